@@ -1,0 +1,1 @@
+"""Vocabulary that everything else is written in; it imports nothing of ours."""

@@ -1,0 +1,25 @@
+"""The error tree. Every error that a person can meet carries the exit code of the command line."""
+
+
+class QuietmeanError(Exception):
+    """Base of all errors that quietmean raises on purpose."""
+
+    exit_code = 3
+
+
+class InputError(QuietmeanError):
+    """The user's mistake: one sentence that names the value and the remedy. Exit code 2."""
+
+    exit_code = 2
+
+
+class ProtocolFailure(QuietmeanError):
+    """A protocol could not finish (too few parties, a peer that never came). Exit code 3."""
+
+
+class PeerError(QuietmeanError):
+    """A peer sent something that this protocol does not allow; the peer is to blame, not the local user."""
+
+
+class NumericalError(QuietmeanError):
+    """A solver could not certify its answer to the stated accuracy; no number is returned instead."""

@@ -1,0 +1,97 @@
+"""A party is a pure state machine: it is handed messages and round ends and returns what to send.
+
+The same machine runs in the simulator, over the network and under symbolic tracing. It does no input or output, knows
+no clock, and draws no noise of its own: whoever drives it hands the noise in. All rounds are synchronous:
+
+* ``start`` gives the state for round 1 and the messages to send in round 1;
+* ``end_round`` closes the round in progress: which messages arrived here, which of mine arrived there;
+* ``miss_round`` says that this party took no part in the round in progress.
+
+After the last round ``Step.release`` holds what the protocol makes public about this party's share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+PartyId: TypeAlias = int
+# Party machines only add, subtract and scale vectors, so a symbolic linear form can stand in for an array.
+Vector: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What ``sender`` tells ``recipients`` in ``round``: a vector of shape (d,) and the public weight it carries."""
+
+    sender: PartyId
+    recipients: tuple[PartyId, ...]
+    round: int
+    vector: Vector
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a party makes public at the end: a vector of shape (d,) and its weight. The mean is sum(vector) / sum(weight)."""
+
+    vector: Vector
+    weight: float
+
+
+class PartyState(Protocol):
+    """Frozen, small, serialisable: all that a party must remember between two rounds."""
+
+    @property
+    def round(self) -> int:
+        """The round in progress; one more than the machine's ``rounds`` once it has finished."""
+
+
+State = TypeVar("State", bound=PartyState)
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[State]):
+    """The outcome of one transition."""
+
+    state: State
+    send: tuple[Message, ...] = ()
+    release: Release | None = None
+
+
+class PartyMachine(Protocol[State]):
+    """One party of one protocol, bound to its value and its noise."""
+
+    @property
+    def rounds(self) -> int: ...
+
+    @property
+    def state_type(self) -> type[State]: ...
+
+    def start(self) -> Step[State]: ...
+
+    def end_round(self, state: State, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[State]: ...
+
+    def miss_round(self, state: State) -> Step[State]: ...
+
+    def expects(self, state: State) -> frozenset[PartyId]:
+        """The parties whose messages are due in the round in progress."""
+
+
+class NoiseSource(Protocol):
+    """A party's own standard Gaussian noise, addressed by purpose and index: the same address, the same noise."""
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector: ...
+
+
+class PopulationNoise(Protocol):
+    """The noise of n parties at once. ``normal(...)[i]`` equals what ``party(i).normal(...)`` draws at the same address."""
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        """Shape (n, d)."""
+
+    def party(self, party: PartyId) -> NoiseSource: ...

@@ -1,0 +1,57 @@
+"""Cryptographic bit streams, and what is drawn from them. Consumption per value is fixed: nothing is rejected."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from quietmean.core.party import Vector
+from quietmean.entropy.gaussian import standard_normal_from_words
+from quietmean.entropy.seed import Seed
+
+
+class BitStream:
+    """AES-256 in counter mode under a seed, read as little-endian 64-bit words.
+
+    Equal seeds give equal streams on every machine and with every library version.
+    """
+
+    def __init__(self, seed: Seed) -> None:
+        # A stream is used for one purpose only, under a key derived for it: a constant counter start is safe.
+        self._encryptor = Cipher(algorithms.AES(seed.derive("bit stream").secret), modes.CTR(bytes(16))).encryptor()
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next ``count`` uniform 64-bit words."""
+        return np.frombuffer(self._encryptor.update(bytes(8 * count)), dtype="<u8")
+
+    def integers(self, below: int, count: int) -> NDArray[np.int64]:
+        """``count`` integers in [0, below) by multiply-shift of 32 high bits: off from uniform by at most below / 2**32."""
+        high = self.words(count) >> np.uint64(32)
+        return ((high * np.uint64(below)) >> np.uint64(32)).astype(np.int64)
+
+    def uniform(self, count: int) -> NDArray[np.float64]:
+        """``count`` numbers in [0, 1), multiples of 2**-53."""
+        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def permutation(self, size: int) -> NDArray[np.int64]:
+        """A uniform permutation of range(size), up to ties among ``size`` 64-bit words."""
+        return np.argsort(self.words(size), kind="stable")
+
+    def standard_normal(self, shape: SupportsIndex | tuple[int, ...]) -> Vector:
+        """Independent N(0, 1) values; 64 bits each."""
+        dimensions = shape if isinstance(shape, tuple) else (int(shape),)
+        return standard_normal_from_words(self.words(int(np.prod(dimensions)))).reshape(dimensions)
+
+
+class SecureNoise:
+    """A party's noise source under its secret seed: one stream for each (purpose, index)."""
+
+    def __init__(self, seed: Seed) -> None:
+        self._seed = seed
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        """``dimension`` independent N(0, 1) values; the same address always gives the same values."""
+        return BitStream(self._seed.derive("noise", purpose, index)).standard_normal(dimension)

@@ -1,0 +1,78 @@
+"""Who was online when, and which messages arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.entropy import BitStream, Seed
+from quietmean.graphs.schedule import NOBODY, Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What happened to a schedule: ``online`` of shape (T + 1, n) for rounds 0..T; ``lost`` of shape (T, n, k_max).
+
+    A message arrives if sender and receiver are online in its round and it is not marked lost. Every sender knows what
+    arrived (IncA, section 2.4). Everyone is online in round 0: who never started is not a party.
+    """
+
+    online: NDArray[np.bool_]
+    lost: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.online[0].all():
+            absent = np.nonzero(~self.online[0])[0].tolist()
+            raise InputError(f"parties {absent} are offline in round 0: who never started is not a party, leave them out")
+
+    @classmethod
+    def everyone(cls, rounds: int, parties: int) -> History:
+        return cls(np.ones((rounds + 1, parties), dtype=bool))
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        """Shape (n,): online in the last round. The others have dropped out permanently."""
+        last: NDArray[np.bool_] = self.online[-1]
+        return last
+
+    def delivered(self, schedule: Schedule) -> NDArray[np.bool_]:
+        """Shape (T, n, k_max): did the message of this round, sender and neighbour slot arrive?"""
+        self._check(schedule)
+        present = self.online[1:]
+        receivers = np.where(schedule.neighbours == NOBODY, 0, schedule.neighbours)
+        receiver_present = np.take_along_axis(present[:, :, None], receivers.reshape(len(present), -1, 1), axis=1)
+        arrived: NDArray[np.bool_] = (
+            (schedule.neighbours != NOBODY) & present[:, :, None] & receiver_present.reshape(receivers.shape)
+        )
+        return arrived if self.lost is None else arrived & ~self.lost
+
+    def _check(self, schedule: Schedule) -> None:
+        expected = (schedule.rounds + 1, schedule.parties)
+        if self.online.shape != expected:
+            raise InputError(
+                f"online has {self.online.shape} rounds x parties, the schedule needs {expected}: one row per round 0..T"
+            )
+        if self.lost is not None and self.lost.shape != schedule.neighbours.shape:
+            raise InputError(f"lost has shape {self.lost.shape}, the schedule {schedule.neighbours.shape}: they must agree")
+
+
+def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, temporary: float = 0.0) -> History:
+    """A random churn trace.
+
+    ``permanent`` is the fraction of parties (rounded down) that leave for good at a uniformly random round 1..T (IncA, section
+    5.2); ``temporary`` the probability that a party is away in a round 1..T-1 and back later.
+    """
+    for name, fraction in (("permanent", permanent), ("temporary", temporary)):
+        if not 0 <= fraction < 1:
+            raise InputError(f"{name} dropouts of {fraction:g} are not a fraction: choose 0 <= fraction < 1")
+    stream = BitStream(seed.derive("churn", rounds, parties))
+    online = np.ones((rounds + 1, parties), dtype=bool)
+    if temporary and rounds > 1:
+        online[1:-1] = stream.uniform((rounds - 1) * parties).reshape(rounds - 1, parties) >= temporary
+    leaving = stream.permutation(parties)[: int(permanent * parties + 1e-9)]
+    for party, last in zip(leaving, stream.integers(rounds, len(leaving)), strict=True):
+        online[last + 1 :, party] = False
+    return History(online)

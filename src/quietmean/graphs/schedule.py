@@ -1,0 +1,173 @@
+"""Schedules: for every round, the out-neighbours of every party. A schedule is a function of a public seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.entropy import BitStream, Seed
+from quietmean.graphs.topology import STATIC_TOPOLOGIES
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Out-neighbours, shape (T, n, k_max), padded with -1. Row ``t - 1`` belongs to round t = 1..T.
+
+    A party divides what it holds evenly between itself and its out-neighbours: every share is 1 / (out-degree + 1).
+    """
+
+    neighbours: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        table = np.sort(self.neighbours, axis=2)
+        own = np.arange(self.parties)[None, :, None]
+        if np.any(table >= self.parties) or np.any(table < NOBODY):
+            raise InputError(f"a neighbour is outside 0..{self.parties - 1}: parties are numbered from 0")
+        if np.any(table == own):
+            raise InputError("a party is its own neighbour: remove it, its own share stays with it anyway")
+        if np.any((table[:, :, 1:] == table[:, :, :-1]) & (table[:, :, 1:] != NOBODY)):
+            raise InputError("a party has the same neighbour twice in one round: list each neighbour once")
+
+    @property
+    def rounds(self) -> int:
+        return int(self.neighbours.shape[0])
+
+    @property
+    def parties(self) -> int:
+        return int(self.neighbours.shape[1])
+
+    @cached_property
+    def out_degree(self) -> NDArray[np.int64]:
+        """Shape (T, n)."""
+        degree: NDArray[np.int64] = (self.neighbours != NOBODY).sum(axis=2)
+        return degree
+
+    def recipients(self, round_: int, party: PartyId) -> tuple[PartyId, ...]:
+        row = self.neighbours[round_ - 1, party]
+        return tuple(int(other) for other in row if other != NOBODY)
+
+    def senders(self, round_: int, party: PartyId) -> frozenset[PartyId]:
+        return frozenset(int(sender) for sender in np.nonzero((self.neighbours[round_ - 1] == party).any(axis=1))[0])
+
+    def to_lists(self) -> list[list[list[PartyId]]]:
+        return [[list(self.recipients(t, i)) for i in range(self.parties)] for t in range(1, self.rounds + 1)]
+
+    @classmethod
+    def from_lists(cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int) -> Schedule:
+        """From one list per party per round; lists may differ in length."""
+        widest = max((len(row) for round_ in lists for row in round_), default=0)
+        table = np.full((len(lists), parties, widest), NOBODY, dtype=np.int32)
+        for t, round_ in enumerate(lists):
+            if len(round_) != parties:
+                raise InputError(f"round {t + 1} lists neighbours of {len(round_)} parties, not {parties}: one list per party")
+            for i, row in enumerate(round_):
+                table[t, i, : len(row)] = row
+        return cls(table)
+
+    @classmethod
+    def empty(cls, parties: int) -> Schedule:
+        """No rounds at all."""
+        return cls(np.empty((0, parties, 0), dtype=np.int32))
+
+
+def _distinct_others(stream: BitStream, parties: int, count: int) -> NDArray[np.int32]:
+    """For each party, ``count`` distinct others in uniform random order: shape (n, count)."""
+    own = np.arange(parties)[:, None]
+    taken = own
+    picks = np.empty((parties, count), dtype=np.int32)
+    for position in range(count):
+        pick = stream.integers(parties - 1 - position, parties)
+        # The pick counts only free parties: step over the taken ones, in rising order.
+        for occupied in np.sort(taken, axis=1).T:
+            pick = pick + (pick >= occupied)
+        picks[:, position] = pick
+        taken = np.hstack([taken, pick[:, None]])
+    return picks
+
+
+def _uniform(stream: BitStream, parties: int, rounds: int, out_degree: int) -> NDArray[np.int32]:
+    return np.stack([_distinct_others(stream, parties, out_degree) for _ in range(rounds)])
+
+
+def _permutation(stream: BitStream, parties: int, rounds: int, out_degree: int) -> NDArray[np.int32]:
+    # A uniform n-cycle and its first k powers: nobody meets itself, everybody receives exactly k messages.
+    table = np.empty((rounds, parties, out_degree), dtype=np.int32)
+    for t in range(rounds):
+        cycle = stream.permutation(parties)
+        for power in range(out_degree):
+            table[t, cycle, power] = np.roll(cycle, -(power + 1))
+    return table
+
+
+def _circulant(stream: BitStream, parties: int, rounds: int, out_degree: int) -> NDArray[np.int32]:
+    # On secretless random positions in a ring, every round uses k shifts that were not used before; once all are used up the
+    # shifts start over.
+    position = stream.permutation(parties)
+    party_at = np.argsort(position)
+    epochs = -(-rounds * out_degree // (parties - 1))
+    shifts = np.concatenate([stream.permutation(parties - 1) + 1 for _ in range(epochs)])
+    table = np.empty((rounds, parties, out_degree), dtype=np.int32)
+    for t in range(rounds):
+        chosen = _next_distinct(shifts, t * out_degree, out_degree)
+        table[t] = party_at[(position[:, None] + chosen[None, :]) % parties]
+    return table
+
+
+def _next_distinct(shifts: NDArray[np.int64], begin: int, count: int) -> NDArray[np.int64]:
+    # Where one pass over the shifts ends within a round, the next pass could repeat one of them: swap it with a later one.
+    for place in range(begin, begin + count):
+        later = place
+        while shifts[later] in shifts[begin:place]:
+            later += 1
+        shifts[[place, later]] = shifts[[later, place]]
+    return shifts[begin : begin + count]
+
+
+def _never_same(stream: BitStream, parties: int, rounds: int, out_degree: int) -> NDArray[np.int32]:
+    if rounds * out_degree > parties - 1:
+        raise InputError(
+            f"{rounds} rounds with {out_degree} new neighbours each need more than the {parties - 1} other parties: "
+            "take fewer rounds, fewer neighbours or schedule = circulant"
+        )
+    everyone = _distinct_others(stream, parties, rounds * out_degree)
+    return everyone.reshape(parties, rounds, out_degree).transpose(1, 0, 2)
+
+
+ScheduleMaker = Callable[[BitStream, int, int, int], NDArray[np.int32]]
+_DYNAMIC: dict[str, ScheduleMaker] = {
+    "uniform": _uniform,
+    "permutation": _permutation,
+    "circulant": _circulant,
+    "never-same": _never_same,
+}
+SCHEDULES = (*_DYNAMIC, *STATIC_TOPOLOGIES)
+
+
+def make_schedule(kind: str, seed: Seed, parties: int, rounds: int, out_degree: int = 1) -> Schedule:
+    """The schedule of a kind under a public seed.
+
+    Kinds: ``uniform`` (k distinct others, drawn anew each round: the papers'), ``permutation`` (a random cycle each round, so
+    everybody also receives k), ``circulant`` (random ring, shifts without repetition), ``never-same`` (nobody sends to the same
+    party twice), and static graphs: ``ring``, ``complete``, ``hypercube``, ``random-static``.
+    """
+    if kind not in SCHEDULES:
+        raise InputError(f"schedule {kind!r} is unknown: choose one of {', '.join(SCHEDULES)}")
+    if parties < 2:
+        raise InputError(f"{parties} party cannot exchange anything: at least 2 parties are needed")
+    if rounds < 1:
+        raise InputError(f"rounds is {rounds}: at least 1 mixing round is needed")
+    if not 1 <= out_degree <= parties - 1:
+        raise InputError(f"neighbours is {out_degree} with {parties} parties: choose 1..{parties - 1}")
+    stream = BitStream(seed.derive("schedule", kind, parties, rounds, out_degree))
+    if kind in _DYNAMIC:
+        return Schedule(_DYNAMIC[kind](stream, parties, rounds, out_degree).astype(np.int32))
+    table = STATIC_TOPOLOGIES[kind](stream, parties, out_degree)
+    return Schedule(np.broadcast_to(table, (rounds, *table.shape)).copy())

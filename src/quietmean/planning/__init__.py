@@ -1,0 +1,5 @@
+"""From a target (accuracy, privacy, colluders, dropouts) to a calibrated, serialisable plan."""
+
+from quietmean.planning.plan import Plan, Target
+
+__all__ = ["Plan", "Target"]

@@ -1,0 +1,61 @@
+"""A party that hands its value to the curator, and the curator, which adds them up and publishes the noisy sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.graphs import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class CentralDpState:
+    round: int
+
+
+class CentralDpParty:
+    rounds = 1
+    state_type = CentralDpState
+
+    def __init__(
+        self,
+        sigma: float,
+        curator: PartyId,
+        schedule: Schedule,
+        party: PartyId,
+        value: Vector,
+        weight: float,
+        noise: NoiseSource,
+    ) -> None:
+        self._sigma = sigma
+        self._is_curator = party == curator
+        self._schedule = schedule
+        self._party = party
+        self._value = value
+        self._weight = weight
+        self._noise = noise
+
+    def start(self) -> Step[CentralDpState]:
+        if self._is_curator:
+            return Step(CentralDpState(1))
+        recipients = self._schedule.recipients(1, self._party)
+        return Step(CentralDpState(1), (Message(self._party, recipients, 1, self._value, self._weight),))
+
+    def end_round(
+        self, state: CentralDpState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[CentralDpState]:
+        if not self._is_curator:
+            return Step(CentralDpState(2))
+        total, weight = self._value, self._weight
+        for message in sorted(received, key=lambda message: message.sender):
+            total = total + message.vector
+            weight += message.weight
+        noise = self._noise.normal("star", 0, self._value.size) * self._sigma
+        return Step(CentralDpState(2), release=Release(total + noise, weight))
+
+    def miss_round(self, state: CentralDpState) -> Step[CentralDpState]:
+        return Step(CentralDpState(2))
+
+    def expects(self, state: CentralDpState) -> frozenset[PartyId]:
+        return self._schedule.senders(1, self._party)

@@ -1,0 +1,115 @@
+"""How releases, public by then, reach everybody: post-processing, so it costs no privacy.
+
+Two ways: ``broadcast`` (each party sends its release to all others, one round, exact) and ``push-sum`` (gossip rounds in the
+clear, for large n, approximate). Both are party machines whose release is what this party knows of (total vector, total weight).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
+from quietmean.entropy import SecureNoise, Seed
+from quietmean.graphs import make_schedule
+from quietmean.protocols.fields import optional_field
+from quietmean.protocols.inca.party import IncaParty
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+
+
+@dataclass(frozen=True)
+class Dissemination:
+    """``kind`` is ``broadcast`` or ``push-sum``; the latter has its own rounds and neighbours a round."""
+
+    kind: str = "broadcast"
+    rounds: int = 1
+    out_degree: int = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("broadcast", "push-sum"):
+            raise InputError(f"dissemination {self.kind!r} is unknown: choose broadcast or push-sum")
+        if self.rounds < 1 or (self.kind == "broadcast" and self.rounds != 1):
+            raise InputError(f"{self.kind} with {self.rounds} rounds does not exist: broadcast has 1, push-sum at least 1")
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Dissemination:
+        return cls(
+            optional_field(raw, "kind", str, "broadcast"),
+            optional_field(raw, "rounds", int, 1),
+            optional_field(raw, "out_degree", int, 1),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        if self.kind == "broadcast":
+            return {"kind": self.kind}
+        return {"kind": self.kind, "rounds": self.rounds, "out_degree": self.out_degree}
+
+    def machine(
+        self, parties: int, releasers: frozenset[PartyId], party: PartyId, release: Release | None, dimension: int, seed: Seed
+    ) -> PartyMachine[Any]:
+        """The machine of one party; ``release`` is None if it has nothing to tell. ``seed`` is the study's public seed."""
+        if self.kind == "broadcast":
+            return Broadcast(parties, releasers, party, release, dimension)
+        schedule = make_schedule("uniform", seed.derive("dissemination"), parties, self.rounds, self.out_degree)
+        parameters = IncaParameters(Injection.plain(self.rounds), 0.0, 0.0)
+        own = release or Release(_zeros(dimension), 0.0)
+        # Push-sum draws no noise: its scale is zero. Any source will do.
+        return IncaParty(parameters, schedule, party, own.vector, own.weight, SecureNoise(seed))
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastState:
+    """``heard``: whose releases are in the total."""
+
+    round: int
+    vector: Vector
+    weight: float
+    heard: tuple[PartyId, ...]
+
+
+class Broadcast:
+    """Sends the own release to everybody and adds up what arrives."""
+
+    rounds = 1
+    state_type = BroadcastState
+
+    def __init__(
+        self, parties: int, releasers: frozenset[PartyId], party: PartyId, release: Release | None, dimension: int
+    ) -> None:
+        self._others = tuple(other for other in range(parties) if other != party)
+        self._due = releasers - {party}
+        self._party = party
+        self._release = release
+        self._dimension = dimension
+
+    def start(self) -> Step[BroadcastState]:
+        if self._release is None:
+            return Step(BroadcastState(1, _zeros(self._dimension), 0.0, ()))
+        message = Message(self._party, self._others, 1, self._release.vector, self._release.weight)
+        return Step(BroadcastState(1, self._release.vector, self._release.weight, (self._party,)), (message,))
+
+    def end_round(
+        self, state: BroadcastState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[BroadcastState]:
+        own = [Message(self._party, (), 1, state.vector, state.weight)] if state.heard else []
+        vector, weight = _zeros(self._dimension), 0.0
+        # In the order of the senders, so that everybody who heard the same parties has the same total to the last bit.
+        messages = sorted([*received, *own], key=lambda message: message.sender)
+        for message in messages:
+            vector, weight = vector + message.vector, weight + message.weight
+        heard = tuple(message.sender for message in messages)
+        return Step(BroadcastState(2, vector, weight, heard), release=Release(vector, weight))
+
+    def miss_round(self, state: BroadcastState) -> Step[BroadcastState]:
+        return Step(BroadcastState(2, state.vector, state.weight, state.heard))
+
+    def expects(self, state: BroadcastState) -> frozenset[PartyId]:
+        return self._due
+
+
+def _zeros(dimension: int) -> Vector:
+    return np.zeros(dimension)

@@ -1,0 +1,145 @@
+"""An execution: what happened, publicly. Everything else (transcript, machines, batch run) follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.errors import InputError
+from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
+from quietmean.graphs import History, Schedule
+from quietmean.protocols import Protocol, Releases, get_protocol
+from quietmean.protocols.fields import optional_field, required_field
+from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """A protocol with its parameters, the schedule, and who was online and what got lost.
+
+    ``sensitivity`` is the L2 distance by which one protected unit can move its party's value; ``weights`` are the parties'
+    public weights, shape (n,): the result is sum(values) / sum(weights).
+    """
+
+    protocol: Protocol[Any]
+    parameters: Any
+    schedule: Schedule
+    history: History
+    sensitivity: float
+    weights: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
+            raise InputError(f"sensitivity is {self.sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
+        if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
+            raise InputError(f"weights must be {self.parties} positive finite numbers, one per party")
+
+    @property
+    def parties(self) -> int:
+        return self.schedule.parties
+
+    def transcript(self) -> Transcript:
+        """The declared transcript."""
+        return self.protocol.transcript(self.parameters, self.schedule, self.history)
+
+    def traced_transcript(self) -> Transcript:
+        """The transcript traced through the real party machines."""
+        return trace(self.parties, self._machine, self.history, self._arrivals())
+
+    def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
+        """Run the real party machines in lockstep on values (n, d)."""
+        machines = [self._machine(party, values[party], noise.party(party)) for party in range(self.parties)]
+        return run_lockstep(machines, self.history, self._arrivals())
+
+    def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
+        """The same by the batch kernel."""
+        return self.protocol.batch(self.parameters, self.schedule, self.history, values, self.weights, noise)
+
+    def _machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
+        return self.protocol.machine(self.parameters, self.schedule, party, value, float(self.weights[party]), noise)
+
+    def _arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
+        delivered = self.history.delivered(self.schedule)
+        slots, senders = delivered.nonzero(), self.schedule.neighbours
+        arrived = {(int(t) + 1, int(i), int(senders[t, i, slot])) for t, i, slot in zip(*slots, strict=True)}
+        return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
+
+    def to_json(self) -> dict[str, Any]:
+        """The execution file's content (stable format)."""
+        document: dict[str, Any] = {
+            "protocol": self.protocol.name,
+            "parties": self.parties,
+            "rounds": self.schedule.rounds,
+            "neighbours": self.schedule.to_lists(),
+            "online": self.history.online.tolist(),
+            "sensitivity": self.sensitivity,
+        }
+        document |= self.protocol.describe(self.parameters)
+        if self.history.lost is not None and self.history.lost.any():
+            rounds, senders, slots = np.nonzero(self.history.lost)
+            receivers = self.schedule.neighbours[rounds, senders, slots]
+            document["lost"] = np.stack([rounds + 1, senders, receivers], axis=1).tolist()
+        if not (self.weights == 1.0).all():
+            document["weights"] = self.weights.tolist()
+        return to_plain(document)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Execution:
+        """From an execution file's content. Raises :class:`InputError` with the field that is wrong."""
+        protocol = get_protocol(required_field(raw, "protocol", str))
+        parties = required_field(raw, "parties", int)
+        if parties < 1:
+            raise InputError(f"parties is {parties}: at least 1 party is needed")
+        parameters = protocol.parse(raw, parties)
+        rounds = protocol.rounds(parameters)
+        neighbours = _array_field(raw, "neighbours", list[list[list[int]]], [])
+        if len(neighbours) != rounds:
+            raise InputError(
+                f"neighbours has {len(neighbours)} rounds but {protocol.name} has {rounds}: give one list per round 1..T"
+            )
+        online = _array_field(raw, "online", list[list[bool]], [[True] * parties] * (rounds + 1))
+        if len(online) != rounds + 1 or any(len(row) != parties for row in online):
+            raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties")
+        schedule = Schedule.from_lists(neighbours, parties)
+        return cls(
+            protocol,
+            parameters,
+            schedule,
+            History(
+                np.array(online, dtype=np.bool_), _lost_mask(_array_field(raw, "lost", list[tuple[int, int, int]], []), schedule)
+            ),
+            optional_field(raw, "sensitivity", float, 1.0),
+            np.array(_array_field(raw, "weights", list[float], [1.0] * parties), dtype=np.float64),
+        )
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(canonical_json(self.to_json()) + b"\n")
+
+
+def _array_field(raw: Mapping[str, Any], name: str, kind: Any, default: Any) -> Any:
+    try:
+        return msgspec.convert(raw.get(name, default), kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"field {name!r} is not as it should be: {error}") from None
+
+
+def _lost_mask(lost: list[tuple[int, int, int]], schedule: Schedule) -> NDArray[np.bool_] | None:
+    if not lost:
+        return None
+    mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
+    for round_, sender, receiver in lost:
+        known = 1 <= round_ <= schedule.rounds and 0 <= sender < schedule.parties
+        slots = schedule.neighbours[round_ - 1, sender] == receiver if known else np.zeros(1, dtype=np.bool_)
+        if not slots.any():
+            raise InputError(
+                f"lost message [{round_}, {sender}, {receiver}] is not in the schedule: name [round, sender, receiver]"
+            )
+        mask[round_ - 1, sender, slots] = True
+    return mask

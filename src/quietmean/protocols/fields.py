@@ -1,0 +1,27 @@
+"""Reading single fields of a JSON object, with the error that a person needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from quietmean.core.errors import InputError
+
+Field = TypeVar("Field", int, float, str)
+
+_NAMES = {int: "a whole number", float: "a number", str: "a text"}
+
+
+def required_field(raw: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
+    if name not in raw:
+        raise InputError(f"field {name!r} is missing: add it, it is {_NAMES[kind]}")
+    value = raw[name]
+    accepted = (int, float) if kind is float else kind
+    if not isinstance(value, accepted) or isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
+        raise InputError(f"field {name!r} is {value!r}: it must be {_NAMES[kind]}")
+    return kind(value)
+
+
+def optional_field(raw: Mapping[str, Any], name: str, kind: type[Field], default: Field) -> Field:
+    return required_field(raw, name, kind) if name in raw else default

@@ -1,0 +1,7 @@
+"""Local DP: every party publishes its value with noise of its own. No round, no trust in anybody."""
+
+from quietmean.protocols.local_dp.protocol import LocalDp, LocalDpParameters
+
+__all__ = ["PROTOCOL", "LocalDpParameters"]
+
+PROTOCOL = LocalDp()

@@ -1,0 +1,71 @@
+"""Local DP behind the common interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.entropy import Seed
+from quietmean.graphs import History, Schedule
+from quietmean.protocols.fields import required_field
+from quietmean.protocols.local_dp.party import LocalDpParty
+from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.transcript import Transcript, TranscriptBuilder
+
+
+@dataclass(frozen=True)
+class LocalDpParameters:
+    """``sigma``: standard deviation of every party's noise, per coordinate."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.sigma) and self.sigma >= 0):
+            raise InputError(f"sigma is {self.sigma:g}: a standard deviation is a finite number >= 0")
+
+
+class LocalDp(Protocol[LocalDpParameters]):
+    name = "local-dp"
+    summary = "every party publishes its value with full noise: trusts nobody, least accurate"
+
+    def parse(self, raw: Mapping[str, Any], parties: int) -> LocalDpParameters:
+        return LocalDpParameters(required_field(raw, "sigma", float))
+
+    def describe(self, parameters: LocalDpParameters) -> dict[str, Any]:
+        return {"sigma": parameters.sigma}
+
+    def rounds(self, parameters: LocalDpParameters) -> int:
+        return 0
+
+    def schedule(self, parameters: LocalDpParameters, parties: int, seed: Seed) -> Schedule:
+        return Schedule.empty(parties)
+
+    def machine(
+        self, parameters: LocalDpParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+    ) -> LocalDpParty:
+        return LocalDpParty(parameters.sigma, value, weight, noise)
+
+    def transcript(self, parameters: LocalDpParameters, schedule: Schedule, history: History) -> Transcript:
+        builder = TranscriptBuilder(schedule.parties)
+        for party in range(schedule.parties):
+            star = builder.add_noise([party], parameters.sigma, "star")
+            builder.add_message(party, 1, values={party: 1.0}, noise={star: 1.0}, released=True)
+        return builder.build()
+
+    def batch(
+        self,
+        parameters: LocalDpParameters,
+        schedule: Schedule,
+        history: History,
+        values: Vector,
+        weights: NDArray[np.float64],
+        noise: PopulationNoise,
+    ) -> Releases:
+        noisy = values + parameters.sigma * noise.normal("star", 0, values.shape[1])
+        return Releases(noisy, weights, history.finished)

@@ -1,0 +1,85 @@
+"""What a protocol must bring: a party machine, a declared transcript and a batch kernel over the same parameters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
+from quietmean.entropy import Seed
+from quietmean.graphs import History, Schedule
+from quietmean.transcript import Transcript
+
+Parameters = TypeVar("Parameters")
+
+
+@dataclass(frozen=True, eq=False)
+class Releases:
+    """What all parties made public: vectors (n, d), weights (n,), and who released at all (n,)."""
+
+    vector: Vector
+    weight: NDArray[np.float64]
+    by: NDArray[np.bool_]
+
+    def estimate(self) -> Vector:
+        """The mean, shape (d,): total vector over total weight."""
+        total = float(self.weight[self.by].sum())
+        if not self.by.any() or total <= 0:
+            raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
+        mean: Vector = self.vector[self.by].sum(axis=0) / total
+        return mean
+
+
+class Protocol(ABC, Generic[Parameters]):
+    """A protocol, stateless. ``parameters`` is its frozen dataclass; noise levels in it are standard deviations."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    @abstractmethod
+    def parse(self, raw: Mapping[str, Any], parties: int) -> Parameters:
+        """Parameters from a JSON object, checked. Raises :class:`InputError`."""
+
+    @abstractmethod
+    def describe(self, parameters: Parameters) -> dict[str, Any]:
+        """The inverse of :meth:`parse`: plain JSON data."""
+
+    @abstractmethod
+    def rounds(self, parameters: Parameters) -> int:
+        """The number T of rounds before the release."""
+
+    @abstractmethod
+    def schedule(self, parameters: Parameters, parties: int, seed: Seed) -> Schedule:
+        """Who sends to whom, from a public seed."""
+
+    def releasers(self, parameters: Parameters, parties: int) -> frozenset[PartyId]:
+        """Who releases something at the end if it stays online."""
+        return frozenset(range(parties))
+
+    @abstractmethod
+    def machine(
+        self, parameters: Parameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+    ) -> PartyMachine[Any]:
+        """The party's state machine, bound to its value (d,), its public weight and its noise."""
+
+    @abstractmethod
+    def transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
+        """The declared transcript; equal to the traced one."""
+
+    @abstractmethod
+    def batch(
+        self,
+        parameters: Parameters,
+        schedule: Schedule,
+        history: History,
+        values: Vector,
+        weights: NDArray[np.float64],
+        noise: PopulationNoise,
+    ) -> Releases:
+        """All parties at once: values (n, d). Equal to the machines, up to rounding, on the same noise."""

@@ -1,0 +1,52 @@
+"""Drive real party machines through synchronous rounds, exactly as a schedule and a history say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from quietmean.core.party import Message, PartyId, PartyMachine, PartyState, Release, State
+from quietmean.graphs import History
+
+Delivery = Callable[[Message, frozenset[PartyId]], None]
+
+
+@dataclass(frozen=True)
+class LockstepResult:
+    """The releases of the parties that finished, by party, and the last state of every party."""
+
+    releases: dict[PartyId, Release]
+    states: list[PartyState]
+
+
+def run_lockstep(
+    machines: Sequence[PartyMachine[State]],
+    history: History,
+    arrives: Callable[[int, PartyId, PartyId], bool],
+    on_send: Delivery = lambda message, receivers: None,
+) -> LockstepResult:
+    """Run all rounds. ``arrives(round, sender, recipient)`` decides deliveries; ``on_send`` watches them."""
+    steps = [machine.start() for machine in machines]
+    releases: dict[PartyId, Release] = {}
+    for round_ in range(1, machines[0].rounds + 1):
+        inboxes: dict[PartyId, list[Message]] = {party: [] for party in range(len(machines))}
+        delivered: dict[PartyId, frozenset[PartyId]] = {}
+        for party, step in enumerate(steps):
+            arrived: set[PartyId] = set()
+            for message in step.send if history.online[round_, party] else ():
+                reached = frozenset(other for other in message.recipients if arrives(round_, party, other))
+                on_send(message, reached)
+                for other in reached:
+                    inboxes[other].append(message)
+                arrived |= reached
+            delivered[party] = frozenset(arrived)
+        for party, machine in enumerate(machines):
+            state = steps[party].state
+            if history.online[round_, party]:
+                steps[party] = machine.end_round(state, inboxes[party], delivered[party])
+            else:
+                steps[party] = machine.miss_round(state)
+    for party, step in enumerate(steps):
+        if step.release is not None:
+            releases[party] = step.release
+    return LockstepResult(releases, [step.state for step in steps])

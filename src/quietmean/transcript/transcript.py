@@ -1,0 +1,147 @@
+"""Transcripts as data.
+
+An execution of a linear-Gaussian protocol is
+
+    (I - L) m = B x + A e,      e ~ N(0, diag(s^2)),
+
+one row per message in causal order. Message variables are kept, never eliminated: that keeps every matrix sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+
+Sparse = csr_array[np.float64]
+Known = csr_array[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """Who sent which linear combination of what, and who knows it.
+
+    Shapes: M messages, n parties, K noise terms. ``message_round[m]`` is the round in which the message is sent (one after the
+    last round for what is released); a variable that is never sent, such as the last state of a party that dropped out, is known
+    to its sender alone.
+    """
+
+    dependence: Sparse  # L, (M, M), strictly lower triangular
+    values: Sparse  # B, (M, n)
+    noise: Sparse  # A, (M, K)
+    noise_scale: NDArray[np.float64]  # s, (K,): standard deviations
+    noise_group: NDArray[np.str_]  # (K,): what the noise is for; scales may be changed group by group
+    sender: NDArray[np.int64]  # (M,)
+    message_round: NDArray[np.int64]  # (M,)
+    released: NDArray[np.bool_]  # (M,): known to everybody
+    message_known: Known  # (M, n): sender and receivers
+    noise_known: Known  # (K, n)
+
+    @property
+    def parties(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def messages(self) -> int:
+        return int(self.values.shape[0])
+
+    def with_noise_scales(self, scales: Mapping[str, float]) -> Transcript:
+        """The same execution with other standard deviations, one per noise group."""
+        return replace(self, noise_scale=np.array([scales[str(group)] for group in self.noise_group], dtype=np.float64))
+
+    def find(self, party: PartyId, time: int) -> int:
+        """The row of what ``party`` held after round ``time``: the message it sent next, or its last state."""
+        own = np.nonzero((self.sender == party) & (self.message_round > time))[0]
+        if own.size == 0:
+            raise InputError(f"message [{party}, {time}] does not exist: name [party, round] with a round of this execution")
+        return int(own[np.argmin(self.message_round[own])])
+
+    def eliminated(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The dense maps (B, A s) from values and from standard noise to every message: for tests and small sizes."""
+        inverse = np.linalg.inv(np.eye(self.messages) - self.dependence.toarray())
+        return inverse @ self.values.toarray(), inverse @ (self.noise.toarray() * self.noise_scale)
+
+
+class TranscriptBuilder:
+    """Collects rows one by one; for protocols with few messages and for tracing."""
+
+    def __init__(self, parties: int) -> None:
+        self._parties = parties
+        self._entries: dict[str, list[tuple[int, int, float]]] = {"dependence": [], "values": [], "noise": []}
+        self._senders: list[int] = []
+        self._rounds: list[int] = []
+        self._released: list[bool] = []
+        self._message_known: list[set[int]] = []
+        self._scales: list[float] = []
+        self._groups: list[str] = []
+        self._noise_known: list[set[int]] = []
+
+    def add_noise(self, known_to: Iterable[PartyId], scale: float, group: str) -> int:
+        """A new independent Gaussian of standard deviation ``scale``; returns its index."""
+        self._scales.append(scale)
+        self._groups.append(group)
+        self._noise_known.append(set(known_to))
+        return len(self._scales) - 1
+
+    def add_message(
+        self,
+        sender: PartyId,
+        round_: int,
+        receivers: Iterable[PartyId] = (),
+        *,
+        messages: Mapping[int, float] | None = None,
+        values: Mapping[int, float] | None = None,
+        noise: Mapping[int, float] | None = None,
+        released: bool = False,
+    ) -> int:
+        """A new variable: a linear combination of earlier messages, values and noise; returns its row."""
+        row = len(self._senders)
+        for kind, coefficients in (("dependence", messages), ("values", values), ("noise", noise)):
+            self._entries[kind] += [(row, column, weight) for column, weight in (coefficients or {}).items() if weight != 0.0]
+        self._senders.append(sender)
+        self._rounds.append(round_)
+        self._released.append(released)
+        self._message_known.append({sender, *receivers})
+        return row
+
+    def learn(self, message: int, party: PartyId) -> None:
+        """``party`` comes to know ``message``."""
+        self._message_known[message].add(party)
+
+    def release(self, message: int) -> None:
+        """Everybody comes to know ``message``."""
+        self._released[message] = True
+
+    def build(self) -> Transcript:
+        count = len(self._senders)
+        return Transcript(
+            dependence=_matrix(self._entries["dependence"], (count, count)),
+            values=_matrix(self._entries["values"], (count, self._parties)),
+            noise=_matrix(self._entries["noise"], (count, len(self._scales))),
+            noise_scale=np.array(self._scales, dtype=np.float64),
+            noise_group=np.array(self._groups, dtype=np.str_),
+            sender=np.array(self._senders, dtype=np.int64),
+            message_round=np.array(self._rounds, dtype=np.int64),
+            released=np.array(self._released, dtype=np.bool_),
+            message_known=known_matrix(self._message_known, self._parties),
+            noise_known=known_matrix(self._noise_known, self._parties),
+        )
+
+
+def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Sparse:
+    rows, columns, weights = zip(*entries, strict=True) if entries else ((), (), ())
+    return coo_array((np.array(weights, dtype=np.float64), (np.array(rows, int), np.array(columns, int))), shape=shape).tocsr()
+
+
+def known_matrix(known: list[set[int]], parties: int) -> Known:
+    """One row of booleans for each set of parties."""
+    rows = [row for row, members in enumerate(known) for _ in members]
+    columns = [party for members in known for party in members]
+    data = np.ones(len(rows), dtype=np.bool_)
+    return coo_array((data, (np.array(rows, int), np.array(columns, int))), shape=(len(known), parties)).tocsr()
