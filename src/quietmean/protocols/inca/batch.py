@@ -28,7 +28,7 @@ def run_batch(
     for round_ in range(schedule.rounds + 1):
         if round_ > 0:
             mixing = mixing_matrix(schedule, delivered, round_)
-            held, weight = mixing @ held, mixing @ weight
+            held, weight = np.asarray(mixing @ held), np.asarray(mixing @ weight)
         for members, portion, terms in injection_groups(parameters, history, round_):
             # A slice of all parties avoids the copies that a list of them needs.
             chosen = slice(None) if members.size == len(values) else members

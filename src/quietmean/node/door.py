@@ -1,0 +1,110 @@
+"""Incoming transfers: taken in when their round is in progress here, parked when it is still to come, refused when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import Message, PartyId
+from quietmean.node.store import ACCEPTED, PENDING, REFUSED, Store
+from quietmean.node.whereabouts import Position
+from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw, check_weight, decode_vector
+
+
+@dataclass(frozen=True)
+class _Parked:
+    transfer: Transfer
+    message: Message
+    until: float
+    verdict: asyncio.Future[bool]
+
+
+class Door:
+    """At most one transfer per sender waits here: a sender is in one round at a time."""
+
+    def __init__(self, store: Store, party: PartyId, agreement: Callable[[], bytes], on_change: Callable[[], None]) -> None:
+        self._store = store
+        self._party = party
+        self._agreement = agreement
+        self._on_change = on_change
+        self._parked: dict[PartyId, _Parked] = {}
+        self._withdrawn: dict[PartyId, Position] = {}
+        self._expected: frozenset[PartyId] = frozenset()
+        self.position: Position = (0, 0)
+
+    def enter(self, position: Position, expected: frozenset[PartyId]) -> None:
+        """A new round is in progress: look again at what waits."""
+        self.position, self._expected = position, expected
+        now = asyncio.get_running_loop().time()
+        for sender, parked in list(self._parked.items()):
+            if parked.verdict.done() or _place(parked.transfer) > position:
+                continue
+            try:
+                parked.verdict.set_result(now < parked.until and self._take(sender, parked.transfer, parked.message))
+            except PeerError as error:
+                parked.verdict.set_exception(error)
+
+    async def transfer(self, sender: PartyId, transfer: Transfer, payload: bytes) -> Answer:
+        """The answer, which for an early transfer may be long in coming."""
+        message = Message(sender, (self._party,), transfer.round, decode_vector(payload), check_weight(transfer.weight))
+        if _place(transfer) <= self.position:
+            return self._answer(transfer, self._take(sender, transfer, message))
+        return self._answer(transfer, await self._park(sender, transfer, message))
+
+    def withdraw(self, sender: PartyId, request: Withdraw) -> Answer:
+        """The sender gave up on a transfer. While its round is open here it can still be undone without a trace."""
+        place = _place(request)
+        parked = self._parked.get(sender)
+        if parked is not None and _place(parked.transfer) == place and not parked.verdict.done():
+            parked.verdict.set_result(False)
+        self._withdrawn[sender] = max(place, self._withdrawn.get(sender, place))
+        taken = self._store.has_accepted(*place, sender)
+        if taken and place == self.position:
+            self._store.forget(*place, sender)
+            self._on_change()
+            taken = False
+        return self._answer(request, taken)
+
+    def confirm(self, receiver: PartyId, request: Confirm) -> Answer:
+        """A receiver that was away asks whether its copy of my transfer still stands."""
+        status = self._store.sent_status(*_place(request), receiver)
+        return self._answer(request, status in (PENDING, ACCEPTED))
+
+    def _take(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
+        place = _place(transfer)
+        if self._store.has_accepted(*place, sender):
+            return True
+        if place != self.position or place <= self._withdrawn.get(sender, (0, 0)):
+            return False
+        if sender not in self._expected:
+            raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
+        if transfer.agreement != self._agreement():
+            raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
+        self._store.accept(place[0], message)
+        self._on_change()
+        return True
+
+    async def _park(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
+        loop = asyncio.get_running_loop()
+        earlier = self._parked.pop(sender, None)
+        if earlier is not None and not earlier.verdict.done():
+            earlier.verdict.set_result(False)
+        # A sender waits no longer than it says; a day is more than any.
+        valid_for = min(max(transfer.valid_for, 0.0), 86400.0) if transfer.valid_for == transfer.valid_for else 0.0
+        parked = _Parked(transfer, message, loop.time() + valid_for, loop.create_future())
+        self._parked[sender] = parked
+        try:
+            return await parked.verdict
+        finally:
+            # Also when the connection is lost: then nobody is there to hear an answer, and nothing may be taken in.
+            if self._parked.get(sender) is parked:
+                del self._parked[sender]
+
+    def _answer(self, request: Transfer | Withdraw | Confirm, yes: bool) -> Answer:
+        return Answer(request.number, ACCEPTED if yes else REFUSED, *self.position)
+
+
+def _place(request: Transfer | Withdraw | Confirm) -> Position:
+    return request.phase, request.round

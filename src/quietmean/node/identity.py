@@ -1,0 +1,78 @@
+"""Who a party is: an Ed25519 key pair. The private half stays in one file that only its owner may read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from quietmean.core.errors import InputError
+
+KEY_PREFIX = "ed25519:"
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A party's own key pair. Its repr shows the public half only."""
+
+    private_key: Ed25519PrivateKey = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> Identity:
+        return cls(Ed25519PrivateKey.generate())
+
+    @property
+    def public_key(self) -> str:
+        """The line to hand out: ``ed25519:`` and 32 bytes in base64."""
+        return KEY_PREFIX + base64.b64encode(self.private_key.public_key().public_bytes_raw()).decode()
+
+    def save(self, path: Path) -> None:
+        """Write the private key (PEM, PKCS 8) with mode 0600. An existing file is never overwritten."""
+        pem = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise InputError(f"key file {path} exists already: choose another name, a key is never overwritten") from None
+        except OSError as error:
+            raise InputError(f"key file {path} cannot be written ({error.strerror}): choose a writable place") from None
+        with os.fdopen(handle, "wb") as file:
+            # The process' umask may have taken rights away, never added some; state the mode outright.
+            os.fchmod(handle, 0o600)
+            file.write(pem)
+
+    @classmethod
+    def load(cls, path: Path) -> Identity:
+        """Read a private key file; one that others than its owner can read is refused."""
+        try:
+            mode = path.stat().st_mode
+            pem = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"key file {path} cannot be read ({error.strerror}): make one with quietmean keygen") from None
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise InputError(f"key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): run chmod 600 {path}")
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise InputError(f"key file {path} holds no private key: make one with quietmean keygen") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise InputError(f"key file {path} holds a key of another kind than Ed25519: make one with quietmean keygen")
+        return cls(key)
+
+
+def parse_public_key(text: str) -> Ed25519PublicKey:
+    """The key of a public line. Raises :class:`InputError`."""
+    try:
+        raw = base64.b64decode(text.removeprefix(KEY_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if not text.startswith(KEY_PREFIX) or len(raw) != KEY_BYTES:
+        raise InputError(f"key {text!r} is no public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
+    return Ed25519PublicKey.from_public_bytes(raw)

@@ -1,0 +1,294 @@
+"""What a party must not forget: one SQLite file per party and study.
+
+Every method that changes something is one transaction, on disk when the method returns. The private value is not in it, only
+its keyed digest, so that a restart with other data is noticed. Vectors of closed rounds are wiped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.codec import dump_state
+from quietmean.core.errors import InputError
+from quietmean.core.party import Message, PartyId, Release, Step, Vector
+from quietmean.entropy import Seed
+from quietmean.node.wire import decode_vector, encode_vector
+
+SCHEMA = 1
+PENDING, ACCEPTED, REFUSED, RECLAIMED = "pending", "accepted", "refused", "reclaimed"
+_TABLES = """
+CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL);
+CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE release (phase INTEGER PRIMARY KEY, vector BLOB NOT NULL, weight REAL NOT NULL);
+CREATE TABLE round (phase INTEGER, round INTEGER, online INTEGER NOT NULL, PRIMARY KEY (phase, round));
+CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB NOT NULL, weight REAL NOT NULL,
+                      PRIMARY KEY (phase, round, number));
+CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
+                     used INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (phase, round, receiver));
+CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL,
+                    PRIMARY KEY (phase, round, sender));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pledge:
+    """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it."""
+
+    hash: bytes
+    nonce: bytes | None
+    weight: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """How a round ended: for each receiver, accepted, refused or reclaimed."""
+
+    round: int
+    statuses: Mapping[PartyId, str]
+
+
+class Store:
+    """Use :meth:`open`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, path: Path, study: str, value: Vector, weight: float) -> Store:
+        """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else."""
+        database = _connect(path)
+        try:
+            store = cls(database)
+            store._prepare(path)
+            store._check_owner(path, study, value, weight)
+        except sqlite3.DatabaseError as error:
+            database.close()
+            raise _unusable(path, error) from None
+        except BaseException:
+            database.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _prepare(self, path: Path) -> None:
+        # Exclusive: a second process on the same store must fail at once, not corrupt the ledger.
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+            self._database.execute(f"PRAGMA {setting}").fetchall()
+        version = self._one("PRAGMA user_version")[0]
+        if version == 0:
+            tables = "".join(f"{statement};" for statement in _TABLES.split(";") if statement.strip())
+            self._database.executescript(f"BEGIN EXCLUSIVE; {tables} PRAGMA user_version = {SCHEMA}; COMMIT;")
+        elif version != SCHEMA:
+            raise InputError(
+                f"store {path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with the old one"
+            )
+
+    def _check_owner(self, path: Path, study: str, value: Vector, weight: float) -> None:
+        with self._transaction():
+            if self._fact("study") is None:
+                seed = Seed.from_os()
+                self._set_fact("study", study.encode())
+                self._set_fact("seed", seed.secret)
+                self._set_fact("nonce", Seed.from_os().secret)
+                self._set_fact("input", _input_digest(seed, value, weight))
+        if self._fact("study") != study.encode():
+            raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
+        if self._fact("input") != _input_digest(self.seed, value, weight):
+            raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
+
+    # --- facts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def seed(self) -> Seed:
+        """The party's secret seed: written before anything that depends on it is sent."""
+        return Seed(self._required_fact("seed"))
+
+    @property
+    def nonce(self) -> bytes:
+        """The party's nonce for the study's public seed."""
+        return self._required_fact("nonce")
+
+    def _fact(self, name: str) -> bytes | None:
+        row = self._maybe("SELECT value FROM fact WHERE name = ?", name)
+        return None if row is None else bytes(row[0])
+
+    def _required_fact(self, name: str) -> bytes:
+        return bytes(self._one("SELECT value FROM fact WHERE name = ?", name)[0])
+
+    def _set_fact(self, name: str, value: bytes) -> None:
+        self._database.execute("INSERT INTO fact VALUES (?, ?)", (name, value))
+
+    # --- agreement ---------------------------------------------------------------------------------------------------
+
+    def pledges(self) -> dict[PartyId, Pledge]:
+        return {row[0]: Pledge(*row[1:]) for row in self._rows("SELECT party, hash, nonce, weight FROM pledge")}
+
+    def save_commit(self, party: PartyId, commit: bytes) -> None:
+        with self._transaction():
+            self._database.execute("INSERT INTO pledge (party, hash) VALUES (?, ?)", (party, commit))
+
+    def save_reveal(self, party: PartyId, nonce: bytes, weight: float) -> None:
+        with self._transaction():
+            self._database.execute("UPDATE pledge SET nonce = ?, weight = ? WHERE party = ?", (nonce, weight, party))
+
+    # --- rounds ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[int, int, bytes] | None:
+        """(phase, round in progress, the machine's state), or None before the first phase."""
+        row = self._maybe("SELECT phase, round, state FROM state")
+        return None if row is None else (row[0], row[1], row[2])
+
+    def release(self, phase: int) -> Release | None:
+        row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
+        return None if row is None else Release(decode_vector(row[0]), row[1])
+
+    def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
+        """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
+        with self._transaction():
+            if closed is not None:
+                self._close(phase, closed)
+            self._database.executemany("INSERT INTO round VALUES (?, ?, 0)", [(phase, round_) for round_ in missed])
+            self._database.execute(
+                "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)", (phase, step.state.round, dump_state(step.state))
+            )
+            for number, message in enumerate(step.send):
+                self._send(phase, number, message)
+            if step.release is not None:
+                released = (phase, encode_vector(step.release.vector), step.release.weight)
+                self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
+
+    def _close(self, phase: int, closed: ClosedRound) -> None:
+        key = (phase, closed.round)
+        self._database.execute("INSERT INTO round VALUES (?, ?, 1)", key)
+        self._database.executemany(
+            "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ?",
+            [(status, *key, receiver) for receiver, status in closed.statuses.items()],
+        )
+        # The ids stay, so that a late copy is recognised; the contents are of no more use here.
+        self._database.execute("UPDATE inbox SET vector = NULL WHERE phase = ? AND round = ?", key)
+        self._database.execute("DELETE FROM message WHERE phase = ? AND round = ?", key)
+
+    def _send(self, phase: int, number: int, message: Message) -> None:
+        key = (phase, message.round)
+        vector = encode_vector(message.vector)
+        self._database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", (*key, number, vector, message.weight))
+        self._database.executemany(
+            "INSERT INTO outbox (phase, round, receiver, number, status) VALUES (?, ?, ?, ?, ?)",
+            [(*key, receiver, number, PENDING) for receiver in message.recipients],
+        )
+
+    def outgoing(self, phase: int, round_: int) -> dict[PartyId, tuple[bytes, float]]:
+        """For each receiver of the round in progress, the vector's bytes and the weight."""
+        messages = self._rows("SELECT number, vector, weight FROM message WHERE phase = ? AND round = ?", phase, round_)
+        contents = {number: (vector, weight) for number, vector, weight in messages}
+        query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
+        return {receiver: contents[number] for receiver, number in self._rows(query, phase, round_)}
+
+    def sent_status(self, phase: int, round_: int, receiver: PartyId) -> str | None:
+        row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)
+        return None if row is None else str(row[0])
+
+    def mark_used(self, phase: int, round_: int, receiver: PartyId) -> None:
+        """A transfer that was reclaimed had been used by its receiver after all."""
+        with self._transaction():
+            self._database.execute(
+                "UPDATE outbox SET used = 1 WHERE phase = ? AND round = ? AND receiver = ?", (phase, round_, receiver)
+            )
+
+    def accept(self, phase: int, message: Message) -> None:
+        """Take a transfer in; once this returns it counts, whatever happens."""
+        with self._transaction():
+            self._database.execute(
+                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
+                (phase, message.round, message.sender, encode_vector(message.vector), message.weight),
+            )
+
+    def forget(self, phase: int, round_: int, sender: PartyId) -> None:
+        """Give back a transfer of the round in progress, as if it had never come."""
+        with self._transaction():
+            self._database.execute("DELETE FROM inbox WHERE phase = ? AND round = ? AND sender = ?", (phase, round_, sender))
+
+    def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
+        return self._maybe("SELECT 1 FROM inbox WHERE phase = ? AND round = ? AND sender = ?", phase, round_, sender) is not None
+
+    def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
+        """What has come in for the round in progress."""
+        query = "SELECT sender, vector, weight FROM inbox WHERE phase = ? AND round = ? ORDER BY sender"
+        rows = self._rows(query, phase, round_)
+        return [Message(sender, (receiver,), round_, decode_vector(vector), weight) for sender, vector, weight in rows]
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+
+    def rounds_online(self, phase: int) -> tuple[int, ...]:
+        return tuple(row[0] for row in self._rows("SELECT round FROM round WHERE phase = ? AND online ORDER BY round", phase))
+
+    def arrived_there(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+        """(round, receiver) of own messages that were accepted."""
+        query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status = ? ORDER BY round, receiver"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase, ACCEPTED))
+
+    def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+        """(round, sender) of messages taken in."""
+        query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase))
+
+    def used_though_reclaimed(self) -> tuple[tuple[int, int, PartyId], ...]:
+        """(phase, round, receiver) of messages that count twice: once here and once there."""
+        query = "SELECT phase, round, receiver FROM outbox WHERE used ORDER BY phase, round, receiver"
+        return tuple((row[0], row[1], row[2]) for row in self._rows(query))
+
+    # --- SQLite ------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    def _rows(self, query: str, *arguments: object) -> list[Any]:
+        return self._database.execute(query, arguments).fetchall()
+
+    def _maybe(self, query: str, *arguments: object) -> Any:
+        return self._database.execute(query, arguments).fetchone()
+
+    def _one(self, query: str, *arguments: object) -> Any:
+        row = self._maybe(query, *arguments)
+        if row is None:
+            raise sqlite3.DatabaseError("an entry is missing")
+        return row
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        # SQLite gives its side files the rights of the main file.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        return sqlite3.connect(path, timeout=0.5, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"store {path} cannot be opened ({error}): choose a writable place") from None
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:
+    if "locked" in str(error):
+        return InputError(f"store {path} is in use: this party runs already, stop that process first")
+    return InputError(f"store {path} is not usable ({error}): choose another file")
+
+
+def _input_digest(seed: Seed, value: Vector, weight: float) -> bytes:
+    # Keyed by the seed: whoever reads only this learns nothing about the value, not even by trying all values.
+    shape = ",".join(str(size) for size in np.shape(value))
+    return seed.derive("input", shape, encode_vector(value), weight.hex()).secret

@@ -1,0 +1,235 @@
+"""Connections: one TCP + TLS stream for each direction between two parties, dialled by whoever asks.
+
+Requests go from the dialling side to the listening side; answers come back on the same connection, in any order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.roster import Roster
+from quietmean.node.tls import Credentials
+from quietmean.node.wire import (
+    VERSION,
+    AnyFrame,
+    AnyRequest,
+    Answer,
+    Hello,
+    Limits,
+    Refused,
+    Welcome,
+    encode_frame,
+    read_frame,
+)
+
+HANDSHAKE_SECONDS = 10.0
+_FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
+_CLOSING_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes of all frames of this node, headers and payloads, without TLS and TCP overhead."""
+
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What all connections of a node share. ``refusal(peer, reason)`` hears of everything that was refused, by either side."""
+
+    party: PartyId
+    roster: Roster
+    study: str
+    credentials: Credentials
+    limits: Limits
+    refusal: Callable[[str, str], None]
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+class Connection:
+    """Frames over one stream."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: Traffic) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._traffic = traffic
+        self._writing = asyncio.Lock()
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The peer's leaf, DER."""
+        tls: ssl.SSLObject = self._writer.get_extra_info("ssl_object")
+        return tls.getpeercert(True)
+
+    async def send(self, frame: AnyFrame, payload: bytes = b"") -> None:
+        head = encode_frame(frame, len(payload))
+        self._traffic.sent += len(head) + len(payload)
+        # One frame after the other, and no more in memory than the peer reads.
+        async with self._writing:
+            self._writer.write(head)
+            if payload:
+                self._writer.write(payload)
+            await self._writer.drain()
+
+    async def receive(self, limits: Limits) -> tuple[AnyFrame, bytes]:
+        frame, payload, size = await read_frame(self._reader, limits)
+        self._traffic.received += size
+        return frame, payload
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+    async def close(self) -> None:
+        """Send what is still buffered, for at most a second, and close."""
+        self._writer.close()
+        try:
+            await asyncio.wait_for(self._writer.wait_closed(), _CLOSING_SECONDS)
+        except (OSError, TimeoutError):
+            self.abort()
+
+
+class Link:
+    """The way to one peer: dialled when first needed, and again after every loss."""
+
+    def __init__(self, endpoint: Endpoint, peer: PartyId) -> None:
+        self._endpoint = endpoint
+        self._peer = peer
+        self._numbers = itertools.count()
+        self._dialling = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._backoff = _FIRST_BACKOFF
+        self.trouble = "no answer yet"
+        self.unreachable = False
+
+    async def ask(self, request: AnyRequest, payload: bytes = b"") -> Answer:
+        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels."""
+        while True:
+            try:
+                return await self._ask_once(request, payload)
+            except (OSError, EOFError):
+                await self._drop()
+
+    async def _ask_once(self, request: AnyRequest, payload: bytes) -> Answer:
+        connection = await self._connected()
+        number = next(self._numbers)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            await connection.send(msgspec.structs.replace(request, number=number), payload)
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+            if answer.done() and not answer.cancelled():
+                # Where sending failed first, nobody else looks at the loss that the reader reported.
+                answer.exception()
+
+    async def _connected(self) -> Connection:
+        async with self._dialling:
+            while self._connection is None:
+                try:
+                    self._connection = await self._dial()
+                except (OSError, EOFError, PeerError) as error:
+                    self._note_failure(error)
+                    await asyncio.sleep(self._backoff)
+                    self._backoff = min(2 * self._backoff, _LAST_BACKOFF)
+            return self._connection
+
+    async def _dial(self) -> Connection:
+        host, port = self._endpoint.roster.entries[self._peer].address
+        context = self._endpoint.credentials.client(self._peer)
+        # No server name is sent: it would tell a listener on the line nothing but also help nobody.
+        opening = asyncio.open_connection(
+            host, port, ssl=context, server_hostname="", ssl_handshake_timeout=HANDSHAKE_SECONDS, ssl_shutdown_timeout=1.0
+        )
+        reader, writer = await asyncio.wait_for(opening, HANDSHAKE_SECONDS)
+        connection = Connection(reader, writer, self._endpoint.traffic)
+        try:
+            await asyncio.wait_for(self._greet(connection), HANDSHAKE_SECONDS)
+        except BaseException:
+            connection.abort()
+            raise
+        self._backoff, self.unreachable, self.trouble = _FIRST_BACKOFF, False, "it does not answer"
+        self._reading = asyncio.create_task(self._read_answers(connection))
+        return connection
+
+    async def _greet(self, connection: Connection) -> None:
+        await connection.send(Hello(VERSION, self._endpoint.party, self._endpoint.study))
+        frame, _ = await connection.receive(Limits.before_welcome())
+        if isinstance(frame, Refused):
+            raise PeerError(f"peer refused: {printable(frame.reason)}")
+        if not isinstance(frame, Welcome):
+            raise PeerError("it answered the greeting with something else")
+
+    async def _read_answers(self, connection: Connection) -> None:
+        reason: Exception = ConnectionError("connection lost")
+        try:
+            while True:
+                frame, _ = await connection.receive(self._endpoint.limits)
+                if not isinstance(frame, Answer):
+                    raise PeerError("it sent a request where an answer was due")
+                waiting = self._waiting.get(frame.number)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(frame)
+        except (OSError, EOFError) as error:
+            reason = ConnectionError(str(error))
+        except PeerError as error:
+            self._tell(str(error))
+        finally:
+            if self._connection is connection:
+                self._connection = None
+            connection.abort()
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(reason)
+
+    def _note_failure(self, error: Exception) -> None:
+        self.unreachable = isinstance(error, ConnectionRefusedError)
+        if isinstance(error, PeerError):
+            self._tell(str(error))
+        elif isinstance(error, ConnectionRefusedError):
+            self.trouble = "nobody listens at its address"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            self._tell("another key than the roster's answers at its address")
+        elif isinstance(error, EOFError | ConnectionResetError | ssl.SSLError):
+            self.trouble = "it closed the connection: is this key in its roster?"
+        else:
+            self.trouble = str(error) or "it does not answer"
+
+    def _tell(self, reason: str) -> None:
+        # Dialling goes on, since the other side may be mended and started again; the same reason is told once.
+        if reason != self.trouble:
+            self.trouble = reason
+            self._endpoint.refusal(self._endpoint.roster.name(self._peer), reason)
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+        if self._reading is not None:
+            self._reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reading
+
+
+def printable(text: str) -> str:
+    """A peer's text, safe for one line of a log."""
+    return "".join(character if character.isprintable() else "?" for character in text)

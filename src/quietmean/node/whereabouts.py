@@ -1,0 +1,76 @@
+"""What a node knows about where the others are, and how long each of them is worth waiting for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import TypeAlias
+
+from quietmean.core.party import PartyId
+
+# A late party is asked for a sign of life this often, as a part of the round's time-out.
+PROBE_INTERVAL = 0.25
+# One that gives signs of life is waited for so many time-outs, then no longer.
+LONGEST_WAIT = 4.0
+# One that was missed before gets this part of a time-out.
+SUSPECT_WAIT = 0.2
+# Answers on their way when the time-out strikes still count.
+GRACE = 0.1
+
+Position: TypeAlias = tuple[int, int]
+
+
+class Phase(IntEnum):
+    AGREEMENT = 0
+    MIXING = 1
+    DISSEMINATION = 2
+    CLOSING = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Whereabouts:
+    """Positions (phase, round) as the parties themselves told, and who is suspected to be gone. All times in seconds."""
+
+    def __init__(self, round_timeout: float, clock: Callable[[], float]) -> None:
+        self._timeout = round_timeout
+        self._clock = clock
+        self._positions: dict[PartyId, Position] = {}
+        self._suspects: set[PartyId] = set()
+        self._last_sign: dict[PartyId, float] = {}
+
+    def heard(self, party: PartyId, position: Position) -> None:
+        """A sign of life. Positions only grow: what a party tells has been made durable before."""
+        self._positions[party] = max(position, self._positions.get(party, position))
+        self._suspects.discard(party)
+        self._last_sign[party] = self._clock()
+
+    def missed(self, party: PartyId) -> None:
+        """A whole wait without a sign of life."""
+        self._suspects.add(party)
+
+    def suspected(self, party: PartyId) -> bool:
+        return party in self._suspects
+
+    def position(self, party: PartyId) -> Position | None:
+        return self._positions.get(party)
+
+    def is_past(self, party: PartyId, position: Position) -> bool:
+        known = self._positions.get(party)
+        return known is not None and known > position
+
+    def all_past(self, parties: Iterable[PartyId], position: Position) -> bool:
+        """Has this position passed for everybody of ``parties`` who was heard of, if anybody was?"""
+        known = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]
+        return bool(known) and min(known) > position
+
+    def deadline(self, party: PartyId, start: float, answer_due: bool) -> float:
+        """Until when to wait for a party in a wait that began at ``start``."""
+        window = self._timeout * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        end = start + window + (GRACE * self._timeout if answer_due else 0.0)
+        sign = self._last_sign.get(party, start)
+        # Alive but late: two more probes, again and again, up to the longest wait.
+        alive_until = min(sign + 2 * PROBE_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
+        return max(end, alive_until) if sign > start else end

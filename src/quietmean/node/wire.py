@@ -1,0 +1,231 @@
+"""What goes over a connection: frames of two lengths, a MessagePack header and raw float64 values.
+
+``4 bytes header length | 4 bytes payload length | header | payload``, lengths big-endian, values little-endian. Every length is
+checked against its limit before anything of that size is read or reserved. Whatever is not as it should be is a PeerError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import Vector
+
+VERSION = 1
+HELLO_LIMIT = 1024
+HEADER_LIMIT = 64 * 1024
+_PREFIX = struct.Struct(">II")
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Base of all headers."""
+
+
+class Hello(Frame, tag="hello"):
+    """The dialling side's first frame. ``study``: the session digest, hexadecimal."""
+
+    version: Count
+    party: Count
+    study: Text
+
+
+class Welcome(Frame, tag="welcome"):
+    """The listening side's consent, with where it is in the protocol."""
+
+    phase: Count
+    round: Count
+
+
+class Refused(Frame, tag="refused"):
+    """Instead of a welcome; the connection ends."""
+
+    reason: Text
+
+
+class Request(Frame):
+    """What the dialling side asks; the answer carries the same number."""
+
+    number: Count
+
+
+class Commit(Request, tag="commit"):
+    """Agreement, first half: the hash of a nonce and a weight."""
+
+    hash: Bytes32
+
+
+class Reveal(Request, tag="reveal"):
+    """Agreement, second half."""
+
+    nonce: Bytes32
+    weight: float
+
+
+class Transfer(Request, tag="transfer"):
+    """A share of (phase, round); the payload is its vector. Nobody accepts it later than ``valid_for`` seconds from its arrival.
+
+    ``agreement`` is what the sender holds for the study's public seed (first bytes), so that parties who were told different
+    nonces find out.
+    """
+
+    phase: Count
+    round: Count
+    weight: float
+    valid_for: float
+    agreement: bytes
+
+
+class Withdraw(Request, tag="withdraw"):
+    """The sender takes its transfer of (phase, round) back: forget it, or say that it was used already."""
+
+    phase: Count
+    round: Count
+
+
+class Confirm(Request, tag="confirm"):
+    """A restarted receiver asks what the sender made of its transfer of (phase, round)."""
+
+    phase: Count
+    round: Count
+
+
+class Probe(Request, tag="probe"):
+    """Are you there, and where? Carries the own position."""
+
+    phase: Count
+    round: Count
+
+
+class Log(Request, tag="log"):
+    """What happened to this party; the payload is a :class:`PartyLog` in MessagePack."""
+
+
+class Answer(Frame, tag="answer"):
+    """The answer to one request, with where the answering side is in the protocol."""
+
+    number: Count
+    status: Literal["accepted", "refused"]
+    phase: Count
+    round: Count
+    reason: Text = ""
+
+
+class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's mixing rounds: when it took part, which of its messages arrived where, what arrived here, whose release came."""
+
+    online: tuple[Count, ...]
+    sent: tuple[tuple[Count, Count], ...]
+    received: tuple[tuple[Count, Count], ...]
+    heard: tuple[Count, ...]
+
+
+AnyRequest: TypeAlias = Commit | Reveal | Transfer | Withdraw | Confirm | Probe | Log
+AnyFrame: TypeAlias = Hello | Welcome | Refused | Answer | AnyRequest
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(AnyFrame).decode
+_decode_log = msgspec.msgpack.Decoder(PartyLog).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest header, transfer payload (exact, in bytes) and log payload of one connection."""
+
+    header: int
+    vector: int
+    log: int
+
+    @classmethod
+    def before_welcome(cls) -> Limits:
+        return cls(HELLO_LIMIT, 0, 0)
+
+    @classmethod
+    def of_study(cls, parties: int, rounds: int, dimension: int) -> Limits:
+        """A party has at most n messages out and n in each round; an entry takes at most 11 bytes."""
+        return cls(HEADER_LIMIT, 8 * dimension, HEADER_LIMIT + 11 * (2 * rounds + 1) * (parties + 1))
+
+    def check(self, header: int, payload: int) -> None:
+        if header > self.header:
+            raise PeerError(f"a header of {header} bytes, the limit is {self.header}")
+        if payload > max(self.vector, self.log):
+            raise PeerError(f"a payload of {payload} bytes, the limit is {max(self.vector, self.log)}")
+
+    def check_payload(self, frame: AnyFrame, payload: int) -> None:
+        if isinstance(frame, Transfer) and payload != self.vector:
+            raise PeerError(f"a vector of {payload} bytes, this study's have {self.vector}")
+        if isinstance(frame, Log) and payload > self.log:
+            raise PeerError(f"a log of {payload} bytes, the limit is {self.log}")
+        if payload and not isinstance(frame, Transfer | Log):
+            raise PeerError(f"{payload} bytes after a header that has no payload")
+
+
+def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
+    """Lengths and header; the payload follows."""
+    header = _encode(frame)
+    return _PREFIX.pack(len(header), payload_size) + header
+
+
+def decode_header(raw: bytes) -> AnyFrame:
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PeerError(f"a header that cannot be read ({error})") from None
+
+
+async def read_frame(reader: asyncio.StreamReader, limits: Limits) -> tuple[AnyFrame, bytes, int]:
+    """The next frame, its payload and the bytes of both. Raises :class:`PeerError`, and EOFError where the stream ends."""
+    prefix = await reader.readexactly(_PREFIX.size)
+    header_size, payload_size = _PREFIX.unpack(prefix)
+    limits.check(header_size, payload_size)
+    frame = decode_header(await reader.readexactly(header_size))
+    limits.check_payload(frame, payload_size)
+    # The stream grows its buffer only as bytes come in, so an announced size costs nothing by itself.
+    payload = await reader.readexactly(payload_size)
+    return frame, payload, _PREFIX.size + header_size + payload_size
+
+
+def encode_vector(vector: Vector) -> bytes:
+    return np.ascontiguousarray(vector, dtype="<f8").tobytes()
+
+
+def decode_vector(raw: bytes) -> Vector:
+    """Shape (d,), finite."""
+    vector = np.frombuffer(raw, dtype="<f8").astype(np.float64)
+    if not np.isfinite(vector).all():
+        raise PeerError("a vector with an entry that is not finite")
+    return vector
+
+
+def check_weight(weight: float) -> float:
+    if not math.isfinite(weight):
+        raise PeerError(f"a weight of {weight}")
+    return weight
+
+
+def encode_log(log: PartyLog) -> bytes:
+    return _encode(log)
+
+
+def decode_log(raw: bytes, parties: int, rounds: int) -> PartyLog:
+    """Checked against the study's sizes."""
+    try:
+        log = _decode_log(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise PeerError(f"a log that cannot be read ({error})") from None
+    pairs = [*log.sent, *log.received]
+    if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
+        raise PeerError(f"a log with a round outside 1..{rounds}")
+    if any(party >= parties for party in (*log.heard, *(party for _, party in pairs))):
+        raise PeerError(f"a log with a party outside 0..{parties - 1}")
+    return log

@@ -1,0 +1,84 @@
+"""Adversaries: passive, all-powerful in computation, and exactly as informed as they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.entropy import BitStream, Seed
+from quietmean.transcript import Transcript
+
+
+@dataclass(frozen=True)
+class View:
+    """What an adversary knows of a transcript: masks over messages (M,), noise terms (K,) and values (n,)."""
+
+    messages: NDArray[np.bool_]
+    noise: NDArray[np.bool_]
+    values: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Corrupted parties pool everything they send, receive, draw and know; observed messages were intercepted.
+
+    ``observed`` holds pairs (party, round): what the party held after that round, as it next sent it. Everything released and
+    the whole communication pattern (who sent to whom, who was online) is always known (IncA, section 2.3).
+    """
+
+    corrupt: frozenset[PartyId] = frozenset()
+    observed: frozenset[tuple[PartyId, int]] = frozenset()
+
+    @classmethod
+    def collusion(cls, parties: Iterable[PartyId]) -> Adversary:
+        return cls(corrupt=frozenset(parties))
+
+    @classmethod
+    def eavesdropper(cls, messages: Iterable[tuple[PartyId, int]]) -> Adversary:
+        return cls(observed=frozenset(messages))
+
+    @classmethod
+    def everyone_but(cls, party: PartyId, parties: int) -> Adversary:
+        return cls(corrupt=frozenset(range(parties)) - {party})
+
+    @classmethod
+    def random_eavesdropper(cls, fraction: float, transcript: Transcript, seed: Seed) -> Adversary:
+        """Intercepts each party's held value after each round but the last independently with probability ``fraction``."""
+        if not 0 <= fraction <= 1:
+            raise InputError(f"an observed fraction of {fraction:g} is impossible: choose 0..1")
+        sent = np.nonzero((transcript.message_round > 0) & ~transcript.released)[0]
+        chosen = sent[BitStream(seed.derive("eavesdropper")).uniform(sent.size) < fraction]
+        senders, rounds = transcript.sender[chosen], transcript.message_round[chosen]
+        return cls(observed=frozenset((int(i), int(t) - 1) for i, t in zip(senders, rounds, strict=True)))
+
+    def honest(self, parties: int) -> list[PartyId]:
+        unknown = [party for party in self.corrupt if not 0 <= party < parties]
+        if unknown:
+            raise InputError(f"corrupt party {min(unknown)} does not exist: parties are numbered 0..{parties - 1}")
+        return [party for party in range(parties) if party not in self.corrupt]
+
+    def view(self, transcript: Transcript) -> View:
+        """The masks of what is known."""
+        self.honest(transcript.parties)
+        members = np.zeros(transcript.parties, dtype=np.bool_)
+        members[list(self.corrupt)] = True
+        messages = transcript.released | (transcript.message_known @ members.astype(np.int64) > 0)
+        for party, time in self.observed:
+            if not 0 <= party < transcript.parties or time < 0:
+                raise InputError(f"observed message [{party}, {time}] does not exist: name [party, round]")
+            messages[transcript.find(party, time)] = True
+        return View(messages, transcript.noise_known @ members.astype(np.int64) > 0, members)
+
+    def describe(self) -> str:
+        """One clause for people."""
+        parts = []
+        if self.corrupt:
+            parts.append(f"parties {', '.join(map(str, sorted(self.corrupt)))} colluding")
+        if self.observed:
+            parts.append(f"{len(self.observed)} messages intercepted")
+        return " and ".join(parts) or "an outsider who sees what is published"

@@ -1,0 +1,136 @@
+"""The information matrix: the Fisher information of a view about the honest values, exact disclosures included."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import null_space
+
+from quietmean.core.party import PartyId
+
+# A party takes part in a disclosed combination if its coefficient is above this (rows are orthonormal).
+_INVOLVED = 1e-7
+# What a solver leaves of a variance that is zero in exact arithmetic, relative to the noise around it.
+_NOTHING = 1e-12
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class InformationMatrix:
+    """Lambda about the values of the honest parties (n_H of them, in the order of ``honest``), per coordinate.
+
+    A change v of the honest values shifts the Gaussian view by sqrt(v' Lambda v) standard deviations. ``disclosed`` is an
+    orthonormal basis, shape (r, n_H), of the linear combinations that the view gives away without any noise: for a change that
+    touches one of them the shift is infinite. ``finite`` is Lambda on all other changes, zero on those, shape (n_H, n_H).
+    ``relative_error`` estimates the solver's rounding error.
+    """
+
+    honest: tuple[PartyId, ...]
+    finite: Matrix
+    disclosed: Matrix
+    relative_error: float = 0.0
+
+    @property
+    def diagonal(self) -> Matrix:
+        """Lambda_ii, infinite for parties in a disclosed combination: shape (n_H,)."""
+        diagonal = np.array(np.diag(self.finite))
+        diagonal[(np.abs(self.disclosed) > _INVOLVED).any(axis=0)] = np.inf
+        return diagonal.clip(min=0.0)
+
+    def shift(self, change: Matrix) -> float:
+        """sqrt(v' Lambda v) for a change v of the honest values, shape (n_H,)."""
+        if self.disclosed.size and np.abs(self.disclosed @ change).max() > _INVOLVED * np.linalg.norm(change):
+            return float("inf")
+        return math.sqrt(max(float(change @ self.finite @ change), 0.0))
+
+    def mu(self, sensitivity: float) -> Matrix:
+        """mu_i of Gaussian differential privacy: D sqrt(Lambda_ii), shape (n_H,). Exact for one value replaced."""
+        return sensitivity * np.sqrt(self.diagonal)
+
+    def dense(self) -> Matrix:
+        """The matrix itself, infinite entries where a disclosed combination involves both parties."""
+        involved = np.abs(self.disclosed) > _INVOLVED
+        both = involved.T.astype(np.int64) @ involved.astype(np.int64) > 0
+        signs = np.sign(self.disclosed.T @ self.disclosed)
+        return np.where(both & (signs != 0), signs * np.inf, self.finite)
+
+    def mutual_information(self, prior_sd: float) -> Matrix:
+        """I(x_i; view) in nats per coordinate, shape (n_H,), for independent values N(0, prior_sd^2)."""
+        hidden = null_space(self.disclosed) if self.disclosed.size else np.eye(len(self.honest))
+        precision = np.eye(hidden.shape[1]) / prior_sd**2 + hidden.T @ self.finite @ hidden
+        posterior = np.einsum("ij,ji->i", hidden, np.linalg.solve(precision, hidden.T))
+        posterior = np.where(posterior > (_INVOLVED * prior_sd) ** 2, posterior, 0.0)
+        with np.errstate(divide="ignore"):
+            return np.maximum(0.5 * np.log(prior_sd**2 / posterior), 0.0)
+
+    @classmethod
+    def of_noisy_values(
+        cls, honest: tuple[PartyId, ...], noisy: Matrix, variance: float, wanted: float = 0.0, error: float = 0.0
+    ) -> InformationMatrix:
+        """From ``noisy``, about values with extra independent noise of ``variance``, to that under noise ``wanted``.
+
+        Noise v I turns Lambda into (v I + Lambda^-1)^-1, so both have the same eigenvectors and every eigenvalue can be moved on
+        its own; one that equals 1 / v belongs to a combination that nothing but the extra noise hides.
+        """
+        eigenvalues, basis = np.linalg.eigh(noisy)
+        hidden_part = np.clip(1.0 - variance * eigenvalues, 0.0, 1.0)
+        hidden_part[hidden_part < _NOTHING] = 0.0
+        # Variance of the equivalent one-shot release along each eigenvector.
+        with np.errstate(divide="ignore"):
+            release = variance * hidden_part / (1.0 - hidden_part) + wanted
+        known = release == 0.0
+        information = np.where(known, 0.0, 1.0 / np.where(known, 1.0, release))
+        finite = (basis * information) @ basis.T
+        uncertain = (error + _NOTHING * 1e-2) * variance / np.min(release[~known], initial=np.inf)
+        return cls(honest, (finite + finite.T) / 2, basis[:, known].T, float(uncertain))
+
+    def with_independent_noise(self, variance: float) -> InformationMatrix:
+        """Of values that each got independent Gaussian noise first: (variance I + Lambda^-1)^-1, without inverting Lambda."""
+        if variance == 0.0:
+            return self
+        eigenvalues, basis = np.linalg.eigh(self.finite)
+        damped = np.maximum(eigenvalues, 0.0)
+        damped = damped / (1.0 + variance * damped)
+        finite = (basis * damped) @ basis.T + self.disclosed.T @ self.disclosed / variance
+        return InformationMatrix(self.honest, finite, np.empty((0, len(self.honest))), self.relative_error)
+
+    def scaled(self, factor: float) -> InformationMatrix:
+        """For noise of a variance ``1 / factor`` times as large throughout."""
+        return InformationMatrix(self.honest, self.finite * factor, self.disclosed, self.relative_error)
+
+    def disclosures(self) -> list[str]:
+        """A sentence for each exactly disclosed combination, in reduced form."""
+        return [_sentence(row, self.honest) for row in _reduced(self.disclosed)]
+
+
+def _reduced(basis: Matrix) -> Matrix:
+    """Reduced row echelon form: the combinations with the fewest parties that are easy to read off."""
+    rows = basis.copy()
+    pivot_row = 0
+    for column in range(rows.shape[1]):
+        if pivot_row == len(rows):
+            break
+        best = pivot_row + int(np.argmax(np.abs(rows[pivot_row:, column])))
+        if abs(rows[best, column]) <= _INVOLVED:
+            continue
+        rows[[pivot_row, best]] = rows[[best, pivot_row]]
+        rows[pivot_row] /= rows[pivot_row, column]
+        others = np.arange(len(rows)) != pivot_row
+        rows[others] -= np.outer(rows[others, column], rows[pivot_row])
+        pivot_row += 1
+    rows[np.abs(rows) <= _INVOLVED] = 0.0
+    return rows
+
+
+def _sentence(row: Matrix, honest: tuple[PartyId, ...]) -> str:
+    members = [(honest[index], row[index]) for index in np.nonzero(row)[0]]
+    if len(members) == 1:
+        return f"the value of party {members[0][0]} is disclosed"
+    if np.allclose([weight for _, weight in members], 1.0, atol=1e-6):
+        return f"the sum of parties {', '.join(str(party) for party, _ in members)} is disclosed"
+    combination = " + ".join(f"{weight:.4g} x_{party}" for party, weight in members)
+    return f"the combination {combination} is disclosed"

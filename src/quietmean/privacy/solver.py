@@ -1,0 +1,150 @@
+"""The information matrix of a view, by a sparse solver and by its dense twin.
+
+For a unit change of one honest value, mu^2 is the least sum of squares of the standardised changes u of the unknown noise that,
+with unobserved messages free, leave every observed message as it was:
+
+    minimise |u|^2   subject to   A S u + (L - I)_U dm_U = -B dx.
+
+With extra independent noise of variance v on every honest value this always has a solution, and its information matrix
+(v I + Lambda^-1)^-1 is well-conditioned; v is then taken away again, eigenvalue by eigenvalue. What only v hid is disclosed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import block_array, csr_array, diags_array, eye_array
+from scipy.sparse.linalg import splu
+
+from quietmean.core.errors import NumericalError
+from quietmean.core.party import PartyId
+from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.information import InformationMatrix
+from quietmean.transcript import Transcript
+
+Matrix = NDArray[np.float64]
+
+# Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
+_REGULARISATION = 1e-9
+_REFINEMENTS = 20
+_CONVERGED = 1e-14
+# Beyond this the refined solution cannot be vouched for.
+_ACCEPTED = 1e-9
+# Singular values of the dense view below this share of the largest count as no noise at all.
+_RANK = 1e-11
+
+
+def information_matrix(transcript: Transcript, adversary: Adversary, method: str = "sparse") -> InformationMatrix:
+    """Lambda of the adversary's view about the honest values.
+
+    ``method`` is ``sparse`` (large executions) or ``dense`` (small ones, and the reference in tests). Raises
+    :class:`NumericalError` rather than return a number that cannot be vouched for.
+    """
+    honest = tuple(adversary.honest(transcript.parties))
+    if not honest:
+        return InformationMatrix((), np.zeros((0, 0)), np.zeros((0, 0)))
+    return (_dense if method == "dense" else _sparse)(transcript, adversary, honest)
+
+
+def _dense(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
+    view = adversary.view(transcript)
+    values, noise = transcript.eliminated()
+    shifts = values[np.ix_(view.messages, np.array(honest))]
+    left, scales, _ = np.linalg.svd(noise[np.ix_(view.messages, ~view.noise)])
+    rank = int((scales > _RANK * scales.max(initial=0.0)).sum())
+    noisy, noiseless = left[:, :rank].T @ shifts, left[:, rank:].T @ shifts
+    whitened = noisy / scales[:rank, None]
+    disclosed = _row_space(noiseless, 1e-9)
+    return InformationMatrix(honest, _without(whitened.T @ whitened, disclosed), disclosed)
+
+
+def _row_space(rows: Matrix, threshold: float) -> Matrix:
+    _, scales, right = np.linalg.svd(rows, full_matrices=False)
+    return right[scales > threshold]
+
+
+def _without(matrix: Matrix, disclosed: Matrix) -> Matrix:
+    keep = np.eye(len(matrix)) - disclosed.T @ disclosed
+    return keep @ matrix @ keep
+
+
+def _sparse(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
+    bare, private_variance = _without_private_noise(transcript)
+    positive = bare.noise_scale[bare.noise_scale > 0]
+    extra = float(np.median(positive)) ** 2 if positive.size else 1.0
+    noisy, error = _solve(bare, adversary, honest, extra)
+    return InformationMatrix.of_noisy_values(honest, noisy, extra, private_variance, error)
+
+
+def _without_private_noise(transcript: Transcript) -> tuple[Transcript, float]:
+    """Take out noise that a party adds to its value once, before anything else, and say its variance.
+
+    It is a noise term that occurs in one row alone, the only row where the party's value occurs, and that the party alone
+    knows. Adding it back to an information matrix is exact, and without it the system is free of widely different scales.
+    """
+    values, noise = transcript.values.tocsc(), transcript.noise.tocsc()
+    once = (np.diff(values.indptr) == 1).all() and (values.data == 1.0).all()
+    rows = values.indices if once else np.zeros(0, dtype=np.int32)
+    single = np.nonzero((np.diff(noise.indptr) == 1) & (np.diff(transcript.noise_known.indptr) == 1))[0]
+    owner = transcript.noise_known.indices[transcript.noise_known.indptr[single]]
+    private = single[np.isin(noise.indices[noise.indptr[single]], rows)] if once else single[:0]
+    owner = owner[np.isin(single, private)]
+    matches = private.size == transcript.parties and (rows[owner] == noise.indices[noise.indptr[private]]).all()
+    scales = transcript.noise_scale[private] * np.abs(noise.data[noise.indptr[private]])
+    if not matches or np.unique(owner).size != transcript.parties or np.ptp(scales) > 0:
+        return transcript, 0.0
+    bare = transcript.noise_scale.copy()
+    bare[private] = 0.0
+    return replace(transcript, noise_scale=bare), float(scales[0]) ** 2
+
+
+def _solve(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float) -> tuple[Matrix, float]:
+    """The information about honest values that carry extra noise of variance ``extra``, and its relative error."""
+    view = adversary.view(transcript)
+    unit = eye_array(transcript.messages, format="csr") - transcript.dependence
+    free = csr_array(unit[:, np.nonzero(~view.messages)[0]])
+    shifts = csr_array(transcript.values[:, list(honest)])
+    unknown = np.nonzero(~view.noise)[0]
+    noise = csr_array(
+        block_array([[transcript.noise[:, unknown] @ diags_array(transcript.noise_scale[unknown]), np.sqrt(extra) * shifts]])
+    )
+    # Scale every constraint by its own noise, every free message by its largest coefficient.
+    spread = np.sqrt(np.asarray(noise.multiply(noise).sum(axis=1)).ravel())
+    row_scale = diags_array(1.0 / np.where(spread > 0, spread, np.sqrt(extra)))
+    noise, free, right = csr_array(row_scale @ noise), csr_array(row_scale @ free), (row_scale @ shifts).toarray()
+    largest = np.asarray(abs(free).max(axis=0).todense()).ravel() if free.shape[1] else np.zeros(0)
+    free = csr_array(free @ diags_array(1.0 / np.where(largest > 0, largest, 1.0)))
+    changes, error = _saddle_point(noise, free, right)
+    return changes.T @ changes, error
+
+
+def _saddle_point(noise: csr_array[np.float64], free: csr_array[np.float64], right: Matrix) -> tuple[Matrix, float]:
+    """The least u with noise u + free w = right for some w, and the largest residual. Shapes (M, K), (M, U), (M, q) -> (K, q).
+
+    Quasi-definite, so that a symmetric order without pivoting is stable and keeps the fill small.
+    """
+    rows, columns = free.shape
+    gram = noise @ noise.T + _REGULARISATION * eye_array(rows)
+    corner = -_REGULARISATION * eye_array(columns)
+    matrix = block_array([[gram, free], [free.T, corner]], format="csc") if columns else gram.tocsc()
+    factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    noise_transposed, free_transposed = csr_array(noise.T), csr_array(free.T)
+    dual, slack = np.zeros((rows, right.shape[1])), np.zeros((columns, right.shape[1]))
+    changes, best = np.zeros((noise.shape[1], right.shape[1])), np.inf
+    upper, lower = right, np.asarray(free_transposed @ dual)
+    for _ in range(_REFINEMENTS):
+        step = factors.solve(np.vstack([upper, -lower]))
+        dual, slack = dual + step[:rows], slack + step[rows:]
+        changes = np.asarray(noise_transposed @ dual)
+        upper, lower = right - noise @ changes - free @ slack, np.asarray(free_transposed @ dual)
+        error = max(float(np.abs(upper).max(initial=0.0)), float(np.abs(lower).max(initial=0.0)))
+        if error <= _CONVERGED or error > 0.5 * best:
+            break
+        best = error
+    if min(error, best) > _ACCEPTED:
+        raise NumericalError(
+            f"the information matrix is accurate only to {min(error, best):.1g}: too ill-conditioned a transcript"
+        )
+    return changes, min(error, best)
