@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from quietmean.core.party import PartyId
 _INVOLVED = 1e-7
 # What a solver leaves of a variance that is zero in exact arithmetic, relative to the noise around it.
 _NOTHING = 1e-12
+_ROUNDING = 1e-14
 
 Matrix = NDArray[np.float64]
 
@@ -23,16 +24,68 @@ Matrix = NDArray[np.float64]
 class InformationMatrix:
     """Lambda about the values of the honest parties (n_H of them, in the order of ``honest``), per coordinate.
 
-    A change v of the honest values shifts the Gaussian view by sqrt(v' Lambda v) standard deviations. ``disclosed`` is an
-    orthonormal basis, shape (r, n_H), of the linear combinations that the view gives away without any noise: for a change that
-    touches one of them the shift is infinite. ``finite`` is Lambda on all other changes, zero on those, shape (n_H, n_H).
-    ``relative_error`` estimates the solver's rounding error.
+    The whole view is worth exactly one release of the honest values plus independent Gaussian noise along the orthonormal
+    columns of ``basis``, shape (n_H, n_H), with variances ``release``, shape (n_H,): infinite where the view says nothing, 0
+    where it gives the combination away. So Lambda = basis diag(1 / release) basis', and a change v of the honest values shifts
+    the view by sqrt(v' Lambda v) standard deviations. ``release_error``: the solver's estimate of its error in ``release``.
     """
 
     honest: tuple[PartyId, ...]
-    finite: Matrix
-    disclosed: Matrix
-    relative_error: float = 0.0
+    basis: Matrix
+    release: Matrix
+    release_error: float = 0.0
+
+    @classmethod
+    def from_parts(cls, honest: tuple[PartyId, ...], finite: Matrix, disclosed: Matrix) -> InformationMatrix:
+        """From Lambda off the disclosed combinations (n_H, n_H) and an orthonormal basis of these (r, n_H)."""
+        # Eigenvectors of the disclosed part come last once it outweighs everything else.
+        weight = 4.0 * (1.0 + float(np.abs(finite).sum()))
+        eigenvalues, basis = np.linalg.eigh(finite + weight * disclosed.T @ disclosed)
+        known = len(honest) - len(disclosed)
+        eigenvalues = np.maximum(eigenvalues, 0.0)
+        with np.errstate(divide="ignore"):
+            release = np.where(np.arange(len(honest)) < known, 1.0 / eigenvalues, 0.0)
+        return cls(honest, basis, release)
+
+    @classmethod
+    def of_noisy_values(
+        cls, honest: tuple[PartyId, ...], noisy: Matrix, variance: float, error: float = 0.0
+    ) -> InformationMatrix:
+        """From the information ``noisy`` about values that carried extra independent noise of ``variance``.
+
+        Noise v I turns Lambda into (v I + Lambda^-1)^-1, so both have the same eigenvectors and the noise can be taken away from
+        every eigenvalue on its own; one that equals 1 / v belongs to a combination that nothing but the extra noise hides.
+        """
+        eigenvalues, basis = np.linalg.eigh(noisy)
+        hidden = np.clip(1.0 - variance * eigenvalues, 0.0, 1.0)
+        hidden[hidden < _NOTHING] = 0.0
+        with np.errstate(divide="ignore"):
+            release = variance * hidden / (1.0 - hidden)
+        return cls(honest, basis, release, (error + _ROUNDING) * variance)
+
+    @property
+    def relative_error(self) -> float:
+        """Estimate of the relative rounding error of Lambda."""
+        return self.release_error / float(np.min(self.release[self.release > 0], initial=np.inf))
+
+    @property
+    def finite(self) -> Matrix:
+        """Lambda on all changes that touch no disclosed combination, zero on those: shape (n_H, n_H)."""
+        visible = (self.release > 0) & np.isfinite(self.release)
+        return (self.basis[:, visible] / self.release[visible]) @ self.basis[:, visible].T
+
+    @property
+    def disclosed(self) -> Matrix:
+        """Orthonormal basis of the linear combinations that the view gives away without noise: shape (r, n_H)."""
+        return self.basis[:, self.release == 0].T
+
+    def with_independent_noise(self, variance: float) -> InformationMatrix:
+        """Of values that each got independent Gaussian noise first: (variance I + Lambda^-1)^-1, without inverting Lambda."""
+        return replace(self, release=self.release + variance)
+
+    def scaled(self, factor: float) -> InformationMatrix:
+        """For noise of a variance ``1 / factor`` times as large throughout."""
+        return replace(self, release=self.release / factor, release_error=self.release_error / factor)
 
     @property
     def diagonal(self) -> Matrix:
@@ -66,41 +119,6 @@ class InformationMatrix:
         posterior = np.where(posterior > (_INVOLVED * prior_sd) ** 2, posterior, 0.0)
         with np.errstate(divide="ignore"):
             return np.maximum(0.5 * np.log(prior_sd**2 / posterior), 0.0)
-
-    @classmethod
-    def of_noisy_values(
-        cls, honest: tuple[PartyId, ...], noisy: Matrix, variance: float, wanted: float = 0.0, error: float = 0.0
-    ) -> InformationMatrix:
-        """From ``noisy``, about values with extra independent noise of ``variance``, to that under noise ``wanted``.
-
-        Noise v I turns Lambda into (v I + Lambda^-1)^-1, so both have the same eigenvectors and every eigenvalue can be moved on
-        its own; one that equals 1 / v belongs to a combination that nothing but the extra noise hides.
-        """
-        eigenvalues, basis = np.linalg.eigh(noisy)
-        hidden_part = np.clip(1.0 - variance * eigenvalues, 0.0, 1.0)
-        hidden_part[hidden_part < _NOTHING] = 0.0
-        # Variance of the equivalent one-shot release along each eigenvector.
-        with np.errstate(divide="ignore"):
-            release = variance * hidden_part / (1.0 - hidden_part) + wanted
-        known = release == 0.0
-        information = np.where(known, 0.0, 1.0 / np.where(known, 1.0, release))
-        finite = (basis * information) @ basis.T
-        uncertain = (error + _NOTHING * 1e-2) * variance / np.min(release[~known], initial=np.inf)
-        return cls(honest, (finite + finite.T) / 2, basis[:, known].T, float(uncertain))
-
-    def with_independent_noise(self, variance: float) -> InformationMatrix:
-        """Of values that each got independent Gaussian noise first: (variance I + Lambda^-1)^-1, without inverting Lambda."""
-        if variance == 0.0:
-            return self
-        eigenvalues, basis = np.linalg.eigh(self.finite)
-        damped = np.maximum(eigenvalues, 0.0)
-        damped = damped / (1.0 + variance * damped)
-        finite = (basis * damped) @ basis.T + self.disclosed.T @ self.disclosed / variance
-        return InformationMatrix(self.honest, finite, np.empty((0, len(self.honest))), self.relative_error)
-
-    def scaled(self, factor: float) -> InformationMatrix:
-        """For noise of a variance ``1 / factor`` times as large throughout."""
-        return InformationMatrix(self.honest, self.finite * factor, self.disclosed, self.relative_error)
 
     def disclosures(self) -> list[str]:
         """A sentence for each exactly disclosed combination, in reduced form."""

@@ -44,7 +44,7 @@ def information_matrix(transcript: Transcript, adversary: Adversary, method: str
     """
     honest = tuple(adversary.honest(transcript.parties))
     if not honest:
-        return InformationMatrix((), np.zeros((0, 0)), np.zeros((0, 0)))
+        return InformationMatrix((), np.zeros((0, 0)), np.zeros(0))
     return (_dense if method == "dense" else _sparse)(transcript, adversary, honest)
 
 
@@ -57,7 +57,7 @@ def _dense(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, 
     noisy, noiseless = left[:, :rank].T @ shifts, left[:, rank:].T @ shifts
     whitened = noisy / scales[:rank, None]
     disclosed = _row_space(noiseless, 1e-9)
-    return InformationMatrix(honest, _without(whitened.T @ whitened, disclosed), disclosed)
+    return InformationMatrix.from_parts(honest, _without(whitened.T @ whitened, disclosed), disclosed)
 
 
 def _row_space(rows: Matrix, threshold: float) -> Matrix:
@@ -71,14 +71,14 @@ def _without(matrix: Matrix, disclosed: Matrix) -> Matrix:
 
 
 def _sparse(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
-    bare, private_variance = _without_private_noise(transcript)
+    bare, private_variance = without_private_noise(transcript)
     positive = bare.noise_scale[bare.noise_scale > 0]
     extra = float(np.median(positive)) ** 2 if positive.size else 1.0
     noisy, error = _solve(bare, adversary, honest, extra)
-    return InformationMatrix.of_noisy_values(honest, noisy, extra, private_variance, error)
+    return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
 
 
-def _without_private_noise(transcript: Transcript) -> tuple[Transcript, float]:
+def without_private_noise(transcript: Transcript) -> tuple[Transcript, float]:
     """Take out noise that a party adds to its value once, before anything else, and say its variance.
 
     It is a noise term that occurs in one row alone, the only row where the party's value occurs, and that the party alone

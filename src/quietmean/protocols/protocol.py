@@ -41,6 +41,7 @@ class Protocol(ABC, Generic[Parameters]):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    trust: ClassVar[str] = "no server"
 
     @abstractmethod
     def parse(self, raw: Mapping[str, Any], parties: int) -> Parameters:
@@ -49,6 +50,14 @@ class Protocol(ABC, Generic[Parameters]):
     @abstractmethod
     def describe(self, parameters: Parameters) -> dict[str, Any]:
         """The inverse of :meth:`parse`: plain JSON data."""
+
+    @abstractmethod
+    def draft(self, parties: int, options: Mapping[str, Any]) -> Parameters:
+        """Parameters for calibration: all noise levels 1, the rest from ``options`` or sensible defaults."""
+
+    @abstractmethod
+    def with_noise(self, parameters: Parameters, star: float, delta: float) -> Parameters:
+        """The same with other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
 
     @abstractmethod
     def rounds(self, parameters: Parameters) -> int:
@@ -61,6 +70,10 @@ class Protocol(ABC, Generic[Parameters]):
     def releasers(self, parameters: Parameters, parties: int) -> frozenset[PartyId]:
         """Who releases something at the end if it stays online."""
         return frozenset(range(parties))
+
+    def trusted(self, parameters: Parameters) -> frozenset[PartyId]:
+        """Parties that the protocol's claim needs honest: a coalition with one of them learns everything."""
+        return frozenset()
 
     @abstractmethod
     def machine(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class CentralDpParameters:
 class CentralDp(Protocol[CentralDpParameters]):
     name = "central-dp"
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"
+    trust = "the curator sees every value"
 
     def parse(self, raw: Mapping[str, Any], parties: int) -> CentralDpParameters:
         curator = optional_field(raw, "curator", int, 0)
@@ -44,6 +45,12 @@ class CentralDp(Protocol[CentralDpParameters]):
     def describe(self, parameters: CentralDpParameters) -> dict[str, Any]:
         return {"sigma": parameters.sigma, "curator": parameters.curator}
 
+    def draft(self, parties: int, options: Mapping[str, Any]) -> CentralDpParameters:
+        return self.parse({"sigma": 1.0, **options}, parties)
+
+    def with_noise(self, parameters: CentralDpParameters, star: float, delta: float) -> CentralDpParameters:
+        return replace(parameters, sigma=star)
+
     def rounds(self, parameters: CentralDpParameters) -> int:
         return 1
 
@@ -52,6 +59,9 @@ class CentralDp(Protocol[CentralDpParameters]):
         return Schedule.from_lists([to_curator], parties)
 
     def releasers(self, parameters: CentralDpParameters, parties: int) -> frozenset[PartyId]:
+        return frozenset({parameters.curator})
+
+    def trusted(self, parameters: CentralDpParameters) -> frozenset[PartyId]:
         return frozenset({parameters.curator})
 
     def machine(

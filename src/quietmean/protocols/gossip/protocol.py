@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,12 @@ class Gossip(Protocol[GossipParameters]):
 
     def describe(self, parameters: GossipParameters) -> dict[str, Any]:
         return {"rounds": parameters.rounds, "schedule": parameters.schedule, "out_degree": parameters.out_degree}
+
+    def draft(self, parties: int, options: Mapping[str, Any]) -> GossipParameters:
+        return self.parse({"rounds": 4 * math.ceil(math.log2(parties)) + 10, **options}, parties)
+
+    def with_noise(self, parameters: GossipParameters, star: float, delta: float) -> GossipParameters:
+        return parameters
 
     def rounds(self, parameters: GossipParameters) -> int:
         return parameters.rounds

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,11 @@ from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.inca.transcript import declared_transcript
 from quietmean.protocols.protocol import Protocol, Releases
 from quietmean.transcript import Transcript
+
+
+def default_rounds(parties: int) -> int:
+    """Enough that honest parties stay connected by unseen messages, also when half of all parties collude."""
+    return math.ceil(math.log2(parties)) + 6
 
 
 class Inca(Protocol[IncaParameters]):
@@ -46,6 +53,12 @@ class Inca(Protocol[IncaParameters]):
             "schedule": parameters.schedule,
             "out_degree": parameters.out_degree,
         }
+
+    def draft(self, parties: int, options: Mapping[str, Any]) -> IncaParameters:
+        return self.parse({"rounds": default_rounds(parties), "sigma_star": 1.0, "sigma_delta": 1.0, **options}, parties)
+
+    def with_noise(self, parameters: IncaParameters, star: float, delta: float) -> IncaParameters:
+        return replace(parameters, sigma_star=star, sigma_delta=delta)
 
     def rounds(self, parameters: IncaParameters) -> int:
         return parameters.rounds

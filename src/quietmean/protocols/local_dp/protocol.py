@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,12 @@ class LocalDp(Protocol[LocalDpParameters]):
 
     def describe(self, parameters: LocalDpParameters) -> dict[str, Any]:
         return {"sigma": parameters.sigma}
+
+    def draft(self, parties: int, options: Mapping[str, Any]) -> LocalDpParameters:
+        return self.parse({"sigma": 1.0, **options}, parties)
+
+    def with_noise(self, parameters: LocalDpParameters, star: float, delta: float) -> LocalDpParameters:
+        return replace(parameters, sigma=star)
 
     def rounds(self, parameters: LocalDpParameters) -> int:
         return 0

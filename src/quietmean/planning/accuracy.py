@@ -1,0 +1,49 @@
+"""How noise and lost values enter an estimate: exact, from the transcript."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, eye_array
+from scipy.sparse.linalg import spsolve_triangular
+
+from quietmean.transcript import Transcript
+
+
+@dataclass(frozen=True, eq=False)
+class LinearEstimate:
+    """The estimate is sum_i weight_i x_i + Gaussian noise; for unit noise levels its variance per coordinate has two parts.
+
+    ``star_variance`` per unit of sigma_star^2, ``delta_variance`` per unit of sigma_delta^2 (None where no noise is cancelled).
+    """
+
+    weights: NDArray[np.float64]
+    star_variance: float
+    delta_variance: float | None
+
+    @property
+    def bias_square(self) -> float:
+        """sum_i (weight_i - 1/n)^2: the squared error from lost values, per unit of their variance."""
+        return float(((self.weights - 1.0 / self.weights.size) ** 2).sum())
+
+    def noise_variance(self, sigma_star: float, sigma_delta: float) -> float:
+        """Variance of the noise in the estimate, per coordinate."""
+        return sigma_star**2 * self.star_variance + sigma_delta**2 * (self.delta_variance or 0.0)
+
+
+def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> LinearEstimate:
+    """Of the sum of all released messages over their total weight. ``weights``: the parties' public weights (n,)."""
+    unit = csr_array(eye_array(transcript.messages) - transcript.dependence)
+    # One backward sweep through the messages: how much of each ends up in the released sum.
+    influence = spsolve_triangular(csr_array(unit.T), transcript.released.astype(np.float64), lower=False, unit_diagonal=True)
+    values = np.asarray(transcript.values.T @ influence)
+    noise = np.asarray(transcript.noise.T @ influence) ** 2
+    total = float(values @ weights)
+    is_delta = transcript.noise_group == "delta"
+    return LinearEstimate(
+        values * weights / total,
+        float(noise[~is_delta].sum()) / total**2,
+        float(noise[is_delta].sum()) / total**2 if is_delta.any() else None,
+    )

@@ -1,0 +1,141 @@
+"""Coalitions: what if any c parties collude? All are tried where that is feasible, random ones otherwise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.entropy import BitStream, Seed
+from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.certificate import Certificate, certify
+from quietmean.privacy.gaussian import epsilon_of_mu
+from quietmean.privacy.many import CoalitionSolver
+from quietmean.transcript import Transcript
+
+Array = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class CoalitionCertificate:
+    """The worst of many coalitions of one size, for one execution.
+
+    ``mu`` is, for each party, the largest over the tried coalitions without it: shape (n,); upper bounds. If ``exhaustive``, this
+    is a guarantee against every coalition of this size. Otherwise it speaks of random coalitions: the chance that a fresh one is
+    worse than all ``tried`` is below ``exceed_probability`` with 95 % confidence (Clopper-Pearson), and no more is claimed.
+    """
+
+    size: int
+    mu: Array
+    worst: frozenset[PartyId]
+    tried: int
+    exhaustive: bool
+    trusted: frozenset[PartyId] = frozenset()
+
+    @property
+    def exceed_probability(self) -> float:
+        return 0.0 if self.exhaustive else exceed_bound(self.tried, 0)
+
+    @property
+    def kind(self) -> str:
+        return "every coalition" if self.exhaustive else "random coalitions"
+
+    def describe(self) -> str:
+        """The adversary in words."""
+        return self._coalition() + (f", party {min(self.trusted)} trusted never to collude" if self.trusted else "")
+
+    def _coalition(self) -> str:
+        who = "1 party" if self.size == 1 else f"{self.size} parties"
+        if self.size == 0:
+            return "an outsider who sees what is published"
+        if self.exhaustive:
+            return f"any coalition of {who} (all {self.tried} checked)"
+        return (
+            f"a random coalition of {who} (worst of {self.tried} drawn; a fresh draw is worse with probability below "
+            f"{self.exceed_probability:.2g} at {CONFIDENCE:.0%} confidence)"
+        )
+
+    def to_json(self, delta: float) -> dict[str, Any]:
+        worst = float(self.mu.max(initial=0.0))
+        return {
+            "kind": self.kind,
+            "adversary": self.describe(),
+            "size": self.size,
+            "coalitions": self.tried,
+            "exceed_probability": self.exceed_probability,
+            "worst_coalition": sorted(self.worst),
+            "max_mu": worst,
+            "max_epsilon": epsilon_of_mu(worst, delta),
+        }
+
+
+def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE) -> float:
+    """Clopper-Pearson upper bound on the probability of an event seen ``exceeding`` times in ``draws`` independent draws."""
+    if exceeding >= draws:
+        return 1.0
+    return float(beta.ppf(confidence, exceeding + 1, draws - exceeding))
+
+
+def certify_coalitions(
+    transcript: Transcript,
+    sensitivity: float,
+    size: int,
+    *,
+    trusted: frozenset[PartyId] = frozenset(),
+    limit: int = 500,
+    seed: Seed | None = None,
+) -> CoalitionCertificate:
+    """Try every coalition of ``size`` parties if there are at most ``limit`` of them, else ``limit`` random ones.
+
+    ``trusted`` parties are assumed never to collude, and the certificate says so. ``seed`` is public; by default a fixed one, so
+    that everybody who certifies the same execution gets the same answer.
+    """
+    parties = transcript.parties
+    able = [party for party in range(parties) if party not in trusted]
+    if not 0 <= size < parties or size > len(able):
+        raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
+    exhaustive = math.comb(len(able), size) <= limit
+    seed = seed or Seed.public("coalitions")
+    drawn = itertools.combinations(able, size) if exhaustive else random_coalitions(able, size, limit, seed)
+    solver = CoalitionSolver(transcript)
+    worst_mu, worst, tried = np.zeros(parties), frozenset[PartyId](), 0
+    for coalition in drawn:
+        certificate = Certificate(Adversary.collusion(coalition), sensitivity, solver.information(coalition))
+        if certificate.max_mu > worst_mu.max(initial=0.0):
+            worst = frozenset(coalition)
+        honest = list(certificate.honest)
+        worst_mu[honest] = np.maximum(worst_mu[honest], certificate.mu_upper)
+        tried += 1
+    return CoalitionCertificate(size, worst_mu, worst, tried, exhaustive, trusted)
+
+
+def random_coalitions(able: Sequence[PartyId], size: int, count: int, seed: Seed) -> Iterator[tuple[PartyId, ...]]:
+    """Uniform random coalitions of one size among the parties that may collude."""
+    stream = BitStream(seed)
+    for _ in range(count):
+        yield tuple(able[place] for place in stream.permutation(len(able))[:size])
+
+
+def neighbour_coalitions(transcript: Transcript, size: int) -> Iterator[tuple[PartyId, ...]]:
+    """For each party the coalition of those who got most of its messages: candidates for the worst."""
+    received = transcript.message_known.toarray().astype(np.int64)
+    for party in range(transcript.parties):
+        counts = received[(transcript.sender == party) & ~transcript.released].sum(axis=0)
+        counts[party] = -1
+        yield tuple(int(other) for other in np.argsort(-counts, kind="stable")[:size])
+
+
+def certify_everyone_else(transcript: Transcript, sensitivity: float) -> Array:
+    """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
+    parties = transcript.parties
+    return np.array([certify(transcript, Adversary.everyone_but(party, parties), sensitivity).max_mu for party in range(parties)])
