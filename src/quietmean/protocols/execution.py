@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +51,23 @@ class Execution:
 
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
-        return trace(self.parties, self._machine, self.history, self._arrivals())
+        return trace(self.parties, self.machine, self.history, self._arrivals())
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
-        machines = [self._machine(party, values[party], noise.party(party)) for party in range(self.parties)]
+        machines = [self.machine(party, values[party], noise.party(party)) for party in range(self.parties)]
         return run_lockstep(machines, self.history, self._arrivals())
 
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
         """The same by the batch kernel."""
         return self.protocol.batch(self.parameters, self.schedule, self.history, values, self.weights, noise)
 
-    def _machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
+    def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
         return self.protocol.machine(self.parameters, self.schedule, party, value, float(self.weights[party]), noise)
+
+    def with_history(self, history: History) -> Execution:
+        """The same schedule under another history."""
+        return replace(self, history=history)
 
     def _arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
         delivered = self.history.delivered(self.schedule)

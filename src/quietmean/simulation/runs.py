@@ -1,0 +1,149 @@
+"""Many runs of a plan at once, by the batch kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.graphs import History, Schedule, churn
+from quietmean.graphs.schedule import NOBODY
+from quietmean.planning.plan import Plan
+
+# Runs are stacked until an (n, d) array has about this many entries: fast, and memory stays flat as runs grow.
+_STACK = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationResult:
+    """``errors``: estimate minus true mean, shape (runs that finished, d), in the units of the encoded values."""
+
+    errors: Vector
+    runs: int
+    failed: int
+    prediction: float
+
+    @property
+    def mse(self) -> float:
+        """Mean squared error per coordinate: an estimate."""
+        return float((self.errors**2).mean())
+
+    @property
+    def mse_standard_error(self) -> float:
+        """Of ``mse``; runs are independent, coordinates of one run need not be."""
+        per_run = (self.errors**2).mean(axis=1)
+        return float(per_run.std(ddof=1) / np.sqrt(len(per_run))) if len(per_run) > 1 else float("inf")
+
+    @property
+    def bias(self) -> Vector:
+        """Mean error per coordinate, shape (d,): an estimate."""
+        mean: Vector = self.errors.mean(axis=0)
+        return mean
+
+    def to_json(self) -> dict[str, Any]:
+        count = len(self.errors)
+        return {
+            "mse": self.mse,
+            "mse_standard_error": self.mse_standard_error,
+            "predicted_mse": self.prediction,
+            "bias": self.bias,
+            "bias_standard_error": self.errors.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else "inf",
+            "runs": self.runs,
+            "failed_runs": self.failed,
+            "unit": "squared units of the encoded values, per coordinate",
+        }
+
+
+def simulate(
+    plan: Plan,
+    values: Vector | None = None,
+    *,
+    runs: int = 1000,
+    seed: int = 0,
+    dropouts: float | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> SimulationResult:
+    """Simulate ``runs`` independent runs, each with its own schedule, dropouts and noise.
+
+    ``values`` has shape (n, d); without it every run draws values uniformly from a cube whose diagonal is the plan's sensitivity.
+    The randomness is insecure by construction: for simulation only.
+    """
+    if runs < 1:
+        raise InputError(f"{runs} runs simulate nothing: choose at least 1")
+    target = plan.target
+    if values is not None and values.shape != (target.parties, target.dimension):
+        raise InputError(f"values have shape {values.shape}, the plan needs ({target.parties}, {target.dimension})")
+    lost = target.dropouts if dropouts is None else dropouts
+    root = insecure_seed(seed, "simulate", plan.digest)
+    errors = []
+    for first, count in _stacks(runs, target.parties * target.dimension):
+        errors.append(_run_stack(plan, values, lost, root, first, count))
+        progress(first + count)
+    finished = np.concatenate(errors)
+    if not len(finished):
+        raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} nobody is left, choose fewer")
+    predicted = float(plan.prediction.get("mse_noise", np.nan)) + float(plan.prediction.get("mse_dropout_bias", np.nan))
+    return SimulationResult(finished, runs, runs - len(finished), predicted)
+
+
+def _stacks(runs: int, size: int) -> Iterator[tuple[int, int]]:
+    together = max(1, _STACK // size)
+    for first in range(0, runs, together):
+        yield first, min(together, runs - first)
+
+
+def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, first: int, count: int) -> Vector:
+    """Errors of runs first .. first + count - 1 as one disjoint execution of count * n parties."""
+    parties, dimension = plan.target.parties, plan.target.dimension
+    schedules, histories = [], []
+    for run in range(first, first + count):
+        schedule = plan.schedule(root.derive(run, "schedule"))
+        history = churn(root.derive(run, "churn"), schedule.rounds, parties, permanent=dropouts if schedule.rounds else 0.0)
+        history.online[:, list(plan.protocol.trusted(plan.parameters))] = True
+        schedules.append(schedule)
+        histories.append(history)
+    if values is None:
+        width = plan.target.sensitivity / np.sqrt(dimension)
+        drawn = BitStream(root.derive(first, "values")).uniform(count * parties * dimension) * width
+        stacked = drawn.reshape(count * parties, dimension)
+    else:
+        stacked = np.tile(values, (count, 1))
+    total = _stack_execution(plan, schedules, histories, stacked, root.derive(first))
+    vector, weight, by = (part.reshape(count, parties, *part.shape[1:]) for part in total)
+    sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
+    done = weights > 0
+    truth = stacked.reshape(count, parties, dimension).mean(axis=1)
+    errors: Vector = sums[done] / weights[done, None] - truth[done]
+    return errors
+
+
+def _stack_execution(
+    plan: Plan, schedules: list[Schedule], histories: list[History], values: Vector, seed: Seed
+) -> tuple[Vector, NDArray[np.float64], NDArray[np.bool_]]:
+    parties = plan.target.parties
+    if plan.protocol.trusted(plan.parameters):
+        # Roles are tied to party numbers: run one by one.
+        results = []
+        for run, (schedule, history) in enumerate(zip(schedules, histories, strict=True)):
+            noise = InsecurePopulationNoise(int.from_bytes(seed.derive(run).secret[:8], "big"), parties)
+            part = values[run * parties : (run + 1) * parties]
+            results.append(plan.protocol.batch(plan.parameters, schedule, history, part, np.ones(parties), noise))
+        return (
+            np.concatenate([result.vector for result in results]),
+            np.concatenate([result.weight for result in results]),
+            np.concatenate([result.by for result in results]),
+        )
+    tables = [schedule.neighbours for schedule in schedules]
+    shifted = [np.where(table == NOBODY, NOBODY, table + run * parties) for run, table in enumerate(tables)]
+    schedule = Schedule(np.concatenate(shifted, axis=1).astype(np.int32))
+    history = History(np.concatenate([history.online for history in histories], axis=1))
+    noise = InsecurePopulationNoise(int.from_bytes(seed.secret[:8], "big"), len(values))
+    releases = plan.protocol.batch(plan.parameters, schedule, history, values, np.ones(len(values)), noise)
+    return releases.vector, releases.weight, releases.by
