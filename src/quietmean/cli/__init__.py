@@ -1,0 +1,1 @@
+"""The command line. It may call everything; nothing imports it."""

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.entropy.gaussian import standard_normal_from_words
+from quietmean.entropy.gaussian import fill_standard_normal
 from quietmean.entropy.seed import Seed
 
 
@@ -43,7 +43,9 @@ class BitStream:
     def standard_normal(self, shape: SupportsIndex | tuple[int, ...]) -> Vector:
         """Independent N(0, 1) values; 64 bits each."""
         dimensions = shape if isinstance(shape, tuple) else (int(shape),)
-        return standard_normal_from_words(self.words(int(np.prod(dimensions)))).reshape(dimensions)
+        values = np.empty(dimensions)
+        fill_standard_normal(self.words, values.reshape(-1))
+        return values
 
 
 class SecureNoise:

@@ -33,13 +33,16 @@ class LinearEstimate:
         return sigma_star**2 * self.star_variance + sigma_delta**2 * (self.delta_variance or 0.0)
 
 
+def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> float:
+    """Variance of the noise in the estimate per coordinate, at the transcript's own noise levels."""
+    values, noise = _influence(transcript)
+    return float(((noise * transcript.noise_scale) ** 2).sum()) / float(values @ weights) ** 2
+
+
 def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> LinearEstimate:
     """Of the sum of all released messages over their total weight. ``weights``: the parties' public weights (n,)."""
-    unit = csr_array(eye_array(transcript.messages) - transcript.dependence)
-    # One backward sweep through the messages: how much of each ends up in the released sum.
-    influence = spsolve_triangular(csr_array(unit.T), transcript.released.astype(np.float64), lower=False, unit_diagonal=True)
-    values = np.asarray(transcript.values.T @ influence)
-    noise = np.asarray(transcript.noise.T @ influence) ** 2
+    values, noise = _influence(transcript)
+    noise = noise**2
     total = float(values @ weights)
     is_delta = transcript.noise_group == "delta"
     return LinearEstimate(
@@ -47,3 +50,11 @@ def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> Lin
         float(noise[~is_delta].sum()) / total**2,
         float(noise[is_delta].sum()) / total**2 if is_delta.any() else None,
     )
+
+
+def _influence(transcript: Transcript) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How much of each value and of each noise term ends up in the sum of all releases."""
+    unit = csr_array(eye_array(transcript.messages) - transcript.dependence)
+    # One backward sweep through the messages.
+    influence = spsolve_triangular(csr_array(unit.T), transcript.released.astype(np.float64), lower=False, unit_diagonal=True)
+    return np.asarray(transcript.values.T @ influence), np.asarray(transcript.noise.T @ influence)

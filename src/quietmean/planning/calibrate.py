@@ -73,9 +73,15 @@ def calibrate(
     receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really happens is certified on its
     own afterwards. Deterministic: the same target gives the same plan.
     """
+    unknown = set(options or {}) - protocol.options
+    if unknown:
+        known = ", ".join(sorted(protocol.options)) or "none"
+        raise InputError(f"protocol {protocol.name} has no option {min(unknown)!r}: it has {known}")
     draft = protocol.draft(target.parties, options or {})
-    if protocol.name == "gossip":
-        raise InputError("protocol 'gossip' has no noise to calibrate: it gives no privacy; choose inca, local-dp or central-dp")
+    if not protocol.private:
+        return Plan(
+            target, protocol, draft, dissemination or _default_dissemination(target.parties), {"certificate": "no privacy"}
+        )
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(protocol.describe(draft)))
     largest_mu = mu_of_budget(target.epsilon, target.delta) / target.sensitivity
     count = executions or int(np.clip(_EFFORT // target.parties, 4, 24))

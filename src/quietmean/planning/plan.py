@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.codec import digest
+from quietmean.core.codec import canonical_json, digest
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
@@ -86,6 +88,15 @@ class Target:
         )
 
 
+def colluding_count(parties: int, colluding: float) -> int:
+    """A count of colluders from a count, or from a fraction below 1 (rounded up)."""
+    if colluding < 1:
+        return math.ceil(parties * colluding - 1e-9)
+    if colluding != int(colluding):
+        raise InputError(f"{colluding:g} colluding parties are neither a whole number nor a fraction below 1: choose one")
+    return int(colluding)
+
+
 @dataclass(frozen=True)
 class Plan:
     """A protocol calibrated for a target.
@@ -120,6 +131,9 @@ class Plan:
         protocol = get_protocol(required_field(raw, "protocol", str))
         parameters = protocol.parse(raw["parameters"], target.parties)
         return cls(target, protocol, parameters, Dissemination.parse(raw["dissemination"]), raw["prediction"])
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(canonical_json(self.to_json()) + b"\n")
 
     @property
     def digest(self) -> str:

@@ -42,6 +42,8 @@ class Protocol(ABC, Generic[Parameters]):
     name: ClassVar[str]
     summary: ClassVar[str]
     trust: ClassVar[str] = "no server"
+    private: ClassVar[bool] = True
+    options: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def parse(self, raw: Mapping[str, Any], parties: int) -> Parameters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History, Schedule, churn
 from quietmean.graphs.schedule import NOBODY
 from quietmean.planning.plan import Plan
+from quietmean.privacy import CoalitionCertificate, certify_coalitions
+from quietmean.protocols.execution import Execution
 
 # Runs are stacked until an (n, d) array has about this many entries: fast, and memory stays flat as runs grow.
 _STACK = 2_000_000
@@ -23,12 +26,45 @@ _STACK = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class SimulationResult:
-    """``errors``: estimate minus true mean, shape (runs that finished, d), in the units of the encoded values."""
+    """``estimates`` and the true means ``truth`` have shape (runs that finished, d), in the units of the encoded values.
 
-    errors: Vector
+    ``first`` is the execution of the first run.
+    """
+
+    plan: Plan
+    estimates: Vector
+    truth: Vector
     runs: int
-    failed: int
-    prediction: float
+    first: Execution
+
+    @cached_property
+    def errors(self) -> Vector:
+        """Estimate minus true mean, shape (runs that finished, d)."""
+        return self.estimates - self.truth
+
+    @property
+    def failed(self) -> int:
+        """Runs in which nobody was left to release a result."""
+        return self.runs - len(self.estimates)
+
+    @property
+    def estimate(self) -> Vector:
+        """Of the first run, shape (d,)."""
+        first: Vector = self.estimates[0]
+        return first
+
+    @cached_property
+    def certificate(self) -> CoalitionCertificate:
+        """What the first run leaked to coalitions of the planned size."""
+        trusted = self.plan.protocol.trusted(self.plan.parameters)
+        target = self.plan.target
+        return certify_coalitions(self.first.transcript(), target.sensitivity, target.colluding, trusted=trusted)
+
+    @property
+    def prediction(self) -> float:
+        """The plan's predicted mean squared error per coordinate; NaN if it predicts none."""
+        known = self.plan.prediction
+        return float(known.get("mse_noise", np.nan)) + float(known.get("mse_dropout_bias", np.nan))
 
     @property
     def mse(self) -> float:
@@ -82,15 +118,14 @@ def simulate(
         raise InputError(f"values have shape {values.shape}, the plan needs ({target.parties}, {target.dimension})")
     lost = target.dropouts if dropouts is None else dropouts
     root = insecure_seed(seed, "simulate", plan.digest)
-    errors = []
+    parts = []
     for first, count in _stacks(runs, target.parties * target.dimension):
-        errors.append(_run_stack(plan, values, lost, root, first, count))
+        parts.append(_run_stack(plan, values, lost, root, first, count))
         progress(first + count)
-    finished = np.concatenate(errors)
-    if not len(finished):
+    estimates, truth = (np.concatenate(part) for part in zip(*parts, strict=True))
+    if not len(estimates):
         raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} nobody is left, choose fewer")
-    predicted = float(plan.prediction.get("mse_noise", np.nan)) + float(plan.prediction.get("mse_dropout_bias", np.nan))
-    return SimulationResult(finished, runs, runs - len(finished), predicted)
+    return SimulationResult(plan, estimates, truth, runs, plan.execution(*_draw_run(plan, lost, root, 0)))
 
 
 def _stacks(runs: int, size: int) -> Iterator[tuple[int, int]]:
@@ -99,16 +134,12 @@ def _stacks(runs: int, size: int) -> Iterator[tuple[int, int]]:
         yield first, min(together, runs - first)
 
 
-def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, first: int, count: int) -> Vector:
-    """Errors of runs first .. first + count - 1 as one disjoint execution of count * n parties."""
+def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, first: int, count: int) -> tuple[Vector, Vector]:
+    """Estimates and true means of runs first .. first + count - 1 as one disjoint execution of count * n parties."""
     parties, dimension = plan.target.parties, plan.target.dimension
-    schedules, histories = [], []
-    for run in range(first, first + count):
-        schedule = plan.schedule(root.derive(run, "schedule"))
-        history = churn(root.derive(run, "churn"), schedule.rounds, parties, permanent=dropouts if schedule.rounds else 0.0)
-        history.online[:, list(plan.protocol.trusted(plan.parameters))] = True
-        schedules.append(schedule)
-        histories.append(history)
+    drawn_runs = [_draw_run(plan, dropouts, root, run) for run in range(first, first + count)]
+    schedules = [plan.schedule(seed) for seed, _ in drawn_runs]
+    histories = [history for _, history in drawn_runs]
     if values is None:
         width = plan.target.sensitivity / np.sqrt(dimension)
         drawn = BitStream(root.derive(first, "values")).uniform(count * parties * dimension) * width
@@ -120,8 +151,15 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
-    errors: Vector = sums[done] / weights[done, None] - truth[done]
-    return errors
+    return sums[done] / weights[done, None], truth[done]
+
+
+def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, History]:
+    """The public seed and the history of a run."""
+    rounds = plan.protocol.rounds(plan.parameters)
+    history = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0)
+    history.online[:, list(plan.protocol.trusted(plan.parameters))] = True
+    return root.derive(run, "schedule"), history
 
 
 def _stack_execution(

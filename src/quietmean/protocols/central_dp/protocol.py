@@ -33,6 +33,7 @@ class CentralDpParameters:
 
 class CentralDp(Protocol[CentralDpParameters]):
     name = "central-dp"
+    options = frozenset({"curator"})
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"
     trust = "the curator sees every value"
 

@@ -39,6 +39,8 @@ class GossipParameters:
 
 class Gossip(Protocol[GossipParameters]):
     name = "gossip"
+    private = False
+    options = frozenset({"rounds", "schedule", "out_degree"})
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"
 
     def parse(self, raw: Mapping[str, Any], parties: int) -> GossipParameters:

@@ -24,7 +24,7 @@ def run_batch(
     dimension = values.shape[1]
     noisy_values = values + parameters.sigma_star * noise.normal("star", 0, dimension)
     delivered = history.delivered(schedule)
-    held, weight = np.zeros_like(values), np.zeros(len(values))
+    held, weight, scratch = np.zeros_like(values), np.zeros(len(values)), np.empty_like(values)
     for round_ in range(schedule.rounds + 1):
         if round_ > 0:
             mixing = mixing_matrix(schedule, delivered, round_)
@@ -34,7 +34,17 @@ def run_batch(
             chosen = slice(None) if members.size == len(values) else members
             weight[chosen] += portion * weights[chosen]
             if portion:
-                held[chosen] += portion * noisy_values[chosen]
+                _add_scaled(held, chosen, portion, noisy_values, scratch)
             for index, coefficient in terms:
-                held[chosen] += (coefficient * parameters.sigma_delta) * noise.normal("delta", index, dimension)[chosen]
+                drawn = noise.normal("delta", index, dimension)
+                _add_scaled(held, chosen, coefficient * parameters.sigma_delta, drawn, scratch)
     return Releases(held, weight, history.finished)
+
+
+def _add_scaled(target: Vector, rows: slice | NDArray[np.int64], factor: float, source: Vector, scratch: Vector) -> None:
+    """target[rows] += factor * source[rows]; for all rows without a fresh array, whose page faults cost more than the sum."""
+    if isinstance(rows, slice):
+        np.multiply(source, factor, out=scratch)
+        target += scratch
+    else:
+        target[rows] += factor * source[rows]

@@ -30,6 +30,7 @@ def default_rounds(parties: int) -> int:
 
 class Inca(Protocol[IncaParameters]):
     name = "inca"
+    options = frozenset({"rounds", "schedule", "out_degree", "injection"})
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 
     def parse(self, raw: Mapping[str, Any], parties: int) -> IncaParameters:

@@ -1,0 +1,55 @@
+"""IncA on a whole population against the cost of drawing its Gaussians with numpy, in the same run.
+
+parties x rounds x coordinates per second, and the ratio to ``numpy.random.Generator(PCG64).standard_normal`` of as many values.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+
+import numpy as np
+import pytest
+
+from quietmean.entropy import BitStream, Seed
+from quietmean.entropy.insecure import InsecurePopulationNoise
+from quietmean.graphs import History
+from quietmean.protocols import get_protocol
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncaParameters, Injection
+
+SIZES = [(100, 20, 100), (1000, 20, 100), (1000, 20, 1000)]
+
+
+def make_execution(parties: int, rounds: int) -> Execution:
+    protocol = get_protocol("inca")
+    parameters = IncaParameters(Injection.incremental(rounds), 1.0, 2.0, "uniform")
+    schedule = protocol.schedule(parameters, parties, Seed.public("benchmark"))
+    return Execution(protocol, parameters, schedule, History.everyone(rounds, parties), 1.0, np.ones(parties))
+
+
+@pytest.mark.parametrize(("parties", "rounds", "dimension"), SIZES)
+def test_population_simulation(benchmark: pytest.FixtureRequest, parties: int, rounds: int, dimension: int) -> None:
+    execution = make_execution(parties, rounds)
+    values = BitStream(Seed.public("values")).uniform(parties * dimension).reshape(parties, dimension)
+    generator = np.random.Generator(np.random.PCG64(1))
+
+    def draw_only() -> float:
+        begun = time.perf_counter()
+        for _ in range(rounds + 1):
+            generator.standard_normal((parties, dimension))
+        return time.perf_counter() - begun
+
+    baseline = min(draw_only() for _ in range(3))
+    result = benchmark(lambda: execution.run_batch(values, InsecurePopulationNoise(1, parties)).estimate())  # type: ignore[operator]
+    assert np.isfinite(result).all()
+    seconds = benchmark.stats.stats.min  # type: ignore[attr-defined]
+    benchmark.extra_info |= {  # type: ignore[attr-defined]
+        "values_per_second": parties * rounds * dimension / seconds,
+        "ratio_to_numpy_draw": seconds / baseline,
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(
+        f"\nn={parties} T={rounds} d={dimension}: {parties * rounds * dimension / seconds:.3g} values/s,"
+        f" {seconds / baseline:.2f} x numpy's drawing, peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+    )

@@ -1,0 +1,163 @@
+"""``quietmean certify``: what an execution leaked, from its file alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import epsilon_text, out, print_json, progress, read_json
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.privacy import Adversary, certify, certify_coalitions, certify_everyone_else, delta_of_mu, epsilon_of_mu
+from quietmean.protocols.execution import Execution
+
+NAME = "certify"
+
+_DELTA = 1e-6
+
+
+def command(
+    execution: Path,
+    *,
+    corrupt: str | None = None,
+    observed: Path | None = None,
+    observe_fraction: float | None = None,
+    seed: int = 0,
+    colluding: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    prior_sd: float | None = None,
+    matrix: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Certify an execution file or a receipt: exact privacy loss per honest party.
+
+    With --corrupt, --observed or --observe-fraction: against that adversary. Without: against every coalition (or many random
+    ones) of --colluding parties, and against everybody else together.
+
+    Parameters
+    ----------
+    execution
+        Execution file or receipt (JSON).
+    corrupt
+        Parties that collude, such as 0,4,7; an empty text for none.
+    observed
+        JSON file with intercepted messages, a list of [party, round].
+    observe_fraction
+        Intercept each message with this probability instead.
+    seed
+        Seed of the interception.
+    colluding
+        Size of the coalitions; default from the receipt, or one party in ten.
+    epsilon
+        Report the delta of each party at this epsilon.
+    delta
+        Report the epsilon of each party at this delta; default from the receipt, or 1e-6.
+    prior_sd
+        Also report mutual information, in nats, for independent normal values of this standard deviation.
+    matrix
+        Also report the information matrix.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.entropy import Seed
+
+    if delta is not None and not 0 < delta < 1:
+        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
+    if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
+        raise InputError(f"epsilon is {epsilon:g}: choose a finite number > 0, for example 1")
+    if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
+        raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
+    raw = read_json(execution)
+    hints = raw.get("certify") if isinstance(raw.get("certify"), dict) else {}
+    happened = Execution.from_json(raw)
+    delta = delta if delta is not None else (hints or {}).get("delta", _DELTA)
+    with progress("solving for what the adversary knows"):
+        if corrupt is None and observed is None and observe_fraction is None:
+            size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
+            document = _against_coalitions(happened, size, epsilon, delta)
+        else:
+            adversary = Adversary(_parties(corrupt or ""), _observations(observed))
+            transcript = happened.transcript()
+            if observe_fraction is not None:
+                drawn = Adversary.random_eavesdropper(observe_fraction, transcript, Seed.public("observe", seed))
+                adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
+            certificate = certify(transcript, adversary, happened.sensitivity)
+            document = certificate.to_json(epsilon=epsilon, delta=delta, prior_sd=prior_sd, matrix=matrix)
+    if json:
+        print_json(document)
+    else:
+        _show(document, delta)
+
+
+def _against_coalitions(execution: Execution, size: int, epsilon: float | None, delta: float) -> dict[str, Any]:
+    transcript = execution.transcript()
+    trusted = execution.protocol.trusted(execution.parameters)
+    coalitions = certify_coalitions(transcript, execution.sensitivity, size, trusted=trusted)
+    alone = certify_everyone_else(transcript, execution.sensitivity)
+    document: dict[str, Any] = {
+        "adversary": coalitions.describe(),
+        "sensitivity": execution.sensitivity,
+        "honest": list(range(execution.parties)),
+        "mu": coalitions.mu,
+        "mu_upper": coalitions.mu,
+        "at_delta": delta,
+        "epsilon": [epsilon_of_mu(float(mu), delta) for mu in coalitions.mu],
+        "max_epsilon": epsilon_of_mu(float(coalitions.mu.max()), delta),
+        "disclosures": [],
+        "certificates": {
+            "coalitions": coalitions.to_json(delta),
+            "everyone_else": {
+                "adversary": "everybody else together",
+                "mu": alone,
+                "max_epsilon": epsilon_of_mu(float(alone.max()), delta),
+            },
+        },
+    }
+    if epsilon is not None:
+        document |= {"at_epsilon": epsilon, "delta": [delta_of_mu(float(mu), epsilon) for mu in coalitions.mu]}
+    return document
+
+
+def _parties(text: str) -> frozenset[PartyId]:
+    try:
+        return frozenset(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"corrupt parties {text!r} are not numbers: give them as 0,4,7") from None
+
+
+def _observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
+    import msgspec
+
+    if path is None:
+        return frozenset()
+    try:
+        pairs = msgspec.json.decode(path.read_bytes(), type=list[tuple[int, int]])
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputError(f"file {path} cannot be read as a list of [party, round] ({error}): mend it") from None
+    return frozenset(pairs)
+
+
+def _show(document: dict[str, Any], delta: float) -> None:
+    from rich.table import Table
+
+    out.print(f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
+        table.add_column(title, justify="right")
+    for row, party in enumerate(document["honest"]):
+        extra = [f"{document['delta'][row]:.3g}"] if "at_epsilon" in document else []
+        table.add_row(str(party), f"{document['mu_upper'][row]:.4f}", epsilon_text(document["epsilon"][row]), *extra)
+    out.print(table)
+    out.print(f"worst party: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
+    if "certificates" in document:
+        alone = document["certificates"]["everyone_else"]["max_epsilon"]
+        out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
+    for sentence in document["disclosures"]:
+        out.print(f"warning: {sentence}", style="red")
+    if "mutual_information_nats" in document:
+        most = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
+        out.print(f"mutual information of the worst party: {most:.4f} nats per coordinate")

@@ -1,0 +1,93 @@
+"""What goes where: results to standard output, progress and errors to standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console
+from rich.status import Status
+
+from quietmean.core.codec import to_plain
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.studies.study import Study
+
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output; infinite numbers as "inf"."""
+    sys.stdout.write(json.dumps(to_plain(document), indent=2, allow_nan=False) + "\n")
+
+
+def fail(message: str, code: int) -> None:
+    """One line on standard error, then the end."""
+    err.print(f"quietmean: {' '.join(message.split())}", markup=False)
+    raise SystemExit(code)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file."""
+    try:
+        raw = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"file {path} does not exist: check the path") from None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"file {path} cannot be read as JSON ({error}): give a file that quietmean wrote") from None
+    if not isinstance(raw, dict):
+        raise InputError(f"file {path} holds no JSON object: give a file that quietmean wrote")
+    return raw
+
+
+class Progress:
+    """A live line on a terminal; nothing otherwise."""
+
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+
+    def say(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(text)
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Progress]:
+    if not err.is_terminal:
+        yield Progress(None)
+        return
+    with err.status(text) as status:
+        yield Progress(status)
+
+
+def number(value: float, error: float | None = None) -> str:
+    """A number with as many digits as its error justifies."""
+    if error is None or error <= 0:
+        return f"{value:.6g}"
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:.{digits}f}"
+
+
+def epsilon_text(epsilon: float) -> str:
+    """Rounded up: privacy is never overstated."""
+    return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
+
+
+def print_privacy(document: dict[str, Any], study: Study) -> None:
+    """What a study cost, against whom, in sentences."""
+    certificate = document["certificate"]
+    unit = f"at delta {study.delta:g} for one {study.unit}"
+    out.print(f"epsilon {epsilon_text(document['epsilon'])} {unit}, against {certificate['adversary']}")
+    out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
+    if certificate["whole_party_epsilon"] is not None:
+        out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")
+    if document["epsilon"] > study.epsilon:
+        err.print(f"quietmean: this execution cost more than the target epsilon {study.epsilon:g}", style="red")

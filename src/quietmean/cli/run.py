@@ -1,0 +1,215 @@
+"""``quietmean run``: all parties as real processes on this machine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.studies.local import LocalStudy
+    from quietmean.studies.study import Study
+
+NAME = "run"
+
+
+def command(
+    *,
+    data: Path,
+    column: list[str],
+    bounds: list[tuple[float, float]],
+    parties: int | None = None,
+    party_column: str | None = None,
+    protocol: str = "inca",
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    colluding: int | None = None,
+    dropouts: float = 0.0,
+    rounds: int | None = None,
+    unit: PrivacyUnit = PrivacyUnit.RECORD,
+    missing: Literal["refuse", "drop"] = "refuse",
+    clip: Annotated[bool, Parameter(negative="")] = False,
+    round_timeout: float = 10.0,
+    out: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Compute private means of columns of a table between real processes on this machine.
+
+    Every party is a process of its own with throw-away keys; they talk TLS 1.3 over loopback.
+
+    Parameters
+    ----------
+    data
+        CSV or Parquet file. Its rows are split evenly over the parties, or by --party-column.
+    column
+        Numeric column to average; repeat for several.
+    bounds
+        LOW HIGH: public bounds of the column, in its units, chosen without looking at the data; once per column.
+    parties
+        Number of parties.
+    party_column
+        Column that says which party a row belongs to, instead of --parties.
+    protocol
+        inca, local-dp, central-dp or gossip (no privacy).
+    epsilon
+        Privacy target, together with delta.
+    delta
+        Probability with which the epsilon guarantee may fail.
+    colluding
+        How many parties may pool what they see; default one in ten, at least one.
+    dropouts
+        Fraction of the parties whose process is killed for good in a random round.
+    rounds
+        Mixing rounds; default from the number of parties.
+    unit
+        What is protected: one record, or all of a party.
+    missing
+        refuse: an empty cell is an error; drop: leave its row out.
+    clip
+        Clip values to the bounds instead of refusing them.
+    round_timeout
+        Seconds that a round waits for parties that do not answer.
+    out
+        New folder for the receipt and the report; default quietmean-run-DATE-TIME.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.study import Study
+
+    if len(bounds) != len(column):
+        raise InputError(f"{len(column)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column")
+    options = {} if rounds is None else {"rounds": rounds}
+    study = Study.parse(
+        {
+            "name": data.stem,
+            "column": [{"name": name, "low": low, "high": high} for name, (low, high) in zip(column, bounds, strict=True)],
+            "unit": unit,
+            "epsilon": epsilon,
+            "delta": delta,
+            "colluding": colluding,
+            "dropouts": dropouts,
+            "protocol": protocol,
+            "options": options,
+            "round_timeout": round_timeout,
+        }
+    )
+    folder = out or Path(time.strftime("quietmean-run-%Y%m%d-%H%M%S"))
+    if folder.exists():
+        raise InputError(f"folder {folder} exists already: name a new one with --out, nothing is overwritten")
+    run_local_study(study, data, parties, party_column, missing, clip, folder, json)
+
+
+def run_local_study(
+    study: Study, data: Path, parties: int | None, party_column: str | None, missing: str, clip: bool, folder: Path, json: bool
+) -> None:
+    from quietmean.studies.local import choose_kills, encode_parties, run_study
+    from quietmean.studies.sources import parties_of_table
+
+    names, parts, rows = parties_of_table(data, [c.name for c in study.columns], parties, party_column, missing)
+    query = study.query()
+    target = study.target(len(parts))
+    encoded = encode_parties(query, parts, rows, clip=clip)
+    begun = time.monotonic()
+    with progress("calibrating the noise") as line:
+        plan = study.plan(len(parts))
+        kills = choose_kills(plan, study.dropouts)
+        line.say(f"starting {target.parties} processes")
+        local = run_study(
+            plan, query, encoded, kills=kills, round_timeout=study.round_timeout, report=_watch(line, target.parties)
+        )
+    seconds = time.monotonic() - begun
+    folder.mkdir(parents=True)
+    local.outcome.save_receipt(folder / "receipt.json")
+    _write_report(folder / "report.html", study, local, names)
+    document = _document(local, folder, seconds)
+    if json:
+        print_json(document)
+    else:
+        _show(study, local, document)
+
+
+def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
+    """Turns the parties' events into one line: the slowest phase that anybody reports."""
+
+    def report(name: str, event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            waiting = event.get("waiting_for") or []
+            late = f", {name} waits for {', '.join(waiting[:3])}" if waiting else ""
+            line.say(f"{parties} processes, {event['phase']}: round {event['round']} of {event['of']}{late}")
+
+    return report
+
+
+def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]:
+    from quietmean.studies.outcome import by_column
+
+    return {
+        **local.outcome.to_json(),
+        "true_mean": by_column(local.outcome.query, local.true_mean),
+        "clipped": local.clipped,
+        "killed": list(local.network.killed),
+        "messages": local.network.messages,
+        "bytes": local.network.bytes_sent,
+        "seconds": round(seconds, 3),
+        "receipt": str(folder / "receipt.json"),
+        "report": str(folder / "report.html"),
+    }
+
+
+def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[str]) -> None:
+    from quietmean.report import StudyReport, write_study_report
+
+    outcome = local.outcome
+    report = StudyReport(
+        title=study.name,
+        columns=list(outcome.query.columns),
+        bounds=[(column.low, column.high) for column in study.columns],
+        estimate=outcome.estimate,
+        standard_error=outcome.standard_error,
+        execution=outcome.execution,
+        certificate=outcome.certificate,
+        everyone_else_mu=outcome.everyone_else_mu,
+        delta=study.delta,
+        target_epsilon=study.epsilon,
+        unit=str(study.unit),
+        party_names=list(names),
+        records=int(outcome.execution.weights.sum()) if study.unit == PrivacyUnit.RECORD else len(names),
+        parties_counted=int(outcome.execution.history.finished.sum()),
+        messages=local.network.messages,
+        bytes=local.network.bytes_sent,
+        seconds=local.network.seconds,
+        true_mean=local.true_mean,
+        party_epsilon=outcome.party_epsilon,
+        killed=[names[party] for party in local.network.killed],
+    )
+    write_study_report(report, path)
+
+
+def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    outcome = local.outcome
+    table = Table(box=None, pad_edge=False)
+    for title in ("column", "private mean", "standard error", "true mean (local mode only)"):
+        table.add_column(title, justify="left" if title == "column" else "right")
+    rows = zip(outcome.query.columns, outcome.estimate, outcome.standard_error, local.true_mean, strict=True)
+    for name, estimate, error, truth in rows:
+        table.add_row(name, number(estimate, error), number(error, error), number(truth, error))
+    out.print(table)
+    out.print()
+    print_privacy(document, study)
+    killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""
+    out.print(
+        f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
+        f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB, {math.ceil(document['seconds'] * 10) / 10} s"
+    )
+    out.print(f"receipt  {document['receipt']}")
+    out.print(f"report   {document['report']}")

@@ -1,0 +1,58 @@
+"""``quietmean simulate``: many runs of a plan in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import out, print_json, progress, read_json
+
+NAME = "simulate"
+
+
+def command(
+    plan: Path,
+    *,
+    runs: int = 1000,
+    seed: int = 0,
+    dropouts: float | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Simulate independent runs of a plan on random values: mean squared error against the prediction.
+
+    Parameters
+    ----------
+    plan
+        Plan file, from quietmean plan --out.
+    runs
+        Number of independent runs, each with its own schedule, dropouts, values and noise.
+    seed
+        The same seed gives the same runs.
+    dropouts
+        Fraction of parties that leave for good; default as planned.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.planning.plan import Plan
+    from quietmean.simulation import simulate
+
+    loaded = Plan.from_json(read_json(plan))
+    with progress("simulating") as line:
+        result = simulate(
+            loaded, runs=runs, seed=seed, dropouts=dropouts, progress=lambda done: line.say(f"simulating: {done} of {runs} runs")
+        )
+    document = {
+        "protocol": loaded.protocol.name,
+        "seed": seed,
+        "dropouts": loaded.target.dropouts if dropouts is None else dropouts,
+        **result.to_json(),
+    }
+    if json:
+        print_json(document)
+        return
+    out.print(
+        f"mean squared error {result.mse:.5g} +- {result.mse_standard_error:.2g} per coordinate over {len(result.errors)} runs "
+        f"(predicted {result.prediction:.5g}); {result.failed} runs failed"
+    )

@@ -1,0 +1,72 @@
+"""A whole study on this machine: split a table over parties, run them as real processes, conclude."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.planning.plan import Plan
+from quietmean.queries import ColumnMeans, Encoded
+from quietmean.studies.outcome import StudyOutcome, conclude
+
+Array = NDArray[np.float64]
+Report = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalStudy:
+    """``true_mean`` per column in the column's units: known here only because all data are on one machine."""
+
+    outcome: StudyOutcome
+    network: LocalOutcome
+    true_mean: Array
+    clipped: int
+
+
+def encode_parties(query: ColumnMeans, parts: Sequence[Array], rows: Sequence[NDArray[np.int64]], *, clip: bool) -> list[Encoded]:
+    return [query.encode(part, clip=clip, row_names=names) for part, names in zip(parts, rows, strict=True)]
+
+
+def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
+    """A fraction of the parties, rounded down, each killed for good as it enters a random mixing round."""
+    rounds = plan.protocol.rounds(plan.parameters)
+    trusted = plan.protocol.trusted(plan.parameters)
+    if rounds == 0:
+        return []
+    stream = BitStream(Seed.from_os())
+    able = [int(party) for party in stream.permutation(plan.target.parties) if int(party) not in trusted]
+    leaving = able[: int(dropouts * plan.target.parties + 1e-9)]
+    return [Kill(party, int(last) + 1) for party, last in zip(leaving, stream.integers(rounds, len(leaving)), strict=True)]
+
+
+def run_study(
+    plan: Plan, query: ColumnMeans, encoded: Sequence[Encoded], *, kills: Sequence[Kill], round_timeout: float, report: Report
+) -> LocalStudy:
+    """Run all parties of ``plan`` as processes and conclude from what the survivors know."""
+    values: Vector = np.array([part.vector for part in encoded])
+    weights = np.array([part.weight for part in encoded])
+    with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
+        # Keys and values of the throw-away parties are gone with the directory.
+        network = asyncio.run(
+            run_local(
+                plan, values, Path(scratch) / "parties", weights=weights, round_timeout=round_timeout, kills=kills, report=report
+            )
+        )
+    first = network.results[min(network.results)]
+    apart = [party for party, result in network.results.items() if not np.array_equal(result.mean, first.mean)]
+    if apart and plan.dissemination.kind == "broadcast":
+        raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
+    outcome = conclude(query, plan.target, first.execution, first.mean)
+    truth = query.decode(values.sum(axis=0) / weights.sum())
+    return LocalStudy(outcome, network, truth, sum(part.clipped for part in encoded))

@@ -1,0 +1,103 @@
+"""From what a party or all parties know at the end of a study to a result with its error, its privacy and a receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.party import Vector
+from quietmean.planning.accuracy import noise_variance
+from quietmean.planning.plan import Target
+from quietmean.privacy import CoalitionCertificate, certify_coalitions, certify_everyone_else, epsilon_of_mu
+from quietmean.privacy.certificate import ASSUMPTIONS
+from quietmean.protocols.execution import Execution
+from quietmean.queries import ColumnMeans
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StudyOutcome:
+    """A finished study. Arrays over columns are in the columns' own units.
+
+    ``standard_error`` is the standard deviation of the privacy noise in this very execution (exact, from its transcript); it does
+    not speak of values lost with parties that dropped out.
+    """
+
+    query: ColumnMeans
+    target: Target
+    execution: Execution
+    estimate: Array
+    standard_error: Array
+    certificate: CoalitionCertificate
+    everyone_else_mu: Array
+    party_epsilon: float | None
+
+    @property
+    def epsilon(self) -> float:
+        """Of the worst-off party against the certificate's coalitions, at the target's delta; rounded up."""
+        return epsilon_of_mu(float(self.certificate.mu.max()), self.target.delta)
+
+    def certificate_json(self) -> dict[str, Any]:
+        return {
+            **self.certificate.to_json(self.target.delta),
+            "unit": str(self.target.unit),
+            "neighbouring": str(self.target.neighbouring),
+            "sensitivity": self.target.sensitivity,
+            "everyone_else_epsilon": epsilon_of_mu(float(self.everyone_else_mu.max()), self.target.delta),
+            "whole_party_epsilon": self.party_epsilon,
+            "assumptions": list(ASSUMPTIONS),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Result fields of ``quietmean run`` and ``join``: plain numbers for one column, by name for several."""
+        return {
+            "columns": list(self.query.columns),
+            "estimate": by_column(self.query, self.estimate),
+            "standard_error": by_column(self.query, self.standard_error),
+            "epsilon": self.epsilon,
+            "delta": self.target.delta,
+            "certificate": self.certificate_json(),
+            "parties_counted": int(self.execution.history.finished.sum()),
+        }
+
+    def save_receipt(self, path: Path) -> None:
+        """The execution file, with how to certify it and the public result."""
+        receipt = {
+            **self.execution.to_json(),
+            "certify": {"colluding": self.certificate.size, "delta": self.target.delta, "epsilon": self.target.epsilon},
+            "result": to_plain(self.to_json()),
+        }
+        path.write_bytes(canonical_json(receipt) + b"\n")
+
+
+def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:
+    """Decode, account and certify. ``mean`` (d,) is in scaled units."""
+    transcript = execution.transcript()
+    trusted = execution.protocol.trusted(execution.parameters)
+    certificate = certify_coalitions(transcript, target.sensitivity, target.colluding, trusted=trusted)
+    variance = noise_variance(transcript, execution.weights)
+    changes = query.largest_party_change(execution.weights)
+    whole_party = float((certificate.mu * changes).max())
+    return StudyOutcome(
+        query,
+        target,
+        execution,
+        query.decode(mean),
+        query.decode_error(float(np.sqrt(variance))),
+        certificate,
+        certify_everyone_else(transcript, target.sensitivity),
+        epsilon_of_mu(whole_party, target.delta) if (changes > 1).any() else None,
+    )
+
+
+def by_column(query: ColumnMeans, values: Array) -> Any:
+    """A plain number for one column, an object by column name for several."""
+    if len(query.columns) == 1:
+        return float(values[0])
+    return dict(zip(query.columns, (float(value) for value in values), strict=True))

@@ -1,0 +1,41 @@
+"""Which records belong to which party."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.queries.table import read_columns, read_table
+
+Parts = tuple[list[str], list[NDArray[np.float64]], list[NDArray[np.int64]]]
+
+
+def parties_of_table(path: Path, columns: Sequence[str], parties: int | None, party_column: str | None, missing: str) -> Parts:
+    """Names, records (rows, columns) and row numbers of each party: by a column of the table, or evenly (row r to r mod n)."""
+    if (parties is None) == (party_column is None):
+        raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
+    values, rows = read_columns(path, columns, missing=missing)
+    if party_column is not None:
+        return _by_column(path, party_column, values, rows)
+    if parties is None or parties < 2:
+        raise InputError(f"{parties} party has nobody to compute with: at least 2 parties are needed")
+    if len(values) < parties:
+        raise InputError(f"{len(values)} rows cannot be split over {parties} parties: choose at most {len(values)} parties")
+    width = len(str(parties - 1))
+    names = [f"party {party:0{width}d}" for party in range(parties)]
+    return names, [values[party::parties] for party in range(parties)], [rows[party::parties] for party in range(parties)]
+
+
+def _by_column(path: Path, party_column: str, values: NDArray[np.float64], rows: NDArray[np.int64]) -> Parts:
+    table = read_table(path)
+    if party_column not in table.columns:
+        raise InputError(f"column {party_column!r} is not in {path.name}: it has {', '.join(table.columns[:20])}")
+    holder = np.array([str(name) for name in table[party_column].to_list()])[rows - 1]
+    names = sorted(set(holder.tolist()))
+    if len(names) < 2:
+        raise InputError(f"column {party_column!r} names only one party: at least 2 are needed")
+    return names, [values[holder == name] for name in names], [rows[holder == name] for name in names]

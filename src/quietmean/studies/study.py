@@ -1,0 +1,92 @@
+"""The study file: statistic, columns and bounds, privacy unit, budget, whom it protects against."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from quietmean.core.domain import Box, PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.planning.calibrate import calibrate
+from quietmean.planning.plan import Plan, Target
+from quietmean.protocols import get_protocol
+from quietmean.queries import ColumnMeans
+
+
+class Column(BaseModel):
+    """A numeric column and its public bounds, in its own units."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    low: float
+    high: float
+
+
+class Study(BaseModel):
+    """Everything the parties must agree on, apart from who they are (the roster)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = "study"
+    columns: tuple[Column, ...] = Field(alias="column", min_length=1)
+    unit: PrivacyUnit = PrivacyUnit.RECORD
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    colluding: int | None = None
+    dropouts: float = 0.0
+    protocol: str = "inca"
+    options: dict[str, Any] = Field(default_factory=dict)
+    round_timeout: float = Field(default=10.0, gt=0)
+    start_timeout: float = Field(default=60.0, gt=0)
+
+    @classmethod
+    def load(cls, path: Path) -> Study:
+        """From a TOML file with tables [study] and [[column]]."""
+        try:
+            raw = tomllib.loads(path.read_text())
+        except FileNotFoundError:
+            raise InputError(f"study file {path} does not exist: check the path") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"study file {path} cannot be read ({error}): mend it") from None
+        unknown = set(raw) - {"study", "column"}
+        if unknown:
+            raise InputError(f"study file {path.name} has a table [{min(unknown)}]: only [study] and [[column]] are known")
+        return cls.parse({**raw.get("study", {}), "column": raw.get("column", [])})
+
+    @classmethod
+    def parse(cls, raw: dict[str, Any]) -> Study:
+        """From plain data; all mistakes at once."""
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].lower()}" for fault in error.errors()]
+            raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
+
+    def query(self) -> ColumnMeans:
+        """How records become vectors."""
+        low, high = ([getattr(column, side) for column in self.columns] for side in ("low", "high"))
+        return ColumnMeans(tuple(column.name for column in self.columns), Box(np.array(low), np.array(high)), self.unit)
+
+    def target(self, parties: int) -> Target:
+        """What to calibrate for. By default one party in ten, at least one, may collude."""
+        colluding = max(1, math.ceil(parties / 10)) if self.colluding is None else self.colluding
+        return Target(
+            parties=parties,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            dimension=len(self.columns),
+            sensitivity=self.query().sensitivity,
+            colluding=colluding,
+            dropouts=self.dropouts,
+            unit=self.unit,
+        )
+
+    def plan(self, parties: int) -> Plan:
+        """The calibrated plan; deterministic, so that every party makes the same one."""
+        return calibrate(self.target(parties), get_protocol(self.protocol), self.options)
