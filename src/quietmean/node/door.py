@@ -10,7 +10,7 @@ from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId
 from quietmean.node.store import ACCEPTED, PENDING, REFUSED, Store
 from quietmean.node.whereabouts import Position
-from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw, check_weight, decode_vector
+from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw, check_finite, decode_vector
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Door:
 
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: bytes) -> Answer:
         """The answer, which for an early transfer may be long in coming."""
-        message = Message(sender, (self._party,), transfer.round, decode_vector(payload), check_weight(transfer.weight))
+        check_finite(transfer.valid_for, "time")
+        message = Message(sender, (self._party,), transfer.round, decode_vector(payload), check_finite(transfer.weight, "weight"))
         if _place(transfer) <= self.position:
             return self._answer(transfer, self._take(sender, transfer, message))
         return self._answer(transfer, await self._park(sender, transfer, message))
@@ -91,9 +92,7 @@ class Door:
         earlier = self._parked.pop(sender, None)
         if earlier is not None and not earlier.verdict.done():
             earlier.verdict.set_result(False)
-        # A sender waits no longer than it says; a day is more than any.
-        valid_for = min(max(transfer.valid_for, 0.0), 86400.0) if transfer.valid_for == transfer.valid_for else 0.0
-        parked = _Parked(transfer, message, loop.time() + valid_for, loop.create_future())
+        parked = _Parked(transfer, message, loop.time() + transfer.valid_for, loop.create_future())
         self._parked[sender] = parked
         try:
             return await parked.verdict

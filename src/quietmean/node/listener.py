@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.roster import Address, format_address
 from quietmean.node.transport import HANDSHAKE_SECONDS, Connection, Endpoint
+from quietmean.node.whereabouts import Position
 from quietmean.node.wire import VERSION, Answer, AnyFrame, AnyRequest, Hello, Limits, Refused, Request, Welcome
 
 # A stranger's place is held for one handshake time-out at most; further ones wait in the kernel's queue.
@@ -21,7 +23,6 @@ CONNECTIONS_PER_PARTY = 3
 REQUESTS_PER_CONNECTION = 16
 _STREAM_LIMIT = 256 * 1024
 
-Position: TypeAlias = tuple[int, int]
 Handler: TypeAlias = Callable[[PartyId, AnyRequest, bytes], Awaitable[Answer]]
 
 
@@ -33,7 +34,7 @@ def open_socket(address: Address) -> socket.socket:
         return socket.create_server(address, family=family, backlog=128)
     except OSError as error:
         raise InputError(
-            f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it, or mend your address in the roster"
+            f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it or mend your address in the roster"
         ) from None
 
 
@@ -53,68 +54,84 @@ class Listener:
         self._handle = handle
         self._position = position
         self._handshake_seconds = handshake_seconds
-        self._strangers = asyncio.Semaphore(STRANGERS)
+        self._strangers = 0
         self._guests: dict[PartyId, list[Connection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._untouched: set[socket.socket] = set()
 
     def start(self) -> None:
         self._listening.setblocking(False)
-        self._spawn(self._accept())
+        self._watch()
 
     async def close(self) -> None:
         """Stop listening, then end every connection, buffered answers first."""
+        # Before its socket closes: the loop must not watch a descriptor that something else may get.
+        asyncio.get_running_loop().remove_reader(self._listening)
         self._listening.close()
         await asyncio.gather(*(guest.close() for guests in self._guests.values() for guest in guests))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for accepted in self._untouched:
+            accepted.close()
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _watch(self) -> None:
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        # Not the loop's own sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
+        try:
+            accepted, address = self._listening.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._pause()
+            return
+        accepted.setblocking(False)
+        # A task that is cancelled before its first step could not close it.
+        self._untouched.add(accepted)
+        self._strangers += 1
+        if self._strangers >= STRANGERS:
+            asyncio.get_running_loop().remove_reader(self._listening)
+        task = asyncio.create_task(self._welcome(accepted, format_address(address[:2])))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self) -> None:
+    def _pause(self) -> None:
+        # Out of file descriptors: breathe, then go on.
         loop = asyncio.get_running_loop()
-        while True:
-            await self._strangers.acquire()
-            try:
-                accepted, address = await loop.sock_accept(self._listening)
-            except OSError:
-                # Out of file descriptors, or the peer was gone already: breathe, then go on.
-                self._strangers.release()
-                if self._listening.fileno() < 0:
-                    return
-                await asyncio.sleep(0.1)
-                continue
-            self._spawn(self._welcome(accepted, format_address(address[:2])))
+        loop.remove_reader(self._listening)
+        loop.call_later(0.1, self._resume)
+
+    def _resume(self) -> None:
+        if self._listening.fileno() >= 0 and self._strangers < STRANGERS:
+            self._watch()
 
     async def _welcome(self, accepted: socket.socket, address: str) -> None:
-        who, connection, party = address, None, None
+        who, connection = address, None
         try:
             try:
                 connection = await self._shake_hands(accepted)
                 party = self._endpoint.credentials.accepted_party(connection.certificate)
                 who = self._endpoint.roster.name(party)
-                await asyncio.wait_for(self._check_hello(connection, party), self._handshake_seconds)
+                await self._check_hello(connection, party)
             finally:
-                self._strangers.release()
-            await self._serve(connection, party)
+                self._strangers -= 1
+                self._resume()
+            with contextlib.suppress(OSError, EOFError):
+                await self._serve(connection, party)
         except PeerError as error:
             self._endpoint.refusal(who, str(error))
-        except (OSError, EOFError) as error:
-            if party is None or isinstance(error, TimeoutError):
-                self._endpoint.refusal(who, f"TLS handshake failed ({_brief(error)})" if party is None else "no greeting in time")
         finally:
             if connection is not None:
                 await connection.close()
 
     async def _shake_hands(self, accepted: socket.socket) -> Connection:
+        self._untouched.discard(accepted)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(_STREAM_LIMIT, loop)
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # From here on the transport owns the socket, also where the handshake fails: it must not be closed here.
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol,
                 accepted,
@@ -122,18 +139,20 @@ class Listener:
                 ssl_handshake_timeout=self._handshake_seconds,
                 ssl_shutdown_timeout=1.0,
             )
-        except BaseException:
-            accepted.close()
-            raise
+        except OSError as error:
+            raise PeerError(f"TLS handshake failed ({_brief(error)})") from None
         return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop), self._endpoint.traffic)
 
     async def _check_hello(self, connection: Connection, party: PartyId) -> None:
-        frame, _ = await connection.receive(Limits.before_welcome())
-        reason = self._objection(frame, party)
+        try:
+            async with asyncio.timeout(self._handshake_seconds):
+                frame, _ = await connection.receive(Limits.before_welcome())
+                reason = self._objection(frame, party)
+                await connection.send(Refused(reason) if reason else Welcome(*self._position()))
+        except (OSError, EOFError) as error:
+            raise PeerError(f"no greeting came ({_brief(error)})") from None
         if reason:
-            await connection.send(Refused(reason))
             raise PeerError(reason)
-        await connection.send(Welcome(*self._position()))
 
     def _objection(self, frame: AnyFrame, party: PartyId) -> str:
         if not isinstance(frame, Hello):
@@ -188,4 +207,7 @@ async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
 def _brief(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return str(error.reason).lower().replace("_", " ")
-    return str(error).splitlines()[0] if str(error) else "it went away"
+    # The loop ends a handshake that takes too long with the latter.
+    if isinstance(error, TimeoutError | ConnectionAbortedError):
+        return "it took too long"
+    return "it went away" if isinstance(error, EOFError | ConnectionError) else str(error)

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,7 +23,10 @@ from quietmean.entropy import Seed
 from quietmean.node.wire import decode_vector, encode_vector
 
 SCHEMA = 1
-PENDING, ACCEPTED, REFUSED, RECLAIMED = "pending", "accepted", "refused", "reclaimed"
+PENDING: Final = "pending"
+ACCEPTED: Final = "accepted"
+REFUSED: Final = "refused"
+RECLAIMED: Final = "reclaimed"
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL);
@@ -190,10 +193,9 @@ class Store:
 
     def outgoing(self, phase: int, round_: int) -> dict[PartyId, tuple[bytes, float]]:
         """For each receiver of the round in progress, the vector's bytes and the weight."""
-        messages = self._rows("SELECT number, vector, weight FROM message WHERE phase = ? AND round = ?", phase, round_)
-        contents = {number: (vector, weight) for number, vector, weight in messages}
-        query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
-        return {receiver: contents[number] for receiver, number in self._rows(query, phase, round_)}
+        query = """SELECT receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
+                   WHERE phase = ? AND round = ? ORDER BY receiver"""
+        return {receiver: (vector, weight) for receiver, vector, weight in self._rows(query, phase, round_)}
 
     def sent_status(self, phase: int, round_: int, receiver: PartyId) -> str | None:
         row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)

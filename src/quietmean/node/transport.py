@@ -6,11 +6,11 @@ Requests go from the dialling side to the listening side; answers come back on t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -18,11 +18,12 @@ from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.roster import Roster
 from quietmean.node.tls import Credentials
+from quietmean.node.whereabouts import Position
 from quietmean.node.wire import (
     VERSION,
+    Answer,
     AnyFrame,
     AnyRequest,
-    Answer,
     Hello,
     Limits,
     Refused,
@@ -30,6 +31,8 @@ from quietmean.node.wire import (
     encode_frame,
     read_frame,
 )
+
+OnAnswer: TypeAlias = Callable[[Answer], None]
 
 HANDSHAKE_SECONDS = 10.0
 _FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
@@ -46,7 +49,10 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What all connections of a node share. ``refusal(peer, reason)`` hears of everything that was refused, by either side."""
+    """What all connections of a node share.
+
+    ``refusal(peer, reason)`` hears of everything that was refused, by either side; ``heard(party, position)`` of every answer.
+    """
 
     party: PartyId
     roster: Roster
@@ -54,6 +60,7 @@ class Endpoint:
     credentials: Credentials
     limits: Limits
     refusal: Callable[[str, str], None]
+    heard: Callable[[PartyId, Position], None]
     traffic: Traffic = field(default_factory=Traffic)
 
 
@@ -94,7 +101,8 @@ class Connection:
         """Send what is still buffered, for at most a second, and close."""
         self._writer.close()
         try:
-            await asyncio.wait_for(self._writer.wait_closed(), _CLOSING_SECONDS)
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await self._writer.wait_closed()
         except (OSError, TimeoutError):
             self.abort()
 
@@ -106,27 +114,30 @@ class Link:
         self._endpoint = endpoint
         self._peer = peer
         self._numbers = itertools.count()
-        self._dialling = asyncio.Lock()
+        self._dialling: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Answer], OnAnswer]] = {}
         self._backoff = _FIRST_BACKOFF
         self.trouble = "no answer yet"
         self.unreachable = False
 
-    async def ask(self, request: AnyRequest, payload: bytes = b"") -> Answer:
-        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels."""
+    async def ask(self, request: AnyRequest, payload: bytes = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
+        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
+
+        ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
+        """
         while True:
             try:
-                return await self._ask_once(request, payload)
+                return await self._ask_once(request, payload, on_answer)
             except (OSError, EOFError):
                 await self._drop()
 
-    async def _ask_once(self, request: AnyRequest, payload: bytes) -> Answer:
+    async def _ask_once(self, request: AnyRequest, payload: bytes, on_answer: OnAnswer) -> Answer:
         connection = await self._connected()
         number = next(self._numbers)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
+        self._waiting[number] = answer, on_answer
         try:
             await connection.send(msgspec.structs.replace(request, number=number), payload)
             return await answer
@@ -137,27 +148,34 @@ class Link:
                 answer.exception()
 
     async def _connected(self) -> Connection:
-        async with self._dialling:
-            while self._connection is None:
-                try:
-                    self._connection = await self._dial()
-                except (OSError, EOFError, PeerError) as error:
-                    self._note_failure(error)
-                    await asyncio.sleep(self._backoff)
-                    self._backoff = min(2 * self._backoff, _LAST_BACKOFF)
-            return self._connection
+        while self._connection is None:
+            if self._dialling is None or self._dialling.done():
+                self._dialling = asyncio.create_task(self._dial_until_connected())
+            # Whoever asks may lose patience; a handshake that is broken off would look like an attack at the other end.
+            await asyncio.shield(self._dialling)
+        return self._connection
+
+    async def _dial_until_connected(self) -> None:
+        while self._connection is None:
+            try:
+                self._connection = await self._dial()
+            except (OSError, EOFError, PeerError) as error:
+                self._note_failure(error)
+                await asyncio.sleep(self._backoff)
+                self._backoff = min(2 * self._backoff, _LAST_BACKOFF)
 
     async def _dial(self) -> Connection:
         host, port = self._endpoint.roster.entries[self._peer].address
         context = self._endpoint.credentials.client(self._peer)
         # No server name is sent: it would tell a listener on the line nothing but also help nobody.
-        opening = asyncio.open_connection(
-            host, port, ssl=context, server_hostname="", ssl_handshake_timeout=HANDSHAKE_SECONDS, ssl_shutdown_timeout=1.0
-        )
-        reader, writer = await asyncio.wait_for(opening, HANDSHAKE_SECONDS)
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context, server_hostname="", ssl_handshake_timeout=HANDSHAKE_SECONDS, ssl_shutdown_timeout=1.0
+            )
         connection = Connection(reader, writer, self._endpoint.traffic)
         try:
-            await asyncio.wait_for(self._greet(connection), HANDSHAKE_SECONDS)
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                await self._greet(connection)
         except BaseException:
             connection.abort()
             raise
@@ -172,6 +190,7 @@ class Link:
             raise PeerError(f"peer refused: {printable(frame.reason)}")
         if not isinstance(frame, Welcome):
             raise PeerError("it answered the greeting with something else")
+        self._endpoint.heard(self._peer, (frame.phase, frame.round))
 
     async def _read_answers(self, connection: Connection) -> None:
         reason: Exception = ConnectionError("connection lost")
@@ -180,8 +199,10 @@ class Link:
                 frame, _ = await connection.receive(self._endpoint.limits)
                 if not isinstance(frame, Answer):
                     raise PeerError("it sent a request where an answer was due")
-                waiting = self._waiting.get(frame.number)
-                if waiting is not None and not waiting.done():
+                self._endpoint.heard(self._peer, (frame.phase, frame.round))
+                waiting, on_answer = self._waiting.get(frame.number, (None, None))
+                if waiting is not None and on_answer is not None and not waiting.done():
+                    on_answer(frame)
                     waiting.set_result(frame)
         except (OSError, EOFError) as error:
             reason = ConnectionError(str(error))
@@ -191,9 +212,9 @@ class Link:
             if self._connection is connection:
                 self._connection = None
             connection.abort()
-            for waiting in self._waiting.values():
-                if not waiting.done():
-                    waiting.set_exception(reason)
+            for unanswered, _ in self._waiting.values():
+                if not unanswered.done():
+                    unanswered.set_exception(reason)
 
     def _note_failure(self, error: Exception) -> None:
         self.unreachable = isinstance(error, ConnectionRefusedError)
@@ -221,13 +242,15 @@ class Link:
         await asyncio.sleep(0)
 
     async def close(self) -> None:
+        tasks = [task for task in (self._dialling, self._reading) if task is not None]
+        if self._dialling is not None:
+            self._dialling.cancel()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
-        if self._reading is not None:
-            self._reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reading
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def printable(text: str) -> str:

@@ -54,8 +54,8 @@ class Whereabouts:
     def suspected(self, party: PartyId) -> bool:
         return party in self._suspects
 
-    def position(self, party: PartyId) -> Position | None:
-        return self._positions.get(party)
+    def alive_since(self, party: PartyId, time: float) -> bool:
+        return self._last_sign.get(party, time) > time
 
     def is_past(self, party: PartyId, position: Position) -> bool:
         known = self._positions.get(party)

@@ -32,7 +32,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     """Base of all headers."""
 
 
-class Hello(Frame, tag="hello"):
+class Hello(Frame, frozen=True, tag="hello"):
     """The dialling side's first frame. ``study``: the session digest, hexadecimal."""
 
     version: Count
@@ -40,39 +40,39 @@ class Hello(Frame, tag="hello"):
     study: Text
 
 
-class Welcome(Frame, tag="welcome"):
+class Welcome(Frame, frozen=True, tag="welcome"):
     """The listening side's consent, with where it is in the protocol."""
 
     phase: Count
     round: Count
 
 
-class Refused(Frame, tag="refused"):
+class Refused(Frame, frozen=True, tag="refused"):
     """Instead of a welcome; the connection ends."""
 
     reason: Text
 
 
-class Request(Frame):
+class Request(Frame, frozen=True):
     """What the dialling side asks; the answer carries the same number."""
 
     number: Count
 
 
-class Commit(Request, tag="commit"):
+class Commit(Request, frozen=True, tag="commit"):
     """Agreement, first half: the hash of a nonce and a weight."""
 
     hash: Bytes32
 
 
-class Reveal(Request, tag="reveal"):
+class Reveal(Request, frozen=True, tag="reveal"):
     """Agreement, second half."""
 
     nonce: Bytes32
     weight: float
 
 
-class Transfer(Request, tag="transfer"):
+class Transfer(Request, frozen=True, tag="transfer"):
     """A share of (phase, round); the payload is its vector. Nobody accepts it later than ``valid_for`` seconds from its arrival.
 
     ``agreement`` is what the sender holds for the study's public seed (first bytes), so that parties who were told different
@@ -86,32 +86,32 @@ class Transfer(Request, tag="transfer"):
     agreement: bytes
 
 
-class Withdraw(Request, tag="withdraw"):
+class Withdraw(Request, frozen=True, tag="withdraw"):
     """The sender takes its transfer of (phase, round) back: forget it, or say that it was used already."""
 
     phase: Count
     round: Count
 
 
-class Confirm(Request, tag="confirm"):
+class Confirm(Request, frozen=True, tag="confirm"):
     """A restarted receiver asks what the sender made of its transfer of (phase, round)."""
 
     phase: Count
     round: Count
 
 
-class Probe(Request, tag="probe"):
+class Probe(Request, frozen=True, tag="probe"):
     """Are you there, and where? Carries the own position."""
 
     phase: Count
     round: Count
 
 
-class Log(Request, tag="log"):
+class Log(Request, frozen=True, tag="log"):
     """What happened to this party; the payload is a :class:`PartyLog` in MessagePack."""
 
 
-class Answer(Frame, tag="answer"):
+class Answer(Frame, frozen=True, tag="answer"):
     """The answer to one request, with where the answering side is in the protocol."""
 
     number: Count
@@ -178,9 +178,10 @@ def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
 
 def decode_header(raw: bytes) -> AnyFrame:
     try:
-        return _decode(raw)
+        frame: AnyFrame = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PeerError(f"a header that cannot be read ({error})") from None
+    return frame
 
 
 async def read_frame(reader: asyncio.StreamReader, limits: Limits) -> tuple[AnyFrame, bytes, int]:
@@ -207,10 +208,10 @@ def decode_vector(raw: bytes) -> Vector:
     return vector
 
 
-def check_weight(weight: float) -> float:
-    if not math.isfinite(weight):
-        raise PeerError(f"a weight of {weight}")
-    return weight
+def check_finite(number: float, name: str) -> float:
+    if not math.isfinite(number):
+        raise PeerError(f"a {name} of {number}")
+    return number
 
 
 def encode_log(log: PartyLog) -> bytes:

@@ -1,0 +1,140 @@
+"""Before round 1: everybody is there, and nobody could choose the schedule.
+
+Each party commits to a nonce and its public weight, reveals them once all commitments are in, and the public seed is derived
+from all nonces. One honest nonce makes it unpredictable. What is agreed is on disk, so that a restart goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.party import PartyId
+from quietmean.entropy import Seed
+from quietmean.node.context import Context
+from quietmean.node.store import ACCEPTED, Pledge, Store
+from quietmean.node.transport import printable
+from quietmean.node.wire import Commit, Reveal
+
+_TELL_SECONDS = 1.0
+
+
+class Pledges:
+    """What everybody committed to and revealed; the receiving half of the agreement."""
+
+    def __init__(self, store: Store, study: str, parties: int) -> None:
+        self._store = store
+        self._study = study
+        self._parties = parties
+        self._known = store.pledges()
+        self.all_committed = asyncio.Event()
+        self._note_commits()
+
+    def pledge(self, party: PartyId, nonce: bytes, weight: float) -> bytes:
+        """Make this node's own commitment, once; returns its hash."""
+        commit = commitment(self._study, party, nonce, weight)
+        if party not in self._known:
+            self.commit(party, commit)
+            self.reveal(party, nonce, weight)
+        return commit
+
+    def commit(self, party: PartyId, commit: bytes) -> None:
+        known = self._known.get(party)
+        if known is None:
+            self._store.save_commit(party, commit)
+            self._known[party] = Pledge(commit, None, None)
+            self._note_commits()
+        elif known.hash != commit:
+            raise PeerError("it committed to something else before: it lost its store, or plays two games")
+
+    def reveal(self, party: PartyId, nonce: bytes, weight: float) -> None:
+        known = self._known.get(party)
+        if known is None or commitment(self._study, party, nonce, weight) != known.hash:
+            raise PeerError("it revealed something else than it committed to")
+        if not (math.isfinite(weight) and weight > 0):
+            raise PeerError(f"a weight of {weight}, it must be a number > 0")
+        if known.nonce is None:
+            self._store.save_reveal(party, nonce, weight)
+            self._known[party] = Pledge(known.hash, nonce, weight)
+
+    def _note_commits(self) -> None:
+        if not self.uncommitted:
+            self.all_committed.set()
+
+    @property
+    def uncommitted(self) -> set[PartyId]:
+        return set(range(self._parties)) - self._known.keys()
+
+    @property
+    def unrevealed(self) -> set[PartyId]:
+        return {party for party, pledge in self._known.items() if pledge.nonce is None}
+
+    def public_seed(self) -> Seed:
+        """From everybody's nonce and weight; all must be in."""
+        labels = [label for _, pledge in sorted(self._known.items()) for label in (pledge.nonce or b"", f"{pledge.weight!r}")]
+        return Seed.public("schedule", self._study, *labels)
+
+    def weights(self) -> NDArray[np.float64]:
+        """Shape (n,)."""
+        return np.array([pledge.weight for _, pledge in sorted(self._known.items())], dtype=np.float64)
+
+
+def commitment(study: str, party: PartyId, nonce: bytes, weight: float) -> bytes:
+    # The party is in it: nobody can pass another's commitment off as its own.
+    return hashlib.sha256(f"quietmean commit\n{study}\n{party}\n{weight!r}\n".encode() + nonce).digest()
+
+
+async def agree(context: Context, pledges: Pledges, weight: float, start_timeout: float) -> None:
+    """Returns when everybody holds everybody's nonce; ProtocolFailure that names the missing after ``start_timeout`` seconds."""
+    commit = pledges.pledge(context.party, context.store.nonce, weight)
+    acknowledged: set[PartyId] = set()
+    telling = [context.spawn(_tell(context, pledges, peer, commit, weight, acknowledged)) for peer in context.others]
+    try:
+        async with asyncio.timeout(start_timeout):
+            await _all_in(context, pledges, acknowledged)
+    except TimeoutError:
+        missing = _missing(context, pledges, acknowledged)
+        reasons = "; ".join(f"{context.roster.name(party)}: {context.links[party].trouble}" for party in sorted(missing))
+        raise ProtocolFailure(f"the study did not start within {start_timeout:g} s for want of {reasons}") from None
+    finally:
+        for task in telling:
+            task.cancel()
+
+
+async def _tell(
+    context: Context, pledges: Pledges, peer: PartyId, commit: bytes, weight: float, acknowledged: set[PartyId]
+) -> None:
+    link = context.links[peer]
+    answer = await link.ask(Commit(0, commit))
+    if answer.status == ACCEPTED:
+        # Whoever reveals first would let the last one choose.
+        await pledges.all_committed.wait()
+        answer = await link.ask(Reveal(0, context.store.nonce, weight))
+    if answer.status == ACCEPTED:
+        acknowledged.add(peer)
+    else:
+        link.trouble = f"peer refused: {printable(answer.reason)}"
+
+
+def _missing(context: Context, pledges: Pledges, acknowledged: set[PartyId]) -> set[PartyId]:
+    # Nobody reveals before all have committed: as long as some have not, they alone keep the others waiting.
+    return pledges.uncommitted or pledges.unrevealed | (set(context.others) - acknowledged)
+
+
+async def _all_in(context: Context, pledges: Pledges, acknowledged: set[PartyId]) -> None:
+    told: list[str] = []
+    while missing := _missing(context, pledges, acknowledged):
+        names = context.names(missing)
+        if names != told:
+            told = names
+            context.report({"event": "agreement", "phase": "agreement", "waiting_for": names})
+        context.changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TELL_SECONDS):
+                await context.changed.wait()

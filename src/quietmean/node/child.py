@@ -1,0 +1,92 @@
+"""One party of a local run, as a process of its own: ``python -m quietmean.node.child settings.json``.
+
+Progress goes to standard output, one JSON object a line; the result to the file that the settings name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from quietmean.core.errors import QuietmeanError
+from quietmean.node.identity import Identity
+from quietmean.node.peer import NodeSettings, run_party
+from quietmean.node.roster import Roster
+from quietmean.planning import Plan
+
+
+class ChildSettings(msgspec.Struct, frozen=True):
+    """The settings file. Paths are absolute; ``freeze_round``: stop dead in this mixing round, to be killed there."""
+
+    key: str
+    roster: str
+    plan: str
+    value: list[float]
+    weight: float
+    store: str
+    result: str
+    round_timeout: float
+    start_timeout: float
+    listen_fd: int
+    freeze_round: int | None = None
+
+
+def main(path: Path) -> int:
+    """Exit code 0, or the error's own."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    settings = msgspec.json.decode(path.read_bytes(), type=ChildSettings)
+    try:
+        asyncio.run(_take_part(settings))
+    except QuietmeanError as error:
+        _print({"event": "error", "message": str(error), "exit_code": error.exit_code})
+        return error.exit_code
+    return 0
+
+
+async def _take_part(settings: ChildSettings) -> None:
+    def report(event: dict[str, Any]) -> None:
+        _print(event)
+        if event["event"] == "round" and event["phase"] == "mixing" and event["round"] == settings.freeze_round:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with socket.socket(fileno=settings.listen_fd) as listening:
+        result = await run_party(
+            NodeSettings(
+                identity=Identity.load(Path(settings.key)),
+                roster=Roster.load(Path(settings.roster)),
+                plan=Plan.from_json(json.loads(Path(settings.plan).read_bytes())),
+                value=np.array(settings.value, dtype=np.float64),
+                weight=settings.weight,
+                store=Path(settings.store),
+                round_timeout=settings.round_timeout,
+                start_timeout=settings.start_timeout,
+                listen_socket=listening,
+                report=report,
+            )
+        )
+    _write_atomically(Path(settings.result), json.dumps(result.to_json()).encode())
+    _print({"event": "done"})
+
+
+def _print(event: dict[str, Any]) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

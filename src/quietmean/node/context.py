@@ -1,0 +1,153 @@
+"""What the parts of one running node share, and the one way in which all of them wait for others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from quietmean.core.party import PartyId
+from quietmean.node.door import Door
+from quietmean.node.result import Late
+from quietmean.node.roster import Roster
+from quietmean.node.store import Store
+from quietmean.node.transport import Link
+from quietmean.node.whereabouts import PROBE_INTERVAL, Phase, Whereabouts
+from quietmean.node.wire import Probe
+
+# Waking up later than planned by this part of the round's time-out means that the process was held up.
+_OWN_SLEEP = 0.05
+
+Report: TypeAlias = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Context:
+    """One running node. ``changed`` is set whenever something came in that a wait could be waiting for."""
+
+    party: PartyId
+    roster: Roster
+    store: Store
+    door: Door
+    links: Mapping[PartyId, Link]
+    whereabouts: Whereabouts
+    round_timeout: float
+    report: Report
+    changed: asyncio.Event
+    agreement: bytes = b""
+    late: list[Late] = field(default_factory=list)
+    _background: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def others(self) -> list[PartyId]:
+        return sorted(self.links)
+
+    def names(self, parties: Any) -> list[str]:
+        return [self.roster.name(party) for party in sorted(parties)]
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that ends with the node at the latest and wakes the wait in progress when it is done."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        self.changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            # Links retry and time-outs are caught where they belong; what is left is a defect, and must not pass unseen.
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a node's background task failed", "exception": task.exception()}
+            )
+
+    async def stop(self) -> None:
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def probe(self, party: PartyId, seconds: float) -> None:
+        """Ask for a sign of life; the answer tells its position to :attr:`whereabouts` by itself."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.links[party].ask(Probe(0, *self.door.position))
+
+
+class Wait:
+    """A wait for others that ends when nobody is missing, or nobody who is missing is worth waiting for any longer.
+
+    ``missing`` gives who is waited for, and whether that party owes an answer (rather than a message).
+    """
+
+    def __init__(self, context: Context, missing: Callable[[], Mapping[PartyId, bool]], full_time: bool = False) -> None:
+        self._context = context
+        self._missing = missing
+        self._full_time = full_time
+        self._clock = asyncio.get_running_loop().time
+        self._start = self._clock()
+        self._interval = PROBE_INTERVAL * context.round_timeout
+        self._next_probe: dict[PartyId, float] = {}
+        self._reported = self._wake = self._start
+
+    async def until_settled(self) -> frozenset[PartyId]:
+        """Who was still missing when the wait ended."""
+        context = self._context
+        while True:
+            context.changed.clear()
+            missing = self._missing()
+            now = self._forgive_own_sleep()
+            deadlines = {party: self._deadline(party, answer_due) for party, answer_due in missing.items()}
+            if all(deadline <= now for deadline in deadlines.values()):
+                self._give_up_on(missing)
+                return frozenset(missing)
+            self._probe(missing, now)
+            self._tell(missing, now)
+            self._wake = min([*(time for time in deadlines.values() if time > now), *self._next_probe.values()])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(self._wake - now, 0.001)):
+                    await context.changed.wait()
+
+    def _forgive_own_sleep(self) -> float:
+        """The time now. Time in which this process itself did not run is not held against the others.
+
+        After a suspended laptop or an overloaded machine, answers may be in the socket that nobody has read yet.
+        """
+        now = self._clock()
+        overslept = now - self._wake
+        if overslept > _OWN_SLEEP * self._context.round_timeout:
+            self._start += overslept
+        return now
+
+    def _deadline(self, party: PartyId, answer_due: bool) -> float:
+        deadline = self._context.whereabouts.deadline(party, self._start, answer_due)
+        return max(deadline, self._start + self._context.round_timeout) if self._full_time else deadline
+
+    def _probe(self, missing: Mapping[PartyId, bool], now: float) -> None:
+        self._next_probe = {party: time for party, time in self._next_probe.items() if party in missing}
+        for party in missing:
+            suspected = self._context.whereabouts.suspected(party)
+            first = self._start if suspected else self._start + self._interval
+            if now >= self._next_probe.setdefault(party, first):
+                self._next_probe[party] = now + self._interval
+                self._context.spawn(self._context.probe(party, self._interval))
+
+    def _tell(self, missing: Mapping[PartyId, bool], now: float) -> None:
+        if now >= self._reported + max(1.0, self._interval):
+            self._reported = now
+            phase, round_ = self._context.door.position
+            names = self._context.names(missing)
+            self._context.report({"event": "waiting", "phase": Phase(phase).label, "round": round_, "waiting_for": names})
+
+    def _give_up_on(self, missing: Mapping[PartyId, bool]) -> None:
+        if not missing:
+            return
+        phase, round_ = self._context.door.position
+        names = self._context.names(missing)
+        self._context.late.append(Late(Phase(phase).label, round_, tuple(names)))
+        self._context.report({"event": "late", "phase": Phase(phase).label, "round": round_, "names": names})
+        for party in missing:
+            if not self._context.whereabouts.alive_since(party, self._start):
+                self._context.whereabouts.missed(party)

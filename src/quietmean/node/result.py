@@ -1,0 +1,74 @@
+"""What a party knows when its study is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from quietmean.core.party import PartyId, Vector
+from quietmean.protocols.execution import Execution
+
+
+@dataclass(frozen=True)
+class Late:
+    """Who had not come by the end of a round."""
+
+    phase: str
+    round: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
+
+    ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
+    all frames of this process, ``seconds`` its time in the study. ``used_though_reclaimed`` lists (phase, round, receiver) of
+    messages that count twice, after a crash at the wrong moment.
+    """
+
+    total_vector: Vector
+    total_weight: float
+    heard: tuple[PartyId, ...]
+    execution: Execution
+    public_seed: str
+    transfers: int
+    bytes_sent: int
+    bytes_received: int
+    seconds: float
+    late: tuple[Late, ...]
+    refusals: tuple[str, ...]
+    used_though_reclaimed: tuple[tuple[int, int, PartyId], ...]
+
+    @property
+    def mean(self) -> Vector:
+        """The estimate, shape (d,)."""
+        mean: Vector = self.total_vector / self.total_weight
+        return mean
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return fields | {
+            "total_vector": self.total_vector.tolist(),
+            "execution": self.execution.to_json(),
+            "late": [asdict(late) for late in self.late],
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> NodeResult:
+        """The inverse of :meth:`to_json`, for files that this program wrote."""
+        return cls(
+            **{
+                **raw,
+                "total_vector": np.array(raw["total_vector"], dtype=np.float64),
+                "execution": Execution.from_json(raw["execution"]),
+                "heard": tuple(raw["heard"]),
+                "late": msgspec.convert(raw["late"], tuple[Late, ...]),
+                "refusals": tuple(raw["refusals"]),
+                "used_though_reclaimed": msgspec.convert(raw["used_though_reclaimed"], tuple[tuple[int, int, int], ...]),
+            }
+        )

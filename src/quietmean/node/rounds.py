@@ -1,0 +1,148 @@
+"""One phase of a study: drive a party machine through its rounds, over the network, durably.
+
+Order of things, on which exactness rests: a step (state, what it sends, how the last round ended) is on disk before its first
+byte is sent; a transfer is on disk at its receiver before it is answered; between the look at the answers and the record of the
+round's end nothing else runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from quietmean.core.codec import load_state
+from quietmean.core.party import PartyId, PartyMachine, Step
+from quietmean.node.context import Context, Wait
+from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, ClosedRound
+from quietmean.node.whereabouts import LONGEST_WAIT, Phase, Position
+from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw
+
+_logger = logging.getLogger("quietmean.node")
+
+
+class PhaseRunner:
+    """``may_miss``: rounds that have passed for everybody else are missed rather than run alone."""
+
+    def __init__(self, context: Context, phase: Phase, machine: PartyMachine[Any], may_miss: bool) -> None:
+        self._context = context
+        self._phase = phase
+        self._machine = machine
+        self._may_miss = may_miss
+
+    async def run(self) -> Any:
+        """From the start, or from where the store says that this party was; returns the machine's last state."""
+        state, resumed = self._state()
+        while state.round <= self._machine.rounds:
+            state = await self._round(state, resumed)
+            resumed = False
+        return state
+
+    def _state(self) -> tuple[Any, bool]:
+        stored = self._context.store.state()
+        if stored is not None and stored[0] == self._phase:
+            return load_state(self._machine.state_type, stored[2]), True
+        step = self._machine.start()
+        self._context.store.record(self._phase, step)
+        return step.state, False
+
+    async def _round(self, state: Any, resumed: bool) -> Any:
+        context, here = self._context, (int(self._phase), int(state.round))
+        expected = self._machine.expects(state)
+        context.door.enter(here, expected)
+        if resumed:
+            await self._catch_up_on_news(here)
+        outgoing = context.store.outgoing(*here)
+        self._report(here, expected | outgoing.keys())
+        statuses = await self._exchange(here, outgoing, expected)
+        delivered = frozenset(receiver for receiver, status in statuses.items() if status == ACCEPTED)
+        received = context.store.received(*here, context.party)
+        step, missed = self._skip_passed_rounds(self._machine.end_round(state, received, delivered))
+        context.store.record(self._phase, step, ClosedRound(state.round, statuses), missed)
+        for receiver, status in statuses.items():
+            if status == RECLAIMED:
+                context.spawn(self._withdraw(here, receiver))
+        return step.state
+
+    async def _exchange(
+        self, here: Position, outgoing: Mapping[PartyId, tuple[bytes, float]], expected: frozenset[PartyId]
+    ) -> dict[PartyId, str]:
+        """Send and wait; what became of each message."""
+        context = self._context
+        answers: dict[PartyId, Answer] = {}
+
+        def missing() -> dict[PartyId, bool]:
+            due = {
+                party: False
+                for party in expected
+                if not context.store.has_accepted(*here, party) and not context.whereabouts.is_past(party, here)
+            }
+            return due | {party: True for party in outgoing if party not in answers}
+
+        sending = [
+            context.spawn(self._send(here, receiver, vector, weight, answers)) for receiver, (vector, weight) in outgoing.items()
+        ]
+        await Wait(context, missing).until_settled()
+        for task in sending:
+            # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal.
+            task.cancel()
+        return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
+
+    async def _send(
+        self, here: Position, receiver: PartyId, vector: bytes, weight: float, answers: dict[PartyId, Answer]
+    ) -> None:
+        context = self._context
+        valid_for = LONGEST_WAIT * context.round_timeout
+        transfer = Transfer(0, *here, weight, valid_for, context.agreement)
+        await context.links[receiver].ask(transfer, vector, lambda answer: answers.update({receiver: answer}))
+
+    async def _withdraw(self, here: Position, receiver: PartyId) -> None:
+        answer = await self._context.links[receiver].ask(Withdraw(0, *here))
+        if answer.status == ACCEPTED:
+            # This share counts twice now: here, where it was taken back, and there. Linear protocols could subtract it
+            # again at the receiver; until they do, it is on record.
+            self._context.store.mark_used(*here, receiver)
+            name = self._context.roster.name(receiver)
+            _logger.warning("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
+
+    async def _catch_up_on_news(self, here: Position) -> None:
+        """After a restart: where is everybody, and do the senders still stand by what was taken in before the crash?"""
+        context = self._context
+        seconds = context.round_timeout / 2
+        confirming = [self._confirm(here, message.sender, seconds) for message in context.store.received(*here, context.party)]
+        await asyncio.gather(*(context.probe(party, seconds) for party in context.others), *confirming)
+
+    async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                answer = await self._context.links[sender].ask(Confirm(0, *here))
+            if answer.status == REFUSED:
+                self._context.store.forget(*here, sender)
+
+    def _skip_passed_rounds(self, step: Step[Any]) -> tuple[Step[Any], list[int]]:
+        missed: list[int] = []
+        while self._may_miss and step.state.round <= self._machine.rounds and self._has_passed(step):
+            missed.append(step.state.round)
+            step = self._machine.miss_round(step.state)
+        return step, missed
+
+    def _has_passed(self, step: Step[Any]) -> bool:
+        counterparts = self._machine.expects(step.state).union(*(message.recipients for message in step.send))
+        return self._context.whereabouts.all_past(counterparts, (self._phase, step.state.round))
+
+    def _report(self, here: Position, waiting_for: frozenset[PartyId]) -> None:
+        self._context.report(
+            {
+                "event": "round",
+                "phase": self._phase.label,
+                "round": here[1],
+                "of": self._machine.rounds,
+                "waiting_for": self._context.names(waiting_for),
+            }
+        )
+
+
+def _status(answer: Answer | None) -> str:
+    return RECLAIMED if answer is None else answer.status

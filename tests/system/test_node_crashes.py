@@ -1,0 +1,213 @@
+"""Parties that crash, in one event loop at arbitrary moments and as real processes: no mass may be lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.planning import Plan, Target
+from quietmean.protocols import get_protocol
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+
+# Longer than anybody is away: every wait ends because what was waited for has come.
+ROUND_TIMEOUT = 3.0
+
+
+def make_plan(parties: int, rounds: int, sigma_delta: float, dimension: int = 2) -> Plan:
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
+    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(rounds), 0.0, sigma_delta))
+
+
+def make_values(parties: int, dimension: int = 2) -> Vector:
+    return np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)
+
+
+class NoNoise:
+    """Silence for everybody."""
+
+    def __init__(self, parties: int) -> None:
+        self._parties = parties
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros((self._parties, dimension))
+
+    def party(self, party: PartyId) -> NoiseSource:
+        return NoNoiseOfOne()
+
+
+class NoNoiseOfOne:
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+
+def assert_mass_is_right(result: NodeResult, values: Vector) -> None:
+    """The total is what the logged execution gives in lockstep, without any noise."""
+    releases = result.execution.run(values, NoNoise(len(values))).releases
+    assert result.used_though_reclaimed == ()
+    np.testing.assert_allclose(result.total_weight, sum(releases[party].weight for party in result.heard), rtol=1e-9)
+    np.testing.assert_allclose(
+        result.total_vector, np.sum([releases[party].vector for party in result.heard], axis=0), rtol=1e-9, atol=1e-9
+    )
+
+
+def reusable_socket(port: int = 0) -> socket.socket:
+    listening = socket.create_server(("127.0.0.1", port), reuse_port=True)
+    listening.setblocking(False)
+    return listening
+
+
+class CrashingParty:
+    """Runs a party, breaks it off at given delays (seconds) after each start, and starts it again."""
+
+    def __init__(self, settings: dict[str, Any], port: int, crashes: list[tuple[float, float]]) -> None:
+        self._settings = settings
+        self._port = port
+        self._crashes = crashes
+
+    async def run(self) -> NodeResult:
+        for alive, away in self._crashes:
+            running = asyncio.create_task(self._start())
+            done, _ = await asyncio.wait([running], timeout=alive)
+            if done:
+                return running.result()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+            await asyncio.sleep(away)
+        return await self._start()
+
+    async def _start(self) -> NodeResult:
+        return await run_party(NodeSettings(**self._settings, listen_socket=reusable_socket(self._port)))
+
+
+def crash_story(
+    tmp_path: Path, plan: Plan, values: Vector, crashes: dict[PartyId, list[tuple[float, float]]]
+) -> list[NodeResult]:
+    parties = plan.target.parties
+    identities = [Identity.generate() for _ in range(parties)]
+    with contextlib.ExitStack() as stack:
+        holders = []
+        for _ in range(parties):
+            holder = stack.enter_context(socket.socket())
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            holder.bind(("127.0.0.1", 0))
+            holders.append(holder)
+        ports = [holder.getsockname()[1] for holder in holders]
+        entries = [RosterEntry(f"p{i}", ("127.0.0.1", ports[i]), identities[i].public_key) for i in range(parties)]
+        roster = Roster(tuple(entries))
+
+        def party(number: PartyId) -> CrashingParty:
+            settings = {
+                "identity": identities[number],
+                "roster": roster,
+                "plan": plan,
+                "value": values[number],
+                "weight": 1.0,
+                "store": tmp_path / f"{number}.store",
+                "round_timeout": ROUND_TIMEOUT,
+                "start_timeout": 20.0,
+            }
+            return CrashingParty(settings, ports[number], crashes.get(number, []))
+
+        async def run() -> list[NodeResult]:
+            return list(await asyncio.gather(*(party(number).run() for number in range(parties))))
+
+        return asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crashes_at_arbitrary_moments_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    parties, rounds = 5, 16
+    values = make_values(parties)
+    stream = BitStream(Seed.public("crashes", seed))
+    crashes = {
+        int(victim): [(0.1 + 0.4 * alive, 0.02 + 0.3 * away) for alive, away in stream.uniform(4).reshape(2, 2)]
+        for victim in stream.permutation(parties)[:3]
+    }
+    # With cancelling noise on: a restart that drew it anew would leave some of it in the total.
+    results = crash_story(tmp_path, make_plan(parties, rounds, sigma_delta=0.7), values, crashes)
+    for result in results:
+        assert result.heard == tuple(range(parties))
+        assert_mass_is_right(result, values)
+
+
+def run_processes(tmp_path: Path, plan: Plan, values: Vector, kills: list[Kill]) -> LocalOutcome:
+    return asyncio.run(
+        run_local(plan, values, tmp_path / "run", round_timeout=1.5, start_timeout=60.0, kills=kills),
+    )
+
+
+def test_real_processes_with_real_deaths(tmp_path: Path) -> None:
+    parties, rounds = 6, 6
+    values = make_values(parties)
+    outcome = run_processes(
+        tmp_path, make_plan(parties, rounds, sigma_delta=0.0), values, [Kill(2, 3), Kill(4, 4, restart_after=0.3)]
+    )
+    assert sorted(outcome.killed) == [2, 4]
+    assert outcome.failures == {}
+    assert sorted(outcome.results) == [0, 1, 3, 4, 5]
+    for result in outcome.results.values():
+        online = result.execution.history.online
+        np.testing.assert_array_equal(online[:, 2], [True, True, True, False, False, False, False])
+        assert online[:, [0, 1, 3, 5]].all()
+        assert online[:5, 4].all()
+        assert online[-1, 4]
+        assert result.heard == (0, 1, 3, 4, 5)
+        assert_mass_is_right(result, values)
+        np.testing.assert_array_equal(result.total_vector, outcome.results[0].total_vector)
+    assert outcome.messages == sum(result.transfers for result in outcome.results.values())
+
+
+def test_a_party_that_is_away_for_rounds_misses_them(tmp_path: Path) -> None:
+    parties, rounds = 4, 12
+    values = make_values(parties)
+    outcome = run_processes(tmp_path, make_plan(parties, rounds, sigma_delta=0.7), values, [Kill(1, 2, restart_after=2.5)])
+    assert outcome.failures == {}
+    for result in outcome.results.values():
+        online = result.execution.history.online
+        assert online[:3, 1].all()
+        assert not online[:, 1].all()
+        assert online[:, [0, 2, 3]].all()
+        assert_mass_is_right(result, values)
+
+
+def test_a_local_run_leaves_its_files_to_the_owner_only(tmp_path: Path) -> None:
+    events: list[tuple[str, dict[str, Any]]] = []
+    plan = make_plan(2, 2, sigma_delta=0.7)
+    outcome = asyncio.run(
+        run_local(plan, make_values(2), tmp_path / "run", report=lambda name, event: events.append((name, event)))
+    )
+    np.testing.assert_allclose(outcome.results[0].mean, make_values(2).mean(axis=0), rtol=1e-9)
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "run" / "party-0.settings.json").stat().st_mode) == 0o600
+    assert {event["event"] for _, event in events} >= {"agreement", "round", "closing", "done"}
+    rounds = [event for name, event in events if name == "party-1" and event["event"] == "round"]
+    assert rounds[0] == {"event": "round", "phase": "mixing", "round": 1, "of": 2, "waiting_for": ["party-0"]}
+
+
+def test_a_local_run_that_cannot_be(tmp_path: Path) -> None:
+    plan = make_plan(3, 2, sigma_delta=0.7)
+    with pytest.raises(InputError, match="values have shape"):
+        asyncio.run(run_local(plan, make_values(2), tmp_path / "run"))
+    with pytest.raises(InputError, match="party 7 to be killed"):
+        asyncio.run(run_local(plan, make_values(3), tmp_path / "run", kills=[Kill(7, 1)]))
+    with pytest.raises(InputError, match="cannot be made"):
+        asyncio.run(run_local(plan, make_values(3), tmp_path))
+
+
+def test_a_local_run_that_nobody_finishes(tmp_path: Path) -> None:
+    plan = make_plan(2, 2, sigma_delta=0.7)
+    with pytest.raises(ProtocolFailure, match="no party finished"):
+        asyncio.run(run_local(plan, make_values(2), tmp_path / "run", kills=[Kill(0, 1), Kill(1, 1)]))

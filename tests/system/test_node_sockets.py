@@ -1,0 +1,332 @@
+"""Whole studies over real TLS in one event loop, with and without uninvited guests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import Vector
+from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
+from quietmean.node.listener import Listener
+from quietmean.node.tls import Credentials
+from quietmean.node.transport import Endpoint
+from quietmean.node.wire import VERSION, Answer, AnyRequest, Hello, Limits, Refused, Transfer, Welcome, encode_frame, read_frame
+from quietmean.planning import Plan, Target
+from quietmean.protocols import get_protocol
+from quietmean.protocols.dissemination import Dissemination
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+
+
+def make_plan(parties: int, rounds: int = 4, dimension: int = 2, **more: Any) -> Plan:
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
+    # Without independent noise the estimate is the exact mean; the cancelling noise must cancel.
+    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(rounds), 0.0, 0.7), **more)
+
+
+@dataclass
+class Study:
+    """Settings of all parties, on sockets that listen already."""
+
+    directory: Path
+    plan: Plan
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        parties = self.plan.target.parties
+        self.identities = [Identity.generate() for _ in range(parties)]
+        self.sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(parties)]
+        self.values: Vector = np.arange(parties * self.plan.target.dimension, dtype=np.float64).reshape(parties, -1) / 10
+        self.roster = Roster(
+            tuple(
+                RosterEntry(f"party-{party}", ("127.0.0.1", self.port(party)), identity.public_key)
+                for party, identity in enumerate(self.identities)
+            )
+        )
+
+    def port(self, party: int) -> int:
+        return int(self.sockets[party].getsockname()[1])
+
+    def settings(self, party: int, **more: Any) -> NodeSettings:
+        usual: dict[str, Any] = {"weight": 1.0, "round_timeout": 2.0, "start_timeout": 20.0, "listen_socket": self.sockets[party]}
+        return NodeSettings(
+            identity=self.identities[party],
+            roster=self.roster,
+            plan=self.plan,
+            value=self.values[party],
+            store=self.directory / f"{party}.store",
+            **(usual | more),
+        )
+
+    def close(self) -> None:
+        for listening in self.sockets:
+            listening.close()
+
+
+def run_all(settings: Sequence[NodeSettings], guest: Callable[[], Awaitable[None]] | None = None) -> list[NodeResult]:
+    """All nodes at once; a guest comes before the last one, without which nothing starts."""
+
+    async def run() -> list[NodeResult]:
+        first = [asyncio.create_task(run_party(one)) for one in settings[:-1]]
+        await asyncio.sleep(0.1)
+        if guest is not None:
+            await guest()
+        return list(await asyncio.gather(*first, run_party(settings[-1])))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("parties", [2, 5])
+def test_everybody_gets_the_mean(tmp_path: Path, parties: int) -> None:
+    study = Study(tmp_path, make_plan(parties))
+    results = run_all([study.settings(party) for party in range(parties)])
+    for result in results:
+        np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
+        np.testing.assert_array_equal(result.total_vector, results[0].total_vector)
+        assert result.heard == tuple(range(parties))
+        assert result.execution.history.online.all()
+        assert result.execution.history.lost is None
+        assert result.transfers == 4 + parties - 1
+        assert (result.late, result.refusals, result.used_though_reclaimed) == ((), (), ())
+        assert result.execution.to_json() == results[0].execution.to_json()
+        assert NodeResult.from_json(result.to_json()).execution.to_json() == result.execution.to_json()
+    assert len({result.public_seed for result in results}) == 1
+    assert sum(result.bytes_sent for result in results) == sum(result.bytes_received for result in results)
+
+
+def test_weights_and_push_sum(tmp_path: Path) -> None:
+    study = Study(tmp_path, make_plan(3, dissemination=Dissemination("push-sum", rounds=25)))
+    weights = [1.0, 2.0, 3.0]
+    results = run_all([study.settings(party, weight=weights[party]) for party in range(3)])
+    for result in results:
+        np.testing.assert_allclose(result.mean, study.values.sum(axis=0) / 6, rtol=1e-4)
+        np.testing.assert_array_equal(result.execution.weights, weights)
+
+
+def test_a_finished_party_finds_its_result_again(tmp_path: Path) -> None:
+    study = Study(tmp_path, make_plan(2))
+    before = run_all([study.settings(party) for party in range(2)])
+    again = asyncio.run(run_party(study.settings(0, listen_socket=None, round_timeout=0.2)))
+    np.testing.assert_array_equal(again.total_vector, before[0].total_vector)
+    assert again.public_seed == before[0].public_seed
+
+
+async def try_to_join(study: Study, identity: Identity, hello: Hello) -> str:
+    """What party 0 says to somebody: the reason of its refusal, or how the connection broke."""
+    context = Credentials(identity, study.roster).client(0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
+    try:
+        writer.write(encode_frame(hello))
+        frame, _, _ = await read_frame(reader, Limits.before_welcome())
+        return frame.reason if isinstance(frame, Refused) else type(frame).__name__
+    except (OSError, EOFError) as error:
+        return type(error).__name__
+    finally:
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+
+
+def refused_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "quietmean.node"]
+
+
+def run_with_guest(study: Study, caplog: pytest.LogCaptureFixture, guest: Callable[[], Awaitable[None]]) -> list[str]:
+    """The log lines of a study that goes well in spite of the guest."""
+    caplog.set_level(logging.WARNING)
+    results = run_all([study.settings(party) for party in range(3)], guest)
+    for result in results:
+        np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+    return refused_lines(caplog)
+
+
+def test_a_stranger_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    study = Study(tmp_path, make_plan(3))
+
+    async def guest() -> None:
+        answer = await try_to_join(study, Identity.generate(), Hello(VERSION, 1, study.settings(0).study))
+        assert "Error" in answer
+
+    (line,) = run_with_guest(study, caplog, guest)
+    assert line.startswith("refused 127.0.0.1:")
+    assert "TLS handshake failed (certificate verify failed)" in line
+
+
+@pytest.mark.parametrize(
+    ("version", "party", "same_study", "reason"),
+    [
+        (VERSION, 1, False, "study differs"),
+        (VERSION, 2, True, "claims to be party 2"),
+        (VERSION + 1, 1, True, "version differs"),
+    ],
+)
+def test_a_wrong_greeting_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: int, party: int, same_study: bool, reason: str
+) -> None:
+    study = Study(tmp_path, make_plan(3))
+
+    async def guest() -> None:
+        digest = study.settings(0).study if same_study else "0" * 64
+        assert reason in await try_to_join(study, study.identities[1], Hello(version, party, digest))
+
+    (line,) = run_with_guest(study, caplog, guest)
+    assert line.startswith("refused party-1: ")
+    assert reason in line
+
+
+def test_garbage_on_the_port_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    study = Study(tmp_path, make_plan(3))
+
+    async def guest() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", study.port(0))
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes(range(256)) * 10)
+        try:
+            await reader.read()
+        except ConnectionResetError:
+            pass
+        finally:
+            writer.transport.abort()
+            await asyncio.sleep(0.05)
+
+    (line,) = run_with_guest(study, caplog, guest)
+    assert line.startswith("refused 127.0.0.1:")
+    assert "TLS handshake failed (" in line
+
+
+def test_old_tls_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    study = Study(tmp_path, make_plan(3))
+
+    async def guest() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
+
+    (line,) = run_with_guest(study, caplog, guest)
+    assert "unsupported protocol" in line
+
+
+def test_another_plan_does_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    study = Study(tmp_path, make_plan(2))
+    other = replace(study.settings(1, start_timeout=1.0), plan=make_plan(2, rounds=5))
+
+    async def run() -> Sequence[NodeResult | BaseException]:
+        return await asyncio.gather(run_party(study.settings(0, start_timeout=1.0)), run_party(other), return_exceptions=True)
+
+    outcomes = asyncio.run(run())
+    for outcome, peer in zip(outcomes, ("party-1", "party-0"), strict=True):
+        assert isinstance(outcome, ProtocolFailure)
+        assert f"{peer}: peer refused: study differs" in str(outcome)
+
+
+def test_who_is_missing_is_named(tmp_path: Path) -> None:
+    study = Study(tmp_path, make_plan(3))
+    study.sockets[2].close()
+
+    async def run() -> Sequence[NodeResult | BaseException]:
+        nodes = [run_party(study.settings(party, start_timeout=1.0)) for party in range(2)]
+        return await asyncio.gather(*nodes, return_exceptions=True)
+
+    for outcome in asyncio.run(run()):
+        assert isinstance(outcome, ProtocolFailure)
+        assert "for want of party-2: nobody listens at its address" in str(outcome)
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    study = Study(tmp_path, make_plan(2))
+    try:
+        with pytest.raises(InputError, match=r"cannot listen on 127\.0\.0\.1"):
+            asyncio.run(run_party(study.settings(0, listen_socket=None)))
+    finally:
+        study.close()
+
+
+def test_other_data_after_a_restart(tmp_path: Path) -> None:
+    study = Study(tmp_path, make_plan(2))
+    with pytest.raises(ProtocolFailure, match="party-1"):
+        asyncio.run(run_party(study.settings(0, start_timeout=0.2)))
+    study.close()
+    changed = replace(study.settings(0), value=study.values[0] + 1)
+    with pytest.raises(InputError, match="started with other data"):
+        asyncio.run(run_party(changed))
+
+
+def test_settings_are_checked(tmp_path: Path) -> None:
+    study = Study(tmp_path, make_plan(2))
+    study.close()
+    with pytest.raises(InputError, match="the plan is for 3"):
+        replace(study.settings(0), plan=make_plan(3))
+    with pytest.raises(InputError, match="2 finite numbers"):
+        replace(study.settings(0), value=np.zeros(3))
+    with pytest.raises(InputError, match="weight is 0"):
+        study.settings(0, weight=0.0)
+    with pytest.raises(InputError, match="round time-out is 0"):
+        study.settings(0, round_timeout=0.0)
+    secret = study.settings(1)
+    assert str(study.values[1]) not in repr(secret)
+
+
+def test_a_bad_vector_from_a_party_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    study = Study(tmp_path, make_plan(3))
+
+    async def guest() -> None:
+        context = Credentials(study.identities[1], study.roster).client(0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
+        try:
+            writer.write(encode_frame(Hello(VERSION, 1, study.settings(0).study)))
+            writer.write(encode_frame(Transfer(0, 1, 1, 0.5, 1.0, b""), 16) + np.array([0.0, np.nan]).tobytes())
+            welcome, _, _ = await read_frame(reader, Limits.before_welcome())
+            assert isinstance(welcome, Welcome)
+            with pytest.raises((OSError, EOFError)):
+                await read_frame(reader, Limits.before_welcome())
+        finally:
+            writer.transport.abort()
+            await asyncio.sleep(0.05)
+
+    (line,) = run_with_guest(study, caplog, guest)
+    assert line == "refused party-1: a vector with an entry that is not finite"
+
+
+def test_idle_strangers_are_cut_off(tmp_path: Path) -> None:
+    study = Study(tmp_path, make_plan(2))
+    refusals: list[str] = []
+
+    async def unasked(party: int, request: AnyRequest, payload: bytes) -> Answer:
+        raise AssertionError("nobody is let in")
+
+    async def run() -> None:
+        endpoint = Endpoint(
+            party=0,
+            roster=study.roster,
+            study=study.settings(0).study,
+            credentials=Credentials(study.identities[0], study.roster),
+            limits=Limits.of_study(2, 4, 2),
+            refusal=lambda who, reason: refusals.append(reason),
+            heard=lambda party, position: None,
+        )
+        listener = Listener(endpoint, study.sockets[0], unasked, lambda: (0, 0), handshake_seconds=0.2)
+        listener.start()
+        silent_reader, silent = await asyncio.open_connection("127.0.0.1", study.port(0))
+        context = Credentials(study.identities[1], study.roster).client(0)
+        _, mute = await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
+        async with asyncio.timeout(10.0):
+            assert await silent_reader.read() == b""
+            while len(refusals) < 2:
+                await asyncio.sleep(0.05)
+        for writer in (silent, mute):
+            writer.transport.abort()
+        await listener.close()
+
+    asyncio.run(run())
+    study.close()
+    assert sorted(refusals) == ["TLS handshake failed (it took too long)", "no greeting came (it took too long)"]

@@ -1,0 +1,227 @@
+"""The rules of transfers, of waiting, and of putting the history together; no network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import PeerError
+from quietmean.graphs import Schedule
+from quietmean.node.door import Door
+from quietmean.node.history import reconstruct
+from quietmean.node.store import Store
+from quietmean.node.whereabouts import Whereabouts
+from quietmean.node.wire import Answer, PartyLog, Transfer, Withdraw, encode_vector
+
+MIXING, AGREED = 1, b"agreed.."
+PAYLOAD = encode_vector(np.array([1.0]))
+
+
+def transfer(round_: int, valid_for: float = 5.0, agreement: bytes = AGREED) -> Transfer:
+    return Transfer(0, MIXING, round_, 0.5, valid_for, agreement)
+
+
+def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, None, None]]) -> None:
+    """Run a story at the door of party 0 in round 2, where parties 1 and 2 are expected."""
+
+    async def run() -> None:
+        store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
+        door = Door(store, 0, lambda: AGREED, lambda: None)
+        door.enter((MIXING, 2), frozenset({1, 2}))
+        try:
+            await story(door, store)
+        finally:
+            store.close()
+
+    asyncio.run(run())
+
+
+def test_taken_in_once_and_answered_twice(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        for _ in range(2):
+            assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "accepted"
+        assert len(store.received(MIXING, 2, 0)) == 1
+        door.enter((MIXING, 3), frozenset())
+        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "accepted"
+
+    at_the_door(tmp_path, story)
+
+
+def test_a_closed_round_is_refused_with_the_position(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        assert await door.transfer(1, transfer(1), PAYLOAD) == Answer(0, "refused", MIXING, 2)
+
+    at_the_door(tmp_path, story)
+
+
+def test_an_early_transfer_waits_for_its_round(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        waiting = asyncio.create_task(door.transfer(1, transfer(3), PAYLOAD))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        door.enter((MIXING, 3), frozenset({1}))
+        assert (await waiting).status == "accepted"
+
+    at_the_door(tmp_path, story)
+
+
+def test_only_the_latest_early_transfer_of_a_sender_waits(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        first = asyncio.create_task(door.transfer(1, transfer(3), PAYLOAD))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(door.transfer(1, transfer(4), PAYLOAD))
+        assert (await first).status == "refused"
+        door.enter((MIXING, 5), frozenset({1}))
+        assert (await second).status == "refused"
+
+    at_the_door(tmp_path, story)
+
+
+def test_an_early_transfer_expires(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        waiting = asyncio.create_task(door.transfer(1, transfer(3, valid_for=0.01), PAYLOAD))
+        await asyncio.sleep(0.05)
+        door.enter((MIXING, 3), frozenset({1}))
+        assert (await waiting).status == "refused"
+        assert not store.has_accepted(MIXING, 3, 1)
+
+    at_the_door(tmp_path, story)
+
+
+def test_an_early_transfer_of_a_lost_connection_is_forgotten(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        waiting = asyncio.create_task(door.transfer(1, transfer(3), PAYLOAD))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        door.enter((MIXING, 3), frozenset({1}))
+        assert not store.has_accepted(MIXING, 3, 1)
+
+    at_the_door(tmp_path, story)
+
+
+def test_withdrawing_undoes_while_the_round_is_open(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        await door.transfer(1, transfer(2), PAYLOAD)
+        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "refused"
+        assert store.received(MIXING, 2, 0) == []
+        # A copy that was under way is not taken in either.
+        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "refused"
+
+    at_the_door(tmp_path, story)
+
+
+def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        await door.transfer(1, transfer(2), PAYLOAD)
+        door.enter((MIXING, 3), frozenset())
+        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "accepted"
+        assert door.withdraw(2, Withdraw(0, MIXING, 2)).status == "refused"
+
+    at_the_door(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("sender", "message", "payload"),
+    [
+        (3, transfer(2), PAYLOAD),
+        (1, transfer(2, agreement=b"other..."), PAYLOAD),
+        (1, transfer(2), encode_vector(np.array([np.nan]))),
+        (1, Transfer(0, MIXING, 2, np.inf, 1.0, AGREED), PAYLOAD),
+        (1, Transfer(0, MIXING, 3, 1.0, np.nan, AGREED), PAYLOAD),
+    ],
+)
+def test_what_the_protocol_does_not_allow(tmp_path: Path, sender: int, message: Transfer, payload: bytes) -> None:
+    async def story(door: Door, store: Store) -> None:
+        with pytest.raises(PeerError):
+            await door.transfer(sender, message, payload)
+        assert store.received(MIXING, 2, 0) == []
+
+    at_the_door(tmp_path, story)
+
+
+def test_patience() -> None:
+    now = [0.0]
+    whereabouts = Whereabouts(10.0, lambda: now[0])
+    assert whereabouts.deadline(1, 0.0, answer_due=False) == 10.0
+    assert whereabouts.deadline(1, 0.0, answer_due=True) == 11.0
+    whereabouts.missed(1)
+    assert whereabouts.deadline(1, 0.0, answer_due=False) == 2.0
+    now[0] = 9.0
+    whereabouts.heard(1, (MIXING, 1))
+    # Alive: the whole time again, and longer as long as it gives signs of life, but not for ever.
+    assert whereabouts.deadline(1, 0.0, answer_due=False) == 14.0
+    now[0] = 1000.0
+    whereabouts.heard(1, (MIXING, 1))
+    assert whereabouts.deadline(1, 0.0, answer_due=False) == 40.0
+
+
+def test_positions_only_grow() -> None:
+    whereabouts = Whereabouts(1.0, lambda: 0.0)
+    assert not whereabouts.all_past({1, 2}, (0, 0))
+    whereabouts.heard(1, (MIXING, 4))
+    whereabouts.heard(1, (MIXING, 2))
+    assert whereabouts.is_past(1, (MIXING, 3))
+    assert not whereabouts.is_past(1, (MIXING, 4))
+    assert whereabouts.all_past({1, 2}, (MIXING, 3))
+    whereabouts.heard(2, (MIXING, 3))
+    assert not whereabouts.all_past({1, 2}, (MIXING, 3))
+
+
+RING = Schedule.from_lists([[[1], [2], [3], [0]]] * 3, 4)
+
+
+def log(online: list[int], sent: list[tuple[int, int]], received: list[tuple[int, int]], heard: tuple[int, ...] = ()) -> PartyLog:
+    return PartyLog(tuple(online), tuple(sent), tuple(received), heard)
+
+
+def full_log(party: int, rounds: range, heard: tuple[int, ...] = ()) -> PartyLog:
+    return log(list(rounds), [(t, (party + 1) % 4) for t in rounds], [(t, (party - 1) % 4) for t in rounds], heard)
+
+
+def test_history_of_a_quiet_run() -> None:
+    logs = {party: full_log(party, range(1, 4)) for party in range(4)}
+    history = reconstruct(RING, logs, heard=range(4))
+    assert history.online.all()
+    assert history.lost is None
+
+
+def test_history_with_a_party_gone_for_good() -> None:
+    # Party 2 was heard of by 3 in round 1 and took something from 1 in round 2: it went in round 3.
+    logs = {
+        0: full_log(0, range(1, 4)),
+        1: log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (2, 0), (3, 0)]),
+        3: log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2)]),
+    }
+    history = reconstruct(RING, logs, heard=(0, 1, 3))
+    np.testing.assert_array_equal(history.online[:, 2], [True, True, True, False])
+    assert history.online[:, [0, 1, 3]].all()
+    assert history.lost is not None
+    # Its message of round 2 did not arrive although both were there.
+    assert np.argwhere(history.lost).tolist() == [[1, 2, 0]]
+
+
+def test_history_of_a_party_that_released_but_left_no_log() -> None:
+    logs = {party: full_log(party, range(1, 4), heard=(0, 1, 2, 3)) for party in (0, 1, 3)}
+    assert reconstruct(RING, logs, heard=()).online.all()
+
+
+def test_messages_between_parties_without_logs_count_as_arrived() -> None:
+    logs = {party: full_log(party, range(1, 4)) for party in (0, 3)}
+    history = reconstruct(RING, logs, heard=(0, 1, 2, 3))
+    assert history.online.all()
+    assert history.lost is None
+
+
+def test_a_missed_round_in_the_middle() -> None:
+    logs = {party: full_log(party, range(1, 4)) for party in (0, 1, 3)}
+    logs[1] = log([1, 2, 3], [(1, 2), (3, 2)], [(1, 0), (2, 0), (3, 0)])
+    logs[2] = log([1, 3], [(1, 3), (3, 3)], [(1, 1), (3, 1)])
+    logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (3, 2)])
+    history = reconstruct(RING, logs, heard=range(4))
+    np.testing.assert_array_equal(history.online[:, 2], [True, True, False, True])
+    assert history.lost is None

@@ -1,0 +1,167 @@
+"""The durable store: what was recorded is there after a restart, and nothing else gets in."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.codec import load_state
+from quietmean.core.errors import InputError
+from quietmean.core.party import Message, Release, Step, Vector
+from quietmean.node.store import ACCEPTED, PENDING, RECLAIMED, REFUSED, ClosedRound, Store
+
+STUDY = "ab" * 32
+VALUE = np.array([0.5, 0.25])
+
+
+@dataclass(frozen=True)
+class State:
+    round: int
+    held: Vector
+
+
+def step(round_: int, *send: Message, release: Release | None = None) -> Step[State]:
+    return Step(State(round_, np.arange(2.0)), send, release)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ada.store"
+
+
+def opened(path: Path, value: Vector = VALUE, weight: float = 1.0, study: str = STUDY) -> Store:
+    return Store.open(path, study, value, weight)
+
+
+def test_seed_and_nonce_stay(path: Path) -> None:
+    store = opened(path)
+    seed, nonce = store.seed, store.nonce
+    store.close()
+    again = opened(path)
+    assert (again.seed, again.nonce) == (seed, nonce)
+    assert seed.secret != nonce
+    again.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("value", "weight"), [(np.array([0.5, 0.26]), 1.0), (VALUE, 2.0), (VALUE[:1], 1.0)])
+def test_other_data_are_refused(path: Path, value: Vector, weight: float) -> None:
+    opened(path).close()
+    with pytest.raises(InputError, match="started with other data"):
+        opened(path, value, weight)
+    opened(path).close()
+
+
+def test_another_study_is_refused(path: Path) -> None:
+    opened(path).close()
+    with pytest.raises(InputError, match="belongs to another study"):
+        opened(path, study="cd" * 32)
+
+
+def test_unknown_schema_is_refused(path: Path) -> None:
+    opened(path).close()
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(InputError, match="schema version 99"):
+        opened(path)
+
+
+def test_what_is_no_store_is_refused(path: Path, tmp_path: Path) -> None:
+    path.write_bytes(b"no database at all, but long enough to look like a file with some content" * 20)
+    with pytest.raises(InputError, match="not usable"):
+        opened(path)
+    with pytest.raises(InputError, match="cannot be opened"):
+        opened(tmp_path / "nowhere" / "store")
+
+
+def test_a_second_process_on_the_store_is_refused(path: Path) -> None:
+    store = opened(path)
+    with pytest.raises(InputError, match="is in use"):
+        opened(path)
+    store.close()
+
+
+def test_the_value_is_not_in_the_file(path: Path) -> None:
+    opened(path).close()
+    assert VALUE.tobytes() not in path.read_bytes()
+
+
+def test_a_round_from_start_to_end(path: Path) -> None:
+    store = opened(path)
+    assert store.state() is None
+    store.record(1, step(1, Message(0, (1, 2, 3), 1, np.array([1.0, 2.0]), 0.5)))
+    incoming = Message(2, (0,), 1, np.array([3.0, 4.0]), 0.25)
+    store.accept(1, incoming)
+    store.close()
+
+    store = opened(path)
+    stored = store.state()
+    assert stored is not None
+    assert stored[:2] == (1, 1)
+    np.testing.assert_array_equal(load_state(State, stored[2]).held, [0.0, 1.0])
+    outgoing = store.outgoing(1, 1)
+    assert outgoing == {party: (np.array([1.0, 2.0]).tobytes(), 0.5) for party in (1, 2, 3)}
+    assert store.sent_status(1, 1, 2) == PENDING
+    (received,) = store.received(1, 1, 0)
+    np.testing.assert_array_equal(received.vector, incoming.vector)
+    assert store.has_accepted(1, 1, 2)
+
+    closed = ClosedRound(1, {1: ACCEPTED, 2: REFUSED, 3: RECLAIMED})
+    store.record(1, step(4, release=Release(np.array([7.0, 8.0]), 1.5)), closed, missed=(2, 3))
+    store.mark_used(1, 1, 3)
+    store.close()
+
+    store = opened(path)
+    assert store.rounds_online(1) == (1,)
+    assert store.arrived_there(1) == ((1, 1),)
+    assert store.arrived_here(1) == ((1, 2),)
+    assert store.used_though_reclaimed() == ((1, 1, 3),)
+    assert not store.outgoing(1, 1)
+    assert store.has_accepted(1, 1, 2)
+    release = store.release(1)
+    assert release is not None
+    np.testing.assert_array_equal(release.vector, [7.0, 8.0])
+    store.close()
+
+
+def test_a_transfer_counts_once(path: Path) -> None:
+    store = opened(path)
+    message = Message(1, (0,), 1, np.ones(2), 0.5)
+    store.accept(1, message)
+    with pytest.raises(sqlite3.IntegrityError):
+        store.accept(1, message)
+    assert len(store.received(1, 1, 0)) == 1
+    store.forget(1, 1, 1)
+    assert store.received(1, 1, 0) == []
+    store.close()
+
+
+def test_a_failed_step_leaves_no_trace(path: Path) -> None:
+    store = opened(path)
+    store.record(1, step(1, Message(0, (1,), 1, np.ones(2), 0.5)))
+    with pytest.raises(sqlite3.IntegrityError):
+        # The same round's message a second time: the whole step must be undone, its state too.
+        store.record(1, step(2, Message(0, (1,), 1, np.ones(2), 0.5)))
+    stored = store.state()
+    assert stored is not None
+    assert stored[1] == 1
+    store.close()
+
+
+def test_pledges_stay(path: Path) -> None:
+    store = opened(path)
+    store.save_commit(1, b"h" * 32)
+    store.save_reveal(1, b"n" * 32, 2.0)
+    store.save_commit(2, b"g" * 32)
+    store.close()
+    store = opened(path)
+    pledges = store.pledges()
+    assert (pledges[1].hash, pledges[1].nonce, pledges[1].weight) == (b"h" * 32, b"n" * 32, 2.0)
+    assert pledges[2].nonce is None
+    store.close()

@@ -1,0 +1,161 @@
+"""Frames: what is sent comes out again; anything else is a PeerError, and costs no memory."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import tracemalloc
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quietmean.core.errors import PeerError
+from quietmean.node import wire
+
+LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
+VECTOR = wire.encode_vector(np.array([1.0, -2.0, 1e-300]))
+FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
+    (wire.Hello(1, 2, "ab" * 32), b""),
+    (wire.Welcome(1, 3), b""),
+    (wire.Refused("study differs"), b""),
+    (wire.Commit(7, b"c" * 32), b""),
+    (wire.Reveal(8, b"n" * 32, 2.5), b""),
+    (wire.Transfer(9, 1, 2, 0.25, 8.0, b"12345678"), VECTOR),
+    (wire.Withdraw(10, 1, 2), b""),
+    (wire.Confirm(11, 1, 2), b""),
+    (wire.Probe(12, 1, 2), b""),
+    (wire.Log(13), wire.encode_log(wire.PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1)))),
+    (wire.Answer(13, "refused", 3, 0, "why"), b""),
+]
+
+
+def parse(raw: bytes, limits: wire.Limits = LIMITS) -> tuple[wire.AnyFrame, bytes, int]:
+    async def read() -> tuple[wire.AnyFrame, bytes, int]:
+        reader = asyncio.StreamReader()
+        reader.feed_data(raw)
+        reader.feed_eof()
+        return await wire.read_frame(reader, limits)
+
+    return asyncio.run(read())
+
+
+@pytest.mark.parametrize(("frame", "payload"), FRAMES, ids=lambda part: type(part).__name__)
+def test_round_trip(frame: wire.AnyFrame, payload: bytes) -> None:
+    raw = wire.encode_frame(frame, len(payload)) + payload
+    assert parse(raw) == (frame, payload, len(raw))
+
+
+def test_vector_and_log_round_trip() -> None:
+    np.testing.assert_array_equal(wire.decode_vector(VECTOR), [1.0, -2.0, 1e-300])
+    log = wire.PartyLog((1, 4), ((1, 2), (4, 0)), ((3, 3),), (0, 4))
+    assert wire.decode_log(wire.encode_log(log), parties=5, rounds=4) == log
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=200))
+def test_garbage_is_a_peer_error_or_an_early_end(raw: bytes) -> None:
+    with pytest.raises((PeerError, EOFError)):
+        parse(raw)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from(FRAMES), st.integers(0, 300), st.integers(0, 255))
+def test_a_changed_byte_gives_a_frame_or_a_peer_error(part: tuple[wire.AnyFrame, bytes], place: int, value: int) -> None:
+    frame, payload = part
+    raw = bytearray(wire.encode_frame(frame, len(payload)) + payload)
+    raw[place % len(raw)] = value
+    try:
+        _, read, _ = parse(bytes(raw))
+        assert len(read) <= max(LIMITS.vector, LIMITS.log)
+    except (PeerError, EOFError):
+        pass
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(), st.lists)
+)
+def test_foreign_messagepack_headers(header: object) -> None:
+    raw = msgspec.msgpack.encode(header)
+    with pytest.raises(PeerError):
+        parse(struct.pack(">II", len(raw), 0) + raw)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300))
+def test_garbage_logs(raw: bytes) -> None:
+    with pytest.raises(PeerError):
+        wire.decode_log(raw, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("header", "payload", "message"),
+    [(2**32 - 1, 0, "header of"), (wire.HEADER_LIMIT + 1, 0, "header of"), (10, 2**32 - 1, "payload of")],
+)
+def test_oversized_announcements_reserve_nothing(header: int, payload: int, message: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerError, match=message):
+            parse(struct.pack(">II", header, payload))
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_allowed_but_absent_payload_reserves_nothing() -> None:
+    limits = wire.Limits.of_study(2, 1, 10_000_000)
+    frame = wire.Transfer(0, 1, 1, 1.0, 1.0, b"")
+    tracemalloc.start()
+    try:
+        with pytest.raises(EOFError):
+            parse(wire.encode_frame(frame, 80_000_000), limits)
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_strangers_get_small_limits() -> None:
+    with pytest.raises(PeerError, match="limit is 1024"):
+        parse(struct.pack(">II", 2000, 0), wire.Limits.before_welcome())
+    with pytest.raises(PeerError, match="limit is 0"):
+        parse(wire.encode_frame(wire.Log(0), 8) + bytes(8), wire.Limits.before_welcome())
+
+
+def test_payload_must_fit_its_frame() -> None:
+    with pytest.raises(PeerError, match="this study's have 24"):
+        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1.0, b""), 16) + bytes(16))
+    with pytest.raises(PeerError, match="no payload"):
+        parse(wire.encode_frame(wire.Probe(0, 1, 1), 8) + bytes(8))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_must_be_finite(bad: float) -> None:
+    with pytest.raises(PeerError, match="not finite"):
+        wire.decode_vector(wire.encode_vector(np.array([0.0, bad])))
+    with pytest.raises(PeerError, match="a weight of"):
+        wire.check_finite(bad, "weight")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        wire.PartyLog((5,), (), (), ()),
+        wire.PartyLog((0,), (), (), ()),
+        wire.PartyLog((), ((1, 5),), (), ()),
+        wire.PartyLog((), (), ((9, 0),), ()),
+        wire.PartyLog((), (), (), (5,)),
+    ],
+)
+def test_logs_outside_the_study(log: wire.PartyLog) -> None:
+    with pytest.raises(PeerError, match="outside"):
+        wire.decode_log(wire.encode_log(log), parties=5, rounds=4)
+
+
+def test_the_largest_honest_log_fits() -> None:
+    parties, rounds = 300, 40
+    everyone = tuple((round_, party) for round_ in range(1, rounds + 1) for party in range(parties))
+    log = wire.PartyLog(tuple(range(1, rounds + 1)), everyone, everyone, tuple(range(parties)))
+    assert len(wire.encode_log(log)) <= wire.Limits.of_study(parties, rounds, 1).log
