@@ -171,7 +171,8 @@ def test_real_processes_with_real_deaths(tmp_path: Path) -> None:
 
 
 def test_a_party_that_is_away_for_rounds_misses_them(tmp_path: Path) -> None:
-    parties, rounds = 4, 12
+    # Rounds enough that the others are not done before it is back: each costs them a short wait.
+    parties, rounds = 4, 30
     values = make_values(parties)
     outcome = run_processes(tmp_path, make_plan(parties, rounds, sigma_delta=0.7), values, [Kill(1, 2, restart_after=2.5)])
     assert outcome.failures == {}

@@ -31,7 +31,9 @@ def print_json(document: Any) -> None:
 
 def fail(message: str, code: int) -> None:
     """One line on standard error, then the end."""
-    err.print(f"quietmean: {' '.join(message.split())}", markup=False)
+    # A file's content may be part of the message: nothing in it may steer the terminal.
+    printable = "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
+    err.print(f"quietmean: {printable}", markup=False)
     raise SystemExit(code)
 
 

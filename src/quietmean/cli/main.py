@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(tokens, exit_on_error=False, print_error=False)
+        app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         fail(f"{error} (quietmean --help shows the commands, quietmean COMMAND --help their options)", 2)
     except QuietmeanError as error:

@@ -26,6 +26,8 @@ def command(
     unit: PrivacyUnit = PrivacyUnit.PARTY,
     protocol: list[str] | None = None,
     rounds: int | None = None,
+    neighbours: int | None = None,
+    schedule: str | None = None,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -53,6 +55,10 @@ def command(
         Only these protocols; repeat for several.
     rounds
         Mixing rounds of protocols that mix; default from the number of parties.
+    neighbours
+        To how many others each party sends per round; default 1.
+    schedule
+        Who sends to whom: permutation (default), uniform, circulant, never-same, ring, complete, hypercube, random-static.
     save
         Write the best plan to this file.
     json
@@ -72,7 +78,8 @@ def command(
         unit=unit,
     )
     with progress("calibrating"):
-        candidates = rank(target, protocol, {} if rounds is None else {"rounds": rounds})
+        given = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
+        candidates = rank(target, protocol, {name: value for name, value in given.items() if value is not None})
     if save is not None:
         try:
             candidates[0].plan.save(save)

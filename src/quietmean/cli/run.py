@@ -34,10 +34,12 @@ def command(
     colluding: int | None = None,
     dropouts: float = 0.0,
     rounds: int | None = None,
+    neighbours: int | None = None,
+    schedule: str | None = None,
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     missing: Literal["refuse", "drop"] = "refuse",
     clip: Annotated[bool, Parameter(negative="")] = False,
-    round_timeout: float = 10.0,
+    round_timeout: float = 3.0,
     out: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -69,6 +71,10 @@ def command(
         Fraction of the parties whose process is killed for good in a random round.
     rounds
         Mixing rounds; default from the number of parties.
+    neighbours
+        To how many others each party sends per round; default 1.
+    schedule
+        Who sends to whom: permutation (default), uniform, circulant, never-same, ring, complete, hypercube, random-static.
     unit
         What is protected: one record, or all of a party.
     missing
@@ -86,7 +92,7 @@ def command(
 
     if len(bounds) != len(column):
         raise InputError(f"{len(column)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column")
-    options = {} if rounds is None else {"rounds": rounds}
+    given = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
     study = Study.parse(
         {
             "name": data.stem,
@@ -97,7 +103,7 @@ def command(
             "colluding": colluding,
             "dropouts": dropouts,
             "protocol": protocol,
-            "options": options,
+            "options": {name: value for name, value in given.items() if value is not None},
             "round_timeout": round_timeout,
         }
     )

@@ -43,10 +43,8 @@ class History:
         self._check(schedule)
         present = self.online[1:]
         receivers = np.where(schedule.neighbours == NOBODY, 0, schedule.neighbours)
-        receiver_present = np.take_along_axis(present[:, :, None], receivers.reshape(len(present), -1, 1), axis=1)
-        arrived: NDArray[np.bool_] = (
-            (schedule.neighbours != NOBODY) & present[:, :, None] & receiver_present.reshape(receivers.shape)
-        )
+        receiver_present = present[np.arange(len(present))[:, None, None], receivers]
+        arrived: NDArray[np.bool_] = (schedule.neighbours != NOBODY) & present[:, :, None] & receiver_present
         return arrived if self.lost is None else arrived & ~self.lost
 
     def _check(self, schedule: Schedule) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from quietmean.graphs.schedule import Schedule
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def mixing_matrix(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> csr_array[np.float64]:
@@ -14,6 +18,9 @@ def mixing_matrix(schedule: Schedule, delivered: NDArray[np.bool_], round_: int)
 
     ``delivered`` is :meth:`History.delivered`. What did not arrive stays with its sender, so every column sums to 1.
     """
+    # A node never mixes whole populations: it starts without this import.
+    from scipy.sparse import csr_array
+
     parties = schedule.parties
     arrived = delivered[round_ - 1]
     senders, slots = np.nonzero(arrived)

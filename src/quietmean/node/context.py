@@ -122,8 +122,10 @@ class Wait:
         return now
 
     def _deadline(self, party: PartyId, answer_due: bool) -> float:
-        deadline = self._context.whereabouts.deadline(party, self._start, answer_due)
-        return max(deadline, self._start + self._context.round_timeout) if self._full_time else deadline
+        # Nobody listens at its address: its process has ended, and only a restart could bring it back.
+        gone = self._context.links[party].unreachable
+        deadline = self._context.whereabouts.deadline(party, self._start, answer_due, gone)
+        return max(deadline, self._start + self._context.round_timeout) if self._full_time and not gone else deadline
 
     def _probe(self, missing: Mapping[PartyId, bool], now: float) -> None:
         self._next_probe = {party: time for party, time in self._next_probe.items() if party in missing}

@@ -24,7 +24,7 @@ from quietmean.planning.accuracy import LinearEstimate, linear_estimate
 from quietmean.planning.plan import Plan, Target
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
-from quietmean.privacy.many import CoalitionSolver
+from quietmean.privacy.many import CoalitionSolver, one_thread
 from quietmean.protocols import Protocol
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
@@ -83,6 +83,13 @@ def calibrate(
             target, protocol, draft, dissemination or _default_dissemination(target.parties), {"certificate": "no privacy"}
         )
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(protocol.describe(draft)))
+    with one_thread():
+        return _calibrate(target, protocol, draft, dissemination, executions, seed)
+
+
+def _calibrate(
+    target: Target, protocol: Protocol[Any], draft: Any, dissemination: Dissemination | None, executions: int | None, seed: Seed
+) -> Plan:
     largest_mu = mu_of_budget(target.epsilon, target.delta) / target.sensitivity
     count = executions or int(np.clip(_EFFORT // target.parties, 4, 24))
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))

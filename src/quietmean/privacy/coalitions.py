@@ -138,4 +138,6 @@ def neighbour_coalitions(transcript: Transcript, size: int) -> Iterator[tuple[Pa
 def certify_everyone_else(transcript: Transcript, sensitivity: float) -> Array:
     """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
     parties = transcript.parties
-    return np.array([certify(transcript, Adversary.everyone_but(party, parties), sensitivity).max_mu for party in range(parties)])
+    with one_thread():
+        alone = [Adversary.everyone_but(party, parties) for party in range(parties)]
+        return np.array([certify(transcript, adversary, sensitivity).max_mu for adversary in alone])

@@ -109,7 +109,8 @@ class InformationMatrix:
         involved = np.abs(self.disclosed) > _INVOLVED
         both = involved.T.astype(np.int64) @ involved.astype(np.int64) > 0
         signs = np.sign(self.disclosed.T @ self.disclosed)
-        return np.where(both & (signs != 0), signs * np.inf, self.finite)
+        infinite = np.where(signs > 0, np.inf, -np.inf)
+        return np.where(both & (signs != 0), infinite, self.finite)
 
     def mutual_information(self, prior_sd: float) -> Matrix:
         """I(x_i; view) in nats per coordinate, shape (n_H,), for independent values N(0, prior_sd^2)."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
 
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
@@ -20,6 +22,13 @@ _MESSAGES = 2500
 _RIDGE = 1e-13
 _ACCURACY = 1e-11
 _DOUBTFUL = 1e-7
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for linear algebra: with many small problems more only wait for each other, the more so on a busy machine."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
 
 
 class CoalitionSolver:

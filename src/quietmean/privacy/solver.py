@@ -1,7 +1,7 @@
 """The information matrix of a view, by a sparse solver and by its dense twin.
 
 For a unit change of one honest value, mu^2 is the least sum of squares of the standardised changes u of the unknown noise that,
-with unobserved messages free, leave every observed message as it was:
+with unobserved messages free, leave every observed message as it was::
 
     minimise |u|^2   subject to   A S u + (L - I)_U dm_U = -B dx.
 

@@ -43,6 +43,8 @@ def read_columns(path: Path, columns: Sequence[str], *, missing: str = "refuse")
 
 def read_table(path: Path) -> pl.DataFrame:
     """A CSV or Parquet file, by its ending."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder and cannot be read as a table: give a CSV or Parquet file")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             return pl.read_parquet(path)

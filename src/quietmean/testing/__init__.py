@@ -1,0 +1,51 @@
+"""The public test kit for whoever writes a protocol, or wants to check ours.
+
+* :func:`check_protocol` and its parts: the declared and the traced transcript, the batch kernel and the party machines agree,
+  mass is conserved, and a restart changes nothing;
+* :func:`theorem41`: the privacy loss of IncA straight from the paper, sharing no code with the engine;
+* :func:`example_execution`: an execution in one line;
+* ``assert_mean`` and its like: statistical assertions with a stated error rate;
+* ``quietmean.testing.strategies``: random executions, for which ``hypothesis`` must be installed.
+"""
+
+from quietmean.testing.comparison import assert_same_transcript
+from quietmean.testing.conformance import (
+    check_batch,
+    check_file,
+    check_mass,
+    check_protocol,
+    check_restarts,
+    check_transcript,
+    check_weights,
+    mixes,
+)
+from quietmean.testing.examples import example_execution
+from quietmean.testing.statistics import (
+    assert_mean,
+    assert_rate,
+    assert_standard_normal,
+    assert_uncorrelated,
+    assert_uniform_counts,
+    assert_variance,
+)
+from quietmean.testing.theorem41 import theorem41
+
+__all__ = [
+    "assert_mean",
+    "assert_rate",
+    "assert_same_transcript",
+    "assert_standard_normal",
+    "assert_uncorrelated",
+    "assert_uniform_counts",
+    "assert_variance",
+    "check_batch",
+    "check_file",
+    "check_mass",
+    "check_protocol",
+    "check_restarts",
+    "check_transcript",
+    "check_weights",
+    "example_execution",
+    "mixes",
+    "theorem41",
+]

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 
-Sparse = csr_array[np.float64]
-Known = csr_array[np.bool_]
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Sparse: TypeAlias = "csr_array[np.float64]"
+Known: TypeAlias = "csr_array[np.bool_]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +138,17 @@ class TranscriptBuilder:
 
 
 def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Sparse:
+    # Running parties need no matrices: they start without this import.
+    from scipy.sparse import coo_array
+
     rows, columns, weights = zip(*entries, strict=True) if entries else ((), (), ())
     return coo_array((np.array(weights, dtype=np.float64), (np.array(rows, int), np.array(columns, int))), shape=shape).tocsr()
 
 
 def known_matrix(known: list[set[int]], parties: int) -> Known:
     """One row of booleans for each set of parties."""
+    from scipy.sparse import coo_array
+
     rows = [row for row, members in enumerate(known) for _ in members]
     columns = [party for members in known for party in members]
     data = np.ones(len(rows), dtype=np.bool_)

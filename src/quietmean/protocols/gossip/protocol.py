@@ -18,7 +18,6 @@ from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.inca.batch import run_batch
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.protocols.inca.transcript import declared_transcript
 from quietmean.protocols.protocol import Protocol, Releases
 from quietmean.transcript import Transcript
 
@@ -71,6 +70,8 @@ class Gossip(Protocol[GossipParameters]):
         return IncaParty(parameters.as_inca(), schedule, party, value, weight, noise)
 
     def transcript(self, parameters: GossipParameters, schedule: Schedule, history: History) -> Transcript:
+        from quietmean.protocols.inca.transcript import declared_transcript
+
         return declared_transcript(parameters.as_inca(), schedule, history)
 
     def batch(

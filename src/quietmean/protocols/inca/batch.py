@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PopulationNoise, Vector
 from quietmean.graphs import History, Schedule, mixing_matrix
+from quietmean.protocols.inca.rounds import injection_groups
 from quietmean.protocols.inca.spec import IncaParameters
-from quietmean.protocols.inca.transcript import injection_groups
 from quietmean.protocols.protocol import Releases
 
 

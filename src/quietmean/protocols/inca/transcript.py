@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, eye_array
 
 from quietmean.graphs import History, Schedule
-from quietmean.protocols.inca.spec import IncaParameters, Terms
+from quietmean.protocols.inca.rounds import injection_groups
+from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.transcript import Transcript
 
 Ints = NDArray[np.int64]
@@ -29,17 +28,6 @@ class _Triplets:
         matrix = coo_array((weights, (rows, columns)), shape=shape).tocsr()
         matrix.eliminate_zeros()
         return matrix
-
-
-def injection_groups(parameters: IncaParameters, history: History, round_: int) -> Iterator[tuple[Ints, float, Terms]]:
-    """The parties online in a round, grouped by what they inject: (parties, portion of the value, noise terms)."""
-    injection = parameters.injection
-    online = np.nonzero(history.online[round_])[0]
-    injections = history.online[:round_].sum(axis=0)[online]
-    last = round_ == parameters.rounds
-    for count in np.unique(injections):
-        terms = injection.cancellations[count] if last else injection.rows[count]
-        yield online[injections == count], float(injection.portion[count]), terms
 
 
 def declared_transcript(parameters: IncaParameters, schedule: Schedule, history: History) -> Transcript:

@@ -1,0 +1,109 @@
+"""What the study cost each party."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.privacy import epsilon_of_mu
+from quietmean.report.data import StudyReport
+from quietmean.report.style import ESTIMATE, INK, MUTED, OVER, PAPER, RULE, WIDTH, house_style
+from quietmean.report.words import plain, rounded_up, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Up to here every bar bears its party's name.
+MOST_NAMES = 40
+# Up to here the numbers in the bars lie level.
+_MOST_LEVEL = 24
+_HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
+
+
+def party_epsilons(report: StudyReport) -> NDArray[np.float64]:
+    """The largest epsilon of each party over all coalitions tried without it, at the report's delta: shape (n,)."""
+    return np.array([epsilon_of_mu(float(mu), report.delta) for mu in report.certificate.mu])
+
+
+def epsilons_figure(report: StudyReport) -> Figure:
+    """Bars from the party with the largest epsilon to the one with the smallest, and the target."""
+    from matplotlib.figure import Figure as NewFigure
+
+    epsilons = party_epsilons(report)
+    order = np.argsort(-epsilons, kind="stable")
+    named = len(order) <= MOST_NAMES
+    labels = [short(report.party_names[party], 16) for party in order] if named else []
+    bottom = 0.12 + 0.068 * max((len(label) for label in labels), default=2)
+    height = _TOP + _HEIGHT + bottom
+    with house_style():
+        figure = NewFigure(figsize=(WIDTH, height))
+        box = (_LEFT / WIDTH, bottom / height, 1 - (_LEFT + _RIGHT) / WIDTH, _HEIGHT / height)
+        axes = figure.add_axes(box)
+        _bars(axes, epsilons[order], report.target_epsilon)
+        _target(axes, report.target_epsilon)
+        _frame(axes, labels)
+    return figure
+
+
+def _bars(axes: Axes, epsilons: NDArray[np.float64], target: float) -> None:
+    finite = epsilons[np.isfinite(epsilons)]
+    top = 1.22 * max(float(finite.max(initial=0.0)), target if math.isfinite(target) else 0.0) or 1.0
+    heights = np.where(np.isfinite(epsilons), epsilons, top)
+    colours = [OVER if epsilon > target else ESTIMATE for epsilon in epsilons]
+    axes.bar(np.arange(len(epsilons)), heights, width=0.72 if len(epsilons) <= 120 else 1.0, color=colours, linewidth=0)
+    axes.set_ylim(0, top)
+    axes.set_xlim(-0.8, len(epsilons) - 0.2)
+    if len(epsilons) <= MOST_NAMES:
+        for place, epsilon in enumerate(epsilons.tolist()):
+            _value(axes, place, float(heights[place]), epsilon, top, upright=len(epsilons) > _MOST_LEVEL)
+
+
+def _value(axes: Axes, place: int, height: float, epsilon: float, top: float, *, upright: bool) -> None:
+    """Inside the bar, away from the target line, unless the bar is too short for it."""
+    inside = height > (0.3 if upright else 0.14) * top
+    axes.annotate(
+        rounded_up(epsilon),
+        (place, height),
+        xytext=(0, -3 if inside else 3),
+        textcoords="offset points",
+        size=7.5 if math.isfinite(epsilon) else 12,
+        color=PAPER if inside else MUTED,
+        ha="center",
+        va="top" if inside else "bottom",
+        rotation=90 if upright else 0,
+    )
+
+
+def _target(axes: Axes, target: float) -> None:
+    if not math.isfinite(target):
+        return
+    axes.axhline(target, color=INK, linewidth=1.1, linestyle=(0, (5, 3)), zorder=3)
+    axes.annotate(
+        f"target {plain(target)}",
+        (1.0, target),
+        xycoords=("axes fraction", "data"),
+        xytext=(6, 0),
+        textcoords="offset points",
+        size=8.5,
+        color=INK,
+        ha="left",
+        va="center",
+    )
+
+
+def _frame(axes: Axes, labels: list[str]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_axisbelow(True)
+    axes.spines["left"].set_visible(False)
+    axes.yaxis.grid(visible=True, color=RULE, linewidth=0.5)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.tick_params(length=0)
+    axes.set_ylabel("epsilon")
+    axes.set_xticks(range(len(labels)), labels, rotation=90, size=8)
+    if not labels:
+        axes.set_xlabel("parties, from the largest epsilon to the smallest")

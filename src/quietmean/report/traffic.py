@@ -1,0 +1,84 @@
+"""Which messages were sent, and which of them a coalition holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.graphs.schedule import NOBODY
+from quietmean.protocols.execution import Execution
+from quietmean.report.words import counted
+
+Ints = NDArray[np.int64]
+
+MOST_PARTIES = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """All scheduled messages of parties that were online to send them; rows of ``table`` are (round, sender, receiver)."""
+
+    table: Ints
+    delivered: NDArray[np.bool_]
+    received: NDArray[np.bool_]
+    sent: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, execution: Execution, coalition: Collection[PartyId]) -> Traffic:
+        neighbours, online = execution.schedule.neighbours, execution.history.online
+        rounds, senders, slots = np.nonzero((neighbours != NOBODY) & online[1:, :, None])
+        receivers = neighbours[rounds, senders, slots].astype(np.int64)
+        delivered = execution.history.delivered(execution.schedule)[rounds, senders, slots]
+        members = np.zeros(execution.parties, dtype=np.bool_)
+        members[list(coalition)] = True
+        table = np.stack([rounds + 1, senders, receivers], axis=1)
+        received = delivered & members[receivers] & ~members[senders]
+        return cls(table, delivered, received, delivered & members[senders])
+
+    @property
+    def seen(self) -> int:
+        """Messages that the coalition received from others."""
+        return int(self.received.sum())
+
+    @property
+    def arrived(self) -> int:
+        return int(self.delivered.sum())
+
+    @property
+    def kept(self) -> int:
+        """Messages that did not arrive: the sender kept its share."""
+        return int((~self.delivered).sum())
+
+    @cached_property
+    def quiet(self) -> NDArray[np.bool_]:
+        quiet: NDArray[np.bool_] = self.delivered & ~self.received & ~self.sent
+        return quiet
+
+    def among(self, shown: Sequence[PartyId]) -> Traffic:
+        """Only messages between the parties shown."""
+        inside = np.isin(self.table[:, 1], shown) & np.isin(self.table[:, 2], shown)
+        return Traffic(self.table[inside], self.delivered[inside], self.received[inside], self.sent[inside])
+
+
+def statement(execution: Execution, coalition: Collection[PartyId]) -> str:
+    """What the figure shows, in one sentence."""
+    traffic = Traffic.of(execution, coalition)
+    messages = counted(traffic.arrived, "message", "messages")
+    if not coalition:
+        return f"Whoever is outside sees none of the {messages}, only what is made public at the end"
+    who = "One colluder receives" if len(coalition) == 1 else f"{len(coalition)} colluders together receive"
+    return f"{who} {traffic.seen:,} of the {messages}"
+
+
+def shown_parties(execution: Execution, coalition: Collection[PartyId]) -> list[PartyId]:
+    """At most 60: half of the places are for the coalition, the rest for the first others."""
+    if execution.parties <= MOST_PARTIES:
+        return list(range(execution.parties))
+    members = sorted(coalition)[: MOST_PARTIES // 2]
+    others = [party for party in range(execution.parties) if party not in coalition]
+    return sorted([*members, *others[: MOST_PARTIES - len(members)]])

@@ -1,0 +1,87 @@
+"""Numbers and names as people read them. Privacy loss is rounded up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LONGEST_NAME = 22
+
+
+def rounded_up(value: float, digits: int = 3) -> str:
+    """To significant digits, never below the value: for epsilon."""
+    if math.isinf(value):
+        return "∞"
+    if value == 0.0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(value))
+    # The tiny step back keeps 0.3 from becoming 0.301 by a rounding of its own.
+    scaled = math.ceil(value * 10.0**places * (1 - 1e-12))
+    return f"{scaled / 10.0**places:,.{max(places, 0)}f}"
+
+
+def decimals_for(error: float) -> int:
+    """How many decimals show two significant digits of a standard error."""
+    if not (error > 0 and math.isfinite(error)):
+        return 4
+    return min(max(1 - math.floor(math.log10(error)), 0), 12)
+
+
+def fixed(value: float, decimals: int, sign: bool = False) -> str:
+    """With thousands separators and a true minus sign."""
+    text = f"{value:{'+' if sign else ''},.{decimals}f}"
+    if float(text.replace(",", "")) == 0.0:
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def with_error(estimate: float, error: float) -> str:
+    decimals = decimals_for(error)
+    return f"{fixed(estimate, decimals)} ± {fixed(error, decimals if error > 0 else 0)}"
+
+
+def plain(value: float) -> str:
+    """As short as it can be: for bounds and targets."""
+    return f"{value:,.6g}".replace("-", "−")
+
+
+def power(value: float) -> str:
+    """1e-6 as 10⁻⁶."""
+    mantissa, exponent = f"{value:.2e}".split("e")
+    if -3 < int(exponent) < 3:
+        return plain(value)
+    factor = mantissa.rstrip("0").rstrip(".")
+    return ("" if factor == "1" else f"{factor} × ") + "10" + str(int(exponent)).translate(_SUPERSCRIPTS)
+
+
+def data_size(count: int) -> str:
+    """Decimal units: 1 kB is 1000 bytes."""
+    size = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{count:,} bytes" if unit == "bytes" else f"{size:.3g} {unit} ({count:,} bytes)"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.3g} seconds"
+    return f"{seconds / 60:.0f} minutes {seconds % 60:.0f} seconds" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names in one line; the rest of a long list is counted."""
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def short(name: str, longest: int = _LONGEST_NAME) -> str:
+    """A name that fits into a margin."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"

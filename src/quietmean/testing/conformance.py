@@ -1,0 +1,233 @@
+"""Does a protocol keep its promises? Checks for any registered protocol, on any execution of it.
+
+The declared transcript, the traced one, the batch kernel and the party machines must tell the same story. Each check raises
+``AssertionError`` with what differs. :func:`check_protocol` runs all of them; feed it many executions, for example those of
+``quietmean.testing.strategies.executions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.codec import canonical_json, dump_state, load_state
+from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Vector
+from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise
+from quietmean.graphs import History
+from quietmean.protocols.execution import Execution
+from quietmean.testing.comparison import assert_same_transcript
+from quietmean.transcript import LockstepResult, run_lockstep
+
+# Relative to the largest number that takes part: a few hundred roundings.
+TOLERANCE = 1e-12
+# The group of noise that stays in the result. All other noise must cancel if everybody finishes.
+KEPT_NOISE = "star"
+
+
+def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
+    """All checks that apply. ``values`` has shape (n, d); ``seed`` is that of the (insecure) noise."""
+    check_file(execution)
+    check_transcript(execution)
+    check_batch(execution, values, seed)
+    check_weights(execution)
+    check_restarts(execution, values, seed)
+    if mixes(execution):
+        check_mass(execution, values, seed)
+
+
+def mixes(execution: Execution) -> bool:
+    """Does every party pass mass around and release its part of it at the end?"""
+    releasers = execution.protocol.releasers(execution.parameters, execution.parties)
+    return execution.schedule.rounds > 0 and releasers == frozenset(range(execution.parties))
+
+
+def check_file(execution: Execution) -> None:
+    """The execution file holds all there is: reading it back gives the same file and the same transcript."""
+    document = execution.to_json()
+    again = Execution.from_json(document)
+    assert canonical_json(again.to_json()) == canonical_json(document), "the execution file changes when read and written again"
+    assert_same_transcript(execution.transcript(), again.transcript(), "written", "read back", TOLERANCE)
+
+
+def check_transcript(execution: Execution) -> None:
+    """The declared transcript equals the one traced through the party machines: what is told, to whom, under which noise."""
+    assert_same_transcript(execution.transcript(), execution.traced_transcript(), "declared", "traced", TOLERANCE)
+
+
+def check_batch(execution: Execution, values: Vector, seed: int = 0) -> None:
+    """The batch kernel and the party machines release the same on the same noise, whichever way the noise is drawn."""
+    for noise in (InsecurePopulationNoise(seed, execution.parties), InsecureStackedNoise(seed, execution.parties)):
+        machines = execution.run(values, noise)
+        batch = execution.run_batch(values, noise)
+        released_by = np.nonzero(batch.by)[0].tolist()
+        assert sorted(machines.releases) == released_by, f"released by {sorted(machines.releases)}, in the batch by {released_by}"
+        for party, release in machines.releases.items():
+            _assert_close(release.vector, batch.vector[party], _magnitude(execution, values), f"release of party {party}")
+            weight = np.array([batch.weight[party]])
+            _assert_close(np.array([release.weight]), weight, float(execution.weights.sum()), f"weight of party {party}")
+
+
+def check_weights(execution: Execution) -> None:
+    """Weights travel as values do: where every value is its party's weight, every noiseless release is its own weight."""
+    result = execution.run(execution.weights[:, None], _Muted(execution.parties))
+    for party, release in result.releases.items():
+        told = np.array([release.weight])
+        _assert_close(release.vector, told, float(execution.weights.sum()), f"weight against values of party {party}")
+
+
+def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
+    """Mixing moves mass and loses none: if all finish, the total is what it is when nobody talks to anybody at all.
+
+    Temporary dropouts and lost messages included. With noise, the total depends on the noise that is meant to stay alone.
+    """
+    finishing = _everyone_finishes(execution)
+    silent = replace(finishing, history=replace(finishing.history, lost=np.ones(execution.schedule.neighbours.shape, bool)))
+    mute = _Muted(execution.parties)
+    scale = _magnitude(execution, values) * execution.parties
+    mixed, injected = _total(finishing.run(values, mute)), _total(silent.run(values, mute))
+    _assert_close(mixed, injected, scale + float(execution.weights.sum()), "total without noise")
+    noise = InsecurePopulationNoise(seed, execution.parties)
+    everything, kept = _total(finishing.run(values, noise)), _total(finishing.run(values, _Muted(execution.parties, noise)))
+    _assert_close(everything, kept, scale, f"total with all noise against that with {KEPT_NOISE!r} noise only")
+
+
+def check_restarts(execution: Execution, values: Vector, seed: int = 0) -> None:
+    """Parties that crash after every step and resume from their stored state send and release the same to the last bit.
+
+    Nor may the order in which messages arrive matter, and every one of them must be expected.
+    """
+    steady = _watch(execution, values, seed, restart=False)
+    restarted = _watch(execution, values, seed, restart=True)
+    assert len(steady.sent) == len(restarted.sent), "a restarted party sends another number of messages"
+    for (one, receivers), (other, reached) in zip(steady.sent, restarted.sent, strict=True):
+        same = (one.sender, one.recipients, one.round) == (other.sender, other.recipients, other.round)
+        assert same, f"a restarted party {one.sender} talks to others in round {one.round}"
+        assert receivers == reached, f"the drive of party {one.sender} differs in round {one.round}: it is not deterministic"
+        what = f"message of party {one.sender} in round {one.round}"
+        _assert_identical(Release(one.vector, one.weight), Release(other.vector, other.weight), what)
+    assert steady.result.releases.keys() == restarted.result.releases.keys(), "a restart changes who releases"
+    for party, release in steady.result.releases.items():
+        _assert_identical(release, restarted.result.releases[party], f"release of party {party}")
+    for party, (state, resumed) in enumerate(zip(steady.result.states, restarted.result.states, strict=True)):
+        assert dump_state(state) == dump_state(resumed), f"a restart changes the last state of party {party}"
+
+
+@dataclass(frozen=True)
+class _Watched:
+    sent: list[tuple[Message, frozenset[PartyId]]]
+    result: LockstepResult
+
+
+def _watch(execution: Execution, values: Vector, seed: int, restart: bool) -> _Watched:
+    noise = InsecureStackedNoise(seed, execution.parties)
+    machines: list[PartyMachine[Any]] = []
+    for party in range(execution.parties):
+        machine = _Restarting(execution, party, values[party], noise.party(party))
+        machines.append(machine if restart else machine.fresh())
+    delivered = execution.history.delivered(execution.schedule)
+
+    def arrives(round_: int, sender: PartyId, recipient: PartyId) -> bool:
+        return bool((delivered[round_ - 1, sender] & (execution.schedule.neighbours[round_ - 1, sender] == recipient)).any())
+
+    sent: list[tuple[Message, frozenset[PartyId]]] = []
+    result = run_lockstep(machines, execution.history, arrives, lambda message, receivers: sent.append((message, receivers)))
+    return _Watched(sent, result)
+
+
+class _Restarting:
+    """A party whose process ends after every step: a new machine goes on from the stored bytes."""
+
+    def __init__(self, execution: Execution, party: PartyId, value: Vector, noise: NoiseSource) -> None:
+        self._execution = execution
+        self._party = party
+        self._value = value
+        self._noise = noise
+
+    def fresh(self) -> PartyMachine[Any]:
+        execution, weight = self._execution, float(self._execution.weights[self._party])
+        return execution.protocol.machine(execution.parameters, execution.schedule, self._party, self._value, weight, self._noise)
+
+    @property
+    def rounds(self) -> int:
+        return self.fresh().rounds
+
+    @property
+    def state_type(self) -> type[Any]:
+        return self.fresh().state_type
+
+    def start(self) -> Step[Any]:
+        return self.fresh().start()
+
+    def end_round(self, state: Any, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[Any]:
+        unexpected = {message.sender for message in received} - self.expects(state)
+        assert not unexpected, f"party {self._party} does not expect the messages that it gets from {sorted(unexpected)}"
+        # The network delivers in any order: the reverse is as good as the order of the first run.
+        return self.fresh().end_round(self._reloaded(state), list(reversed(received)), delivered)
+
+    def miss_round(self, state: Any) -> Step[Any]:
+        return self.fresh().miss_round(self._reloaded(state))
+
+    def expects(self, state: Any) -> frozenset[PartyId]:
+        return self.fresh().expects(self._reloaded(state))
+
+    def _reloaded(self, state: Any) -> Any:
+        return load_state(self.state_type, dump_state(state))
+
+
+class _Muted:
+    """Population noise that is zero, except the noise that stays if ``kept`` is given."""
+
+    def __init__(self, parties: int, kept: PopulationNoise | None = None) -> None:
+        self._parties = parties
+        self._kept = kept
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        if self._kept is not None and purpose == KEPT_NOISE:
+            return self._kept.normal(purpose, index, dimension)
+        return np.zeros((self._parties, dimension))
+
+    def party(self, party: PartyId) -> NoiseSource:
+        return _MutedRow(self, party)
+
+
+class _MutedRow:
+    def __init__(self, population: _Muted, party: PartyId) -> None:
+        self._population = population
+        self._party = party
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        row: Vector = self._population.normal(purpose, index, dimension)[self._party]
+        return row
+
+
+def _everyone_finishes(execution: Execution) -> Execution:
+    online = execution.history.online.copy()
+    online[-1] = True
+    return replace(execution, history=History(online, execution.history.lost))
+
+
+def _total(result: LockstepResult) -> Vector:
+    """Total vector and, as one more coordinate, total weight."""
+    told = np.array([np.append(release.vector, release.weight) for release in result.releases.values()])
+    total: Vector = told.sum(axis=0)
+    return total
+
+
+def _magnitude(execution: Execution, values: Vector) -> float:
+    """The size of the numbers that rounding errors come from."""
+    transcript = execution.transcript()
+    noise = np.abs(transcript.noise.data * transcript.noise_scale[transcript.noise.indices]).max(initial=0.0)
+    return float(np.abs(values).max(initial=0.0) + noise * execution.parties) + 1e-300
+
+
+def _assert_close(first: Vector, second: Vector, scale: float, what: str) -> None:
+    worst = float(np.abs(first - second).max(initial=0.0))
+    assert worst <= TOLERANCE * scale, f"{what}: {first} differs from {second} by {worst:.3g}"
+
+
+def _assert_identical(first: Release, second: Release, what: str) -> None:
+    same = first.vector.tobytes() == second.vector.tobytes() and first.weight == second.weight
+    assert same, f"{what} differs after a restart: {first} and {second}"

@@ -1,0 +1,141 @@
+"""Hypothesis strategies: random executions of any protocol. Needs the ``hypothesis`` package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream
+from quietmean.entropy.insecure import insecure_seed
+from quietmean.graphs import SCHEDULES, History, Schedule, make_schedule
+from quietmean.graphs.schedule import NOBODY
+from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols.execution import Execution
+
+Parameters = Callable[[int], st.SearchStrategy[dict[str, Any]]]
+
+MAX_ROUNDS = 6
+# Besides the public kinds: any lists of neighbours, of any length, empty ones included.
+IRREGULAR = "irregular"
+
+
+def deviations() -> st.SearchStrategy[float]:
+    """Standard deviations over four orders of magnitude."""
+    return st.floats(-2.0, 2.0).map(lambda exponent: float(10.0**exponent))
+
+
+@st.composite
+def injections(draw: st.DrawFn, rounds: int) -> Any:
+    """What IncA accepts as ``injection``: early, incremental, or a random valid (c, Z), with or without relative scales."""
+    kind = draw(st.sampled_from(["incremental", "early", "general", "scaled"]))
+    if kind in ("incremental", "early"):
+        return kind
+    numbers = BitStream(insecure_seed(draw(st.integers(0, 2**32 - 1)), "injection"))
+    portion = 0.2 + numbers.uniform(rounds + 1)
+    noise = numbers.standard_normal((rounds, rounds)) + 2.0 * np.eye(rounds)
+    injection = {"c": (portion / portion.sum()).tolist(), "Z": np.vstack([noise, -noise.sum(axis=0)]).tolist()}
+    return injection | ({"sigma": (0.3 + 3.0 * numbers.uniform(rounds)).tolist()} if kind == "scaled" else {})
+
+
+@st.composite
+def _inca(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    rounds = draw(st.integers(1, MAX_ROUNDS))
+    noise = {"sigma_star": draw(deviations()), "sigma_delta": draw(deviations())}
+    return {"rounds": rounds, "injection": draw(injections(rounds))} | noise
+
+
+@st.composite
+def _gossip(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    return {"rounds": draw(st.integers(1, MAX_ROUNDS))}
+
+
+@st.composite
+def _local_dp(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    return {"sigma": draw(deviations())}
+
+
+@st.composite
+def _central_dp(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    return {"sigma": draw(deviations()), "curator": draw(st.integers(0, parties - 1))}
+
+
+# What a protocol's parameters may be, as JSON, given the number of parties.
+PARAMETERS: dict[str, Parameters] = {"inca": _inca, "gossip": _gossip, "local-dp": _local_dp, "central-dp": _central_dp}
+
+
+@st.composite
+def executions(
+    draw: st.DrawFn, protocol: str | Protocol[Any], parameters: Parameters | None = None, max_parties: int = 9
+) -> Execution:
+    """Random executions of a protocol: 2 to ``max_parties`` parties, every schedule, dropouts, lost messages, weights.
+
+    ``parameters`` maps the number of parties to a strategy of the protocol's JSON parameters; it is known for the protocols in
+    :data:`PARAMETERS`. A protocol whose parameters have no field ``schedule`` gets the schedule that it makes itself.
+    """
+    protocol = get_protocol(protocol) if isinstance(protocol, str) else protocol
+    if parameters is None and protocol.name not in PARAMETERS:
+        raise LookupError(f"no parameters are known for {protocol.name!r}: give executions(..., parameters=...)")
+    kind = draw(st.sampled_from([*SCHEDULES, IRREGULAR]))
+    parties = draw(st.sampled_from([2, 4, 8])) if kind == "hypercube" else draw(st.integers(2, max_parties))
+    raw = draw((parameters or PARAMETERS[protocol.name])(parties))
+    parsed = protocol.parse(raw, parties)
+    rounds = protocol.rounds(parsed)
+    if "schedule" in protocol.describe(parsed):
+        schedule = draw(schedules(kind, parties, rounds))
+    else:
+        schedule = protocol.schedule(parsed, parties, insecure_seed(draw(st.integers(0, 99))))
+    weights = draw(st.one_of(st.just(np.ones(parties)), arrays.arrays(np.float64, parties, elements=st.floats(0.1, 10.0))))
+    return Execution(protocol, parsed, schedule, draw(histories(schedule)), draw(st.floats(0.1, 10.0)), weights)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, kind: str, parties: int, rounds: int) -> Schedule:
+    """A schedule of a kind, or an irregular one; where never-same has too few parties, a circulant."""
+    if kind == IRREGULAR:
+        return _irregular(BitStream(insecure_seed(draw(st.integers(0, 2**32 - 1)), IRREGULAR)), parties, rounds)
+    out_degree = draw(st.integers(1, min(3, parties - 1)))
+    if kind == "never-same" and rounds * out_degree > parties - 1:
+        out_degree = 1
+        kind = kind if rounds <= parties - 1 else "circulant"
+    return make_schedule(kind, insecure_seed(draw(st.integers(0, 2**32 - 1))), parties, rounds, out_degree)
+
+
+def _irregular(numbers: BitStream, parties: int, rounds: int) -> Schedule:
+    def neighbours(party: int) -> list[int]:
+        order = [int(other) for other in numbers.permutation(parties) if other != party]
+        return order[: int(numbers.integers(parties, 1)[0])]
+
+    return Schedule.from_lists([[neighbours(party) for party in range(parties)] for _ in range(rounds)], parties)
+
+
+@st.composite
+def histories(draw: st.DrawFn, schedule: Schedule) -> History:
+    """Permanent and temporary dropouts, and lost messages; also none of them."""
+    shape = (schedule.rounds + 1, schedule.parties)
+    online = np.ones(shape, dtype=np.bool_)
+    if draw(st.booleans()):
+        online &= ~draw(_sparse(shape))
+    for party, last in draw(
+        st.dictionaries(st.integers(0, schedule.parties - 1), st.integers(0, schedule.rounds), max_size=3)
+    ).items():
+        online[last + 1 :, party] = False
+    online[0] = True
+    lost = draw(st.one_of(st.none(), _sparse(schedule.neighbours.shape)))
+    return History(online, None if lost is None else lost & (schedule.neighbours != NOBODY))
+
+
+def _sparse(shape: tuple[int, ...]) -> st.SearchStrategy[NDArray[np.bool_]]:
+    return arrays.arrays(np.bool_, shape, elements=st.booleans(), fill=st.just(False))
+
+
+def values(parties: int, max_dimension: int = 3) -> st.SearchStrategy[Vector]:
+    """Values of shape (n, d)."""
+    return st.integers(1, max_dimension).flatmap(
+        lambda dimension: arrays.arrays(np.float64, (parties, dimension), elements=st.floats(-100.0, 100.0))
+    )

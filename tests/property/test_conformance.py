@@ -1,0 +1,54 @@
+"""Every registered protocol keeps its promises on random executions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quietmean.entropy.insecure import InsecurePopulationNoise
+from quietmean.protocols import Protocol, registry
+from quietmean.protocols.execution import Execution
+from quietmean.testing import check_protocol, mixes
+from quietmean.testing.strategies import executions, values
+
+
+@pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
+def test_every_registered_protocol_conforms(protocol: Protocol[Any]) -> None:
+    @settings(max_examples=150)
+    @given(st.data(), st.integers(0, 2**16))
+    def conforms(data: st.DataObject, seed: int) -> None:
+        execution = data.draw(executions(protocol))
+        check_protocol(execution, data.draw(values(execution.parties)), seed)
+
+    conforms()
+
+
+@pytest.mark.parametrize(("name", "expected"), [("inca", True), ("gossip", True), ("local-dp", False), ("central-dp", False)])
+def test_which_protocols_are_held_to_conserve_mass(name: str, expected: bool) -> None:
+    @settings(max_examples=3)
+    @given(executions(name))
+    def mixing_is(execution: Execution) -> None:
+        assert mixes(execution) is expected
+
+    mixing_is()
+
+
+@settings(max_examples=100)
+@given(st.data(), st.integers(0, 2**16))
+def test_inca_injects_one_portion_per_round_online(data: st.DataObject, seed: int) -> None:
+    """The total is sum_i w_i (x_i + star noise), w_i the first portions of c, one per round online (IncA, equation 9)."""
+    execution = data.draw(executions("inca").filter(lambda drawn: bool(drawn.history.finished.all())))
+    private = data.draw(values(execution.parties))
+    noise = InsecurePopulationNoise(seed, execution.parties)
+    portion = execution.parameters.injection.portion
+    injected = np.array([portion[:count].sum() for count in execution.history.online.sum(axis=0)])
+    noisy = private + execution.parameters.sigma_star * noise.normal("star", 0, private.shape[1])
+    releases = execution.run_batch(private, noise)
+    # Delta noise of up to 100 a term is added and taken out again, six terms of up to some ten coefficients each.
+    scale = np.abs(private).max() + 1e3 * execution.parameters.sigma_delta + execution.parameters.sigma_star
+    assert np.abs(releases.vector.sum(axis=0) - injected @ noisy).max() <= 1e-12 * scale * execution.parties
+    np.testing.assert_allclose(releases.weight.sum(), injected @ execution.weights, rtol=1e-12)

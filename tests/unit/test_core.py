@@ -1,0 +1,117 @@
+"""The vocabulary: canonical bytes, domains, bounds, errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.bound import Bound
+from quietmean.core.codec import canonical_json, digest, dump_state, load_state, to_plain
+from quietmean.core.domain import Ball, Box
+from quietmean.core.errors import InputError, NumericalError, PeerError, ProtocolFailure, QuietmeanError
+
+
+@dataclass(frozen=True)
+class Remembered:
+    round: int
+    held: NDArray[np.float64]
+    heard: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Nothing:
+    round: int
+
+
+def test_canonical_json_is_pinned() -> None:
+    value = {"b": np.array([1.0, 0.1, math.inf]), "a": (np.int64(3), None, True, "é"), "c": frozenset({3, 1, 2}), 7: -math.inf}
+    expected = b'{"7":"-inf","a":[3,null,true,"\\u00e9"],"b":[1.0,0.1,"inf"],"c":[1,2,3]}'
+    assert canonical_json(value) == expected
+    assert digest({}) == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+
+
+def test_canonical_json_does_not_depend_on_order() -> None:
+    assert canonical_json({"a": 1, "b": {"d": 1, "c": 2}}) == canonical_json({"b": {"c": 2, "d": 1}, "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})
+
+
+def test_not_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="Out of range float"):
+        canonical_json({"a": math.nan})
+
+
+def test_plain_copies_nested_arrays() -> None:
+    assert to_plain([np.eye(2), {"x": np.float64(1.5)}]) == [[[1.0, 0.0], [0.0, 1.0]], {"x": 1.5}]
+    assert to_plain(b"raw") == b"raw"
+
+
+@pytest.mark.parametrize("shape", [(0,), (3,), (2, 3)])
+def test_state_survives_storage_to_the_last_bit(shape: tuple[int, ...]) -> None:
+    held = np.random.default_rng(1).normal(size=shape)
+    again = load_state(Remembered, dump_state(Remembered(3, held, (1, 5))))
+    assert again.held.shape == shape
+    assert again.held.tobytes() == held.tobytes()
+    assert (again.round, again.heard) == (3, (1, 5))
+    again.held[...] = 0.0  # a loaded array is a copy that may be written to
+
+
+def test_special_numbers_survive_storage() -> None:
+    held = np.array([math.inf, -0.0, 5e-324, math.nan])
+    assert load_state(Remembered, dump_state(Remembered(0, held, ()))).held.tobytes() == held.tobytes()
+
+
+def test_storage_of_other_things_is_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        load_state(Remembered, dump_state(Nothing(1)))
+    with pytest.raises(TypeError, match="cannot serialise object"):
+        dump_state(object())
+    with pytest.raises(msgspec.ValidationError):
+        load_state(Remembered, dump_state({"round": "x", "held": np.zeros(1), "heard": ()}))
+
+
+def test_box() -> None:
+    box = Box(np.array([0.0, -1.0]), np.array([3.0, 3.0]))
+    assert box.dimension == 2
+    assert box.width.tolist() == [3.0, 4.0]
+    assert box.diameter == 5.0
+
+
+@pytest.mark.parametrize(("low", "high"), [([1.0], [1.0]), ([2.0], [1.0]), ([0.0], [math.inf]), ([math.nan], [1.0])])
+def test_box_refuses_bounds_that_are_none(low: list[float], high: list[float]) -> None:
+    with pytest.raises(InputError, match="give --bounds LOW HIGH"):
+        Box(np.array(low), np.array(high))
+
+
+def test_box_refuses_bounds_of_different_shapes() -> None:
+    with pytest.raises(InputError, match="shapes"):
+        Box(np.zeros(2), np.ones(3))
+    with pytest.raises(InputError, match="shapes"):
+        Box(np.zeros((1, 2)), np.ones((1, 2)))
+
+
+def test_ball() -> None:
+    assert Ball(1.5).diameter == 3.0
+    for radius in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="not a positive finite number"):
+            Ball(radius)
+
+
+def test_bound() -> None:
+    assert Bound(1.0, 2.0, 3.0).relative_width == 1.0
+    assert Bound.exact(math.inf).relative_width == 0.0
+    assert Bound.exact(2.0) == Bound(2.0, 2.0, 2.0)
+    for numbers in ((2.0, 1.0, 3.0), (1.0, 4.0, 3.0), (1.0, math.nan, 3.0)):
+        with pytest.raises(ValueError, match="not ordered"):
+            Bound(*numbers)
+
+
+def test_exit_codes() -> None:
+    assert QuietmeanError.exit_code == 3
+    assert InputError.exit_code == 2
+    assert {error.exit_code for error in (ProtocolFailure, PeerError, NumericalError)} == {3}
+    assert all(issubclass(error, QuietmeanError) for error in (InputError, ProtocolFailure, PeerError, NumericalError))

@@ -1,0 +1,107 @@
+"""Execution files: what they hold, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError
+from quietmean.protocols import get_protocol, registry
+from quietmean.protocols.execution import Execution
+
+DOCUMENT: dict[str, Any] = {
+    "protocol": "inca",
+    "parties": 3,
+    "rounds": 2,
+    "sigma_star": 1.0,
+    "sigma_delta": 2.0,
+    "neighbours": [[[1], [2], [0]], [[2], [0, 2], []]],
+    "online": [[True, True, True], [True, False, True], [True, True, True]],
+    "lost": [[2, 1, 0]],
+    "sensitivity": 0.5,
+    "weights": [1.0, 2.0, 3.0],
+}
+
+
+def test_a_file_is_read_and_written_back(tmp_path: Path) -> None:
+    execution = Execution.from_json(DOCUMENT)
+    assert execution.parties == 3
+    assert execution.sensitivity == 0.5
+    assert execution.weights.tolist() == [1.0, 2.0, 3.0]
+    delivered = execution.history.delivered(execution.schedule)
+    assert delivered.tolist() == [[[False, False], [False, False], [True, False]], [[True, False], [False, True], [False, False]]]
+    execution.save(tmp_path / "execution.json")
+    again = msgspec.json.decode((tmp_path / "execution.json").read_bytes())
+    for name, value in DOCUMENT.items():
+        assert again[name] == value
+    assert Execution.from_json(again).to_json() == execution.to_json()
+
+
+def test_defaults() -> None:
+    plain = {name: DOCUMENT[name] for name in ("protocol", "parties", "rounds", "sigma_star", "sigma_delta", "neighbours")}
+    execution = Execution.from_json(plain)
+    assert execution.history.online.all()
+    assert execution.history.lost is None
+    assert execution.sensitivity == 1.0
+    assert "weights" not in execution.to_json()
+    assert execution.parameters.injection.name == "incremental"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"protocol": "nothing"}, "'nothing' is unknown: choose one of"),
+        ({"parties": 0}, "at least 1 party"),
+        ({"parties": "3"}, "'parties' is '3': it must be a whole number"),
+        ({"parties": True}, "it must be a whole number"),
+        ({"rounds": 3}, "neighbours has 2 rounds but inca has 3"),
+        ({"rounds": 0}, "at least 1 mixing round"),
+        ({"sigma_star": -1.0}, "sigma_star is -1"),
+        ({"neighbours": [[[1], [2], [0]], [[2], [0]]]}, "lists neighbours of 2 parties, not 3"),
+        ({"neighbours": [[[1], [2], [0]], [[2], [0], [2]]]}, "its own neighbour"),
+        ({"neighbours": "all"}, "'neighbours' is not as it should be"),
+        ({"online": [[True] * 3] * 2}, "online must have 3 rows"),
+        ({"online": [[True, True, False]] * 3}, r"parties \[2\] are offline in round 0"),
+        ({"lost": [[1, 0, 2]]}, "not in the schedule"),
+        ({"lost": [[3, 0, 1]]}, "not in the schedule"),
+        ({"lost": [[1, 9, 1]]}, "not in the schedule"),
+        ({"sensitivity": 0.0}, "sensitivity is 0"),
+        ({"weights": [1.0, 2.0]}, "weights must be 3 positive finite numbers"),
+        ({"weights": [1.0, 2.0, 0.0]}, "weights must be 3 positive finite numbers"),
+    ],
+)
+def test_wrong_files_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Execution.from_json(DOCUMENT | change)
+
+
+@pytest.mark.parametrize("name", ["protocol", "parties", "rounds", "sigma_star", "sigma_delta"])
+def test_missing_fields_are_named(name: str) -> None:
+    with pytest.raises(InputError, match=f"field '{name}' is missing"):
+        Execution.from_json({key: value for key, value in DOCUMENT.items() if key != name})
+
+
+def test_a_lost_message_cannot_name_the_padding_of_a_short_list() -> None:
+    with pytest.raises(InputError, match="not in the schedule"):
+        Execution.from_json(DOCUMENT | {"lost": [[1, 0, -1]]})
+
+
+def test_one_party_alone() -> None:
+    """With nobody to talk to, a party's release is its own noisy value."""
+    document = {"protocol": "local-dp", "parties": 1, "sigma": 2.0}
+    transcript = Execution.from_json(document).transcript()
+    values, noise = transcript.eliminated()
+    assert values.tolist() == [[1.0]]
+    assert np.abs(noise).tolist() == [[2.0]]
+
+
+def test_registry() -> None:
+    assert {"inca", "gossip", "local-dp", "central-dp"} <= set(registry())
+    for name, protocol in registry().items():
+        assert get_protocol(name) is protocol
+        assert protocol.name == name
+        assert protocol.summary

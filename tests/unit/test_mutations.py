@@ -1,0 +1,260 @@
+"""The checks themselves under test: each deliberately wrong implementation must be caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.graphs import History, Schedule
+from quietmean.privacy import Adversary, information_matrix
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca.party import IncaParty, IncaState
+from quietmean.protocols.inca.protocol import Inca
+from quietmean.protocols.inca.spec import IncaParameters, Injection, Terms
+from quietmean.testing import (
+    check_batch,
+    check_file,
+    check_mass,
+    check_protocol,
+    check_restarts,
+    check_transcript,
+    check_weights,
+    example_execution,
+    theorem41,
+)
+from quietmean.transcript import Transcript
+
+Check = Callable[[Execution], None]
+ADVERSARY = Adversary(frozenset({1}), frozenset({(4, 2)}))
+
+
+def execution() -> Execution:
+    """With permanent and temporary dropouts, a lost message and different weights."""
+    example = example_execution(
+        "inca", 7, 2, permanent=0.2, temporary=0.2, rounds=5, out_degree=2, sigma_star=0.5, sigma_delta=2.0
+    )
+    lost = np.zeros(example.schedule.neighbours.shape, dtype=bool)
+    lost[1, :3, 0] = True
+    return replace(example, history=History(example.history.online, lost), weights=np.arange(1.0, 8.0))
+
+
+VALUES: Vector = np.random.default_rng(3).normal(size=(7, 2))
+
+
+def batch(subject: Execution) -> None:
+    check_batch(subject, VALUES)
+
+
+def mass(subject: Execution) -> None:
+    check_mass(subject, VALUES)
+
+
+def restarts(subject: Execution) -> None:
+    check_restarts(subject, VALUES)
+
+
+def against_theorem(subject: Execution, transcript: Transcript) -> None:
+    expected = np.array(list(theorem41(subject.to_json(), ADVERSARY.corrupt, ADVERSARY.observed).values()))
+    found = information_matrix(transcript, ADVERSARY).diagonal
+    assert np.abs(found / expected - 1).max() <= 1e-8
+
+
+def declared_against_theorem(subject: Execution) -> None:
+    against_theorem(subject, subject.transcript())
+
+
+def traced_against_theorem(subject: Execution) -> None:
+    against_theorem(subject, subject.traced_transcript())
+
+
+class QuietParty(IncaParty):
+    """Scales its cancelled noise by 0.8."""
+
+    def _scaled_noise(self, purpose: str, index: int, scale: float) -> Vector:
+        return super()._scaled_noise(purpose, index, 0.8 * scale if purpose == "delta" else scale)
+
+
+class ForgetfulInjection(Injection):
+    """Forgets one term when it cancels."""
+
+    @cached_property
+    def cancellations(self) -> tuple[Terms, ...]:
+        return tuple(terms[:-1] for terms in super().cancellations)
+
+
+class LosingParty(IncaParty):
+    """Treats every share as delivered: what was lost is not returned to its sender."""
+
+    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+        return super().end_round(state, received, frozenset(self._schedule.recipients(state.round, self._party)))
+
+
+class GreedyParty(IncaParty):
+    """Divides by the number of its neighbours, itself not counted."""
+
+    def _share(self, round_: int) -> float:
+        return 1.0 / max(len(self._schedule.recipients(round_, self._party)), 1)
+
+
+class HeavyParty(IncaParty):
+    """Claims a weight that is 1 % too large."""
+
+    def start(self) -> Step[IncaState]:
+        step = super().start()
+        return replace(step, state=replace(step.state, weight=1.01 * step.state.weight))
+
+
+class LeakyParty(IncaParty):
+    """Releases its value without the independent noise of the last portion."""
+
+    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+        step = super().end_round(state, received, delivered)
+        if step.release is None:
+            return step
+        portion = float(self._parameters.injection.portion[state.injections])
+        vector = step.release.vector - self._scaled_noise("star", 0, self._parameters.sigma_star * portion)
+        return replace(step, release=Release(vector, step.release.weight))
+
+
+class AmnesicParty(IncaParty):
+    """Keeps part of its state outside of what is stored."""
+
+    _count = 0
+
+    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+        self._count += 1
+        return super().end_round(replace(state, weight=state.weight + 1e-9 * self._count), received, delivered)
+
+
+class OrderSensitiveParty(IncaParty):
+    """Adds up messages in the order of their arrival."""
+
+    def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
+        renamed = [replace(message, sender=place) for place, message in enumerate(received)]
+        return super().end_round(state, renamed, delivered)
+
+
+class DeafParty(IncaParty):
+    """Expects nobody."""
+
+    def expects(self, state: IncaState) -> frozenset[PartyId]:
+        return frozenset()
+
+
+def with_party(party: type[IncaParty]) -> Execution:
+    class Mutant(Inca):
+        def machine(
+            self,
+            parameters: IncaParameters,
+            schedule: Schedule,
+            party_: PartyId,
+            value: Vector,
+            weight: float,
+            noise: NoiseSource,
+        ) -> IncaParty:
+            return party(parameters, schedule, party_, value, weight, noise)
+
+    return replace(execution(), protocol=Mutant())
+
+
+def with_transcript(change: Callable[[Transcript], Transcript]) -> Execution:
+    class Mutant(Inca):
+        def transcript(self, parameters: IncaParameters, schedule: Schedule, history: History) -> Transcript:
+            return change(super().transcript(parameters, schedule, history))
+
+    return replace(execution(), protocol=Mutant())
+
+
+def forgetful() -> Execution:
+    whole = execution()
+    injection = whole.parameters.injection
+    forgetting = ForgetfulInjection(injection.name, injection.portion, injection.noise)
+    return replace(whole, parameters=replace(whole.parameters, injection=forgetting))
+
+
+def senders_only(transcript: Transcript) -> Transcript:
+    own = np.zeros((transcript.messages, transcript.parties), dtype=np.bool_)
+    own[np.arange(transcript.messages), transcript.sender] = True
+    return replace(transcript, message_known=csr_array(own))
+
+
+def louder(transcript: Transcript) -> Transcript:
+    return transcript.with_noise_scales({"star": 0.5, "delta": 2.0 * 1.001})
+
+
+def unreleased(transcript: Transcript) -> Transcript:
+    released = transcript.released.copy()
+    released[np.nonzero(released)[0][0]] = False
+    return replace(transcript, released=released)
+
+
+def public_noise(transcript: Transcript) -> Transcript:
+    return replace(transcript, noise_known=csr_array(np.ones(transcript.noise_known.shape, dtype=np.bool_)))
+
+
+def test_the_right_implementation_passes_everything() -> None:
+    subject = execution()
+    assert (~subject.history.online).any()
+    assert not subject.history.finished.all()
+    check_protocol(subject, VALUES)
+    declared_against_theorem(subject)
+    traced_against_theorem(subject)
+
+
+PARTIES: list[tuple[type[IncaParty], list[Check]]] = [
+    (QuietParty, [check_transcript, batch, traced_against_theorem]),
+    (LosingParty, [check_transcript, batch, mass, traced_against_theorem]),
+    (GreedyParty, [check_transcript, batch]),
+    (HeavyParty, [check_weights, batch]),
+    (LeakyParty, [check_transcript, batch, traced_against_theorem]),
+    (AmnesicParty, [restarts]),
+    (OrderSensitiveParty, [restarts]),
+    (DeafParty, [restarts]),
+]
+
+
+@pytest.mark.parametrize(
+    ("party", "check"),
+    [pytest.param(party, check, id=f"{party.__name__}-{check.__name__}") for party, checks in PARTIES for check in checks],
+)
+def test_wrong_machines_are_caught(party: type[IncaParty], check: Check) -> None:
+    with pytest.raises(AssertionError):
+        check(with_party(party))
+
+
+@pytest.mark.parametrize("check", [mass, declared_against_theorem, traced_against_theorem])
+def test_a_forgotten_cancellation_is_caught(check: Check) -> None:
+    with pytest.raises(AssertionError):
+        check(forgetful())
+
+
+@pytest.mark.parametrize("change", [senders_only, louder, unreleased, public_noise])
+@pytest.mark.parametrize("check", [check_transcript, declared_against_theorem])
+def test_wrong_declarations_are_caught(change: Callable[[Transcript], Transcript], check: Check) -> None:
+    with pytest.raises(AssertionError):
+        check(with_transcript(change))
+
+
+def test_an_incomplete_file_is_caught() -> None:
+    class Mutant(Inca):
+        def describe(self, parameters: IncaParameters) -> dict[str, Any]:
+            return super().describe(replace(parameters, sigma_star=2 * parameters.sigma_star))
+
+    with pytest.raises(AssertionError):
+        check_file(replace(execution(), protocol=Mutant()))
+
+
+def test_a_wrong_batch_kernel_is_caught() -> None:
+    class Mutant(Inca):
+        def batch(self, parameters: IncaParameters, *others: Any, **more: Any) -> Any:
+            return super().batch(replace(parameters, sigma_star=parameters.sigma_star * (1 + 1e-9)), *others, **more)
+
+    with pytest.raises(AssertionError):
+        batch(replace(execution(), protocol=Mutant()))

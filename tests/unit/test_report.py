@@ -1,0 +1,249 @@
+"""The report of a study: complete, self-contained, harmless and reproducible."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.entropy import Seed
+from quietmean.graphs import History
+from quietmean.privacy import certify_coalitions, certify_everyone_else, epsilon_of_mu
+from quietmean.protocols import get_protocol
+from quietmean.protocols.execution import Execution
+from quietmean.report import StudyReport, exchange_figure, write_study_report
+from quietmean.report.traffic import MOST_PARTIES, Traffic, shown_parties, statement
+from quietmean.report.words import data_size, decimals_for, fixed, listed, power, rounded_up, with_error
+
+DELTA = 1e-6
+HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
+
+
+def _execution(protocol: str = "inca", parties: int = 8, *, away: bool = False, lost: bool = False) -> Execution:
+    of = get_protocol(protocol)
+    options: dict[str, object] = {"rounds": 4} if protocol in ("inca", "gossip") else {}
+    parameters = of.with_noise(of.draft(parties, options), 1.5, 3.0)
+    schedule = of.schedule(parameters, parties, Seed.public("report"))
+    history = History.everyone(schedule.rounds, parties)
+    if away:
+        history.online[3:, 5] = False  # for good
+        history.online[2, 6] = False  # and back
+    if lost:
+        mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
+        mask[0, 1] = True
+        history = History(history.online, mask)
+    return Execution(of, parameters, schedule, history, 1.0, np.ones(parties))
+
+
+def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, target: float = 5.0) -> StudyReport:
+    transcript = execution.transcript()
+    trusted = execution.protocol.trusted(execution.parameters)
+    return StudyReport(
+        title="Age and weight of patients",
+        columns=["age", "weight"],
+        bounds=[(0.0, 100.0), (-20.0, 2000.0)],
+        estimate=np.array([48.31, 71.234]),
+        standard_error=np.array([0.62, 12.0]),
+        execution=execution,
+        certificate=certify_coalitions(transcript, execution.sensitivity, colluding, trusted=trusted),
+        everyone_else_mu=certify_everyone_else(transcript, execution.sensitivity),
+        delta=DELTA,
+        target_epsilon=target,
+        unit="record",
+        party_names=[f"clinic {party}" for party in range(execution.parties)],
+        records=442,
+        parties_counted=int(execution.history.finished.sum()),
+        messages=120,
+        bytes=1_234_567,
+        seconds=3.21,
+        true_mean=np.array([47.07, 80.0]) if truth else None,
+        party_epsilon=7.5,
+        killed=["clinic 5"],
+    )
+
+
+def _page(report: StudyReport, folder: Path) -> str:
+    path = folder / "report.html"
+    write_study_report(report, path)
+    return path.read_text(encoding="utf-8")
+
+
+def _words(page: str) -> str:
+    """What a reader sees, without markup."""
+    seen: list[str] = []
+
+    class Collector(HTMLParser):
+        def handle_data(self, data: str) -> None:
+            seen.append(data)
+
+    Collector().feed(page)
+    return " ".join(" ".join(seen).split())
+
+
+@pytest.fixture(scope="module")
+def usual() -> StudyReport:
+    return _report(_execution(away=True, lost=True))
+
+
+def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> None:
+    words = _words(_page(usual, tmp_path))
+    assert f"at most ε = {rounded_up(epsilon_of_mu(usual.certificate.mu.max(), DELTA))} at δ = 10⁻⁶" in words
+    assert usual.certificate.describe() in words
+    assert rounded_up(epsilon_of_mu(usual.everyone_else_mu.max(), DELTA)) in words
+    assert "one record of one party" in words
+    assert "ε = 7.50" in words
+    assert "quietmean certify receipt.json" in words
+    assert "passive adversary" in words
+
+
+def test_gives_the_answer_in_the_units_of_each_column(usual: StudyReport, tmp_path: Path) -> None:
+    words = _words(_page(usual, tmp_path))
+    assert "age 48.31 0.62 47.07 +1.24 +2.0 s.e. 0 to 100" in words
+    assert "weight 71 12 80 −9 −0.7 s.e. −20 to 2,000" in words
+    assert "within 2 standard errors of the truth" in words
+
+
+def test_says_who_left_and_what_was_lost(usual: StudyReport, tmp_path: Path) -> None:
+    words = _words(_page(usual, tmp_path))
+    assert "Dropped out for good clinic 5" in words
+    assert "Stopped by force clinic 5" in words
+    assert "Parties counted 7 of 8" in words
+    assert re.search(r"not delivered \(\d+\)", words)
+
+
+def test_without_truth_says_nothing_of_it(tmp_path: Path) -> None:
+    words = _words(_page(_report(_execution(), truth=False), tmp_path))
+    assert "true mean" not in words
+    assert "truth" not in words
+    assert "age 48.31 0.62 0 to 100" in words
+
+
+def test_one_column_is_named_in_the_heading(usual: StudyReport, tmp_path: Path) -> None:
+    single = replace(
+        usual,
+        columns=["age"],
+        bounds=[(0.0, 100.0)],
+        estimate=np.array([48.31]),
+        standard_error=np.array([0.62]),
+        true_mean=None,
+    )
+    assert "The private mean of age is 48.31 ± 0.62" in _words(_page(single, tmp_path))
+
+
+def test_infinite_epsilon_is_said_plainly(tmp_path: Path) -> None:
+    report = replace(_report(_execution("gossip"), colluding=1), standard_error=np.zeros(2))
+    words = _words(_page(report, tmp_path))
+    assert "does not protect everybody" in words
+    assert "given away exactly" in words
+    assert "ε = ∞" in words
+    assert "no noise" in words
+    assert "inf" not in words.replace("information", "")
+
+
+def test_a_run_above_its_target_says_so(tmp_path: Path) -> None:
+    report = _report(_execution(), target=0.01)
+    assert "above the target" in _words(_page(report, tmp_path))
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("local-dp", "Nobody sends anything"), ("central-dp", "curator sees every")])
+def test_protocols_without_mixing_have_a_report(protocol: str, expected: str, tmp_path: Path) -> None:
+    assert expected in _words(_page(_report(_execution(protocol), colluding=0), tmp_path))
+
+
+def test_hostile_names_are_text(usual: StudyReport, tmp_path: Path) -> None:
+    parties = usual.execution.parties
+    report = replace(
+        usual,
+        title=HOSTILE,
+        columns=[HOSTILE, "b"],
+        party_names=[f"{HOSTILE}{party}" for party in range(parties)],
+        killed=[HOSTILE],
+    )
+    page = _page(report, tmp_path)
+    assert "<script" not in page
+    assert HOSTILE in _words(page).replace("’", "'")
+
+
+def test_needs_nothing_else(usual: StudyReport, tmp_path: Path) -> None:
+    page = _page(usual, tmp_path)
+    addresses = re.findall(r"https?://[^\s\"'<>]*", page)
+    assert all(address.startswith("http://www.w3.org/") for address in addresses), addresses
+    assert not re.search(r"<(script|link|img|iframe|object|image)\b|@import|url\((?!#)", page)
+
+
+def test_element_ids_are_unique_and_references_lead_somewhere(usual: StudyReport, tmp_path: Path) -> None:
+    page = _page(usual, tmp_path)
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', page)) <= {(name, "") for name in ids} | {
+        ("", name) for name in ids
+    }
+
+
+def test_the_same_report_gives_the_same_bytes(tmp_path: Path) -> None:
+    paths = [tmp_path / "one.html", tmp_path / "two.html"]
+    for path in paths:
+        write_study_report(_report(_execution(away=True, lost=True)), path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_values_far_outside_the_bounds_are_drawn(usual: StudyReport, tmp_path: Path) -> None:
+    noisy = replace(usual, estimate=np.array([9000.0, -9e6]), standard_error=np.array([4000.0, 1e3]))
+    assert "standard errors of the truth" in _words(_page(noisy, tmp_path))
+
+
+def test_traffic_counts_what_the_transcript_says() -> None:
+    execution = _execution(away=True, lost=True)
+    traffic = Traffic.of(execution, {0, 3})
+    delivered = execution.history.delivered(execution.schedule)
+    assert traffic.arrived == delivered.sum()
+    assert traffic.arrived == traffic.seen + traffic.sent.sum() + traffic.quiet.sum()
+    # Every scheduled message arrived, was kept by its sender, or its sender was away.
+    assert traffic.arrived + traffic.kept == execution.history.online[1:].sum()
+    assert statement(execution, {0, 3}) == f"2 colluders together receive {traffic.seen} of the {traffic.arrived} messages"
+    assert "outside" in statement(execution, ())
+
+
+def test_large_populations_show_sixty_parties_with_the_coalition(tmp_path: Path) -> None:
+    execution = _execution(parties=80)
+    shown = shown_parties(execution, {3, 77})
+    assert len(shown) == MOST_PARTIES
+    assert {3, 77} <= set(shown)
+    report = _report(_execution(parties=12))
+    names = [f"clinic {party}" for party in range(80)]
+    large = replace(report, execution=execution, party_names=names, certificate=replace(report.certificate, mu=np.full(80, 0.1)))
+    assert "60 of 80 parties are drawn" in _words(_page(large, tmp_path))
+
+
+def test_the_figure_stands_on_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "exchange.png"
+    exchange_figure(_execution(away=True), {1, 2}).savefig(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_epsilon_is_never_rounded_down() -> None:
+    assert [rounded_up(value) for value in (0.98001, 1.0, 0.3, 12.341, 1234.5, 0.0, float("inf"))] == [
+        "0.981", "1.00", "0.300", "12.4", "1,240", "0", "∞",
+    ]  # fmt: skip
+
+
+def test_numbers_show_two_digits_of_their_error() -> None:
+    assert with_error(48.314, 0.42) == "48.31 ± 0.42"
+    assert with_error(-1234.6, 37.0) == "−1,235 ± 37"
+    assert with_error(2.5, 0.0) == "2.5000 ± 0"
+    assert [decimals_for(error) for error in (0.0042, 1.2, 500.0)] == [4, 1, 0]
+    assert fixed(-0.001, 2, sign=True) == "0.00"
+
+
+def test_other_words() -> None:
+    assert power(1e-6) == "10⁻⁶"
+    assert power(2.5e-5) == "2.5 × 10⁻⁵"
+    assert power(0.01) == "0.01"
+    assert data_size(999) == "999 bytes"
+    assert data_size(1_234_567) == "1.23 MB (1,234,567 bytes)"
+    assert listed(["a"]) == "a"
+    assert listed([str(number) for number in range(14)], most=2) == "0, 1 and 12 more"
