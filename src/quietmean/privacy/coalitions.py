@@ -18,7 +18,7 @@ from quietmean.entropy import BitStream, Seed
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, certify
 from quietmean.privacy.gaussian import epsilon_of_mu
-from quietmean.privacy.many import CoalitionSolver
+from quietmean.privacy.many import CoalitionSolver, one_thread
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]
@@ -109,13 +109,14 @@ def certify_coalitions(
     drawn = itertools.combinations(able, size) if exhaustive else random_coalitions(able, size, limit, seed)
     solver = CoalitionSolver(transcript)
     worst_mu, worst, tried = np.zeros(parties), frozenset[PartyId](), 0
-    for coalition in drawn:
-        certificate = Certificate(Adversary.collusion(coalition), sensitivity, solver.information(coalition))
-        if certificate.max_mu > worst_mu.max(initial=0.0):
-            worst = frozenset(coalition)
-        honest = list(certificate.honest)
-        worst_mu[honest] = np.maximum(worst_mu[honest], certificate.mu_upper)
-        tried += 1
+    with one_thread():
+        for coalition in drawn:
+            certificate = Certificate(Adversary.collusion(coalition), sensitivity, solver.information(coalition))
+            if certificate.max_mu > worst_mu.max(initial=0.0):
+                worst = frozenset(coalition)
+            honest = list(certificate.honest)
+            worst_mu[honest] = np.maximum(worst_mu[honest], certificate.mu_upper)
+            tried += 1
     return CoalitionCertificate(size, worst_mu, worst, tried, exhaustive, trusted)
 
 
