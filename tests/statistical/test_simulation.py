@@ -94,7 +94,7 @@ def test_event_driven_without_faults_equals_batch_exactly() -> None:
     execution = plan.execution(Seed.public("calm"), History.everyone(rounds, 10))
     noise = InsecurePopulationNoise(5, 10)
     values = np.ones((10, 2))
-    result = simulate_events(execution, values, noise)
+    result = simulate_events(execution, values, noise, NetworkModel(latency=0.001))
     np.testing.assert_allclose(result.estimate, execution.run_batch(values, noise).estimate(), rtol=1e-12)
     assert result.execution.history.delivered(execution.schedule).all()
     assert result.messages == rounds * 10
@@ -120,9 +120,8 @@ def test_mean_squared_error_of_events_and_batch_agree() -> None:
 
 def test_nobody_left_is_a_clear_failure() -> None:
     plan = plan_for(0.0)
+    online = np.ones((plan.protocol.rounds(plan.parameters) + 1, 10), dtype=np.bool_)
+    online[-1] = False
+    execution = plan.execution(Seed.public("empty"), History(online))
     with pytest.raises(ProtocolFailure, match="dropped out"):
-        rounds = plan.protocol.rounds(plan.parameters)
-        online = np.ones((rounds + 1, 10), dtype=np.bool_)
-        online[-1] = False
-        execution = plan.execution(Seed.public("empty"), History(online))
         simulate_events(execution, np.ones((10, 1)), InsecurePopulationNoise(1, 10))

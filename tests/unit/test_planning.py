@@ -56,7 +56,7 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
 
 
 def test_fresh_executions_rarely_exceed_the_target() -> None:
-    """60 fresh executions, all 66 coalitions each. The 2 % margin is meant to cover nearly all: at most 3 may exceed, none by 5 %."""
+    """60 fresh executions, all 66 coalitions each: the 2 % margin covers nearly all; at most 3 may exceed, none by 5 %."""
     plan = calibrate(TARGET, get_protocol("inca"))
     rounds = plan.protocol.rounds(plan.parameters)
     spent = []

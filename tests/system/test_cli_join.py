@@ -1,0 +1,160 @@
+"""Parties as a person starts them: keygen, roster.toml, study.toml, join, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STUDY = """
+[study]
+name = "ages"
+epsilon = 2.0
+delta = 1e-6
+colluding = 0
+round_timeout = 4.0
+start_timeout = 60.0
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [holder.getsockname()[1] for holder in holders]
+    for holder in holders:
+        holder.close()
+    return ports
+
+
+def quietmean(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def keygen(name: str, port: int, folder: Path) -> str:
+    process = quietmean("keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}", folder=folder)
+    entry, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    return entry
+
+
+def join(name: str, folder: Path, study: str = "study.toml", roster: str = "roster.toml") -> subprocess.Popen[str]:
+    arguments = ["join", study, "--roster", roster, "--data", f"{name}.csv", "--key", f"{name}.key", "--json"]
+    return quietmean(*arguments, "--store", f"{name}-{study}.store", "--receipt", f"{name}.receipt.json", folder=folder)
+
+
+@pytest.fixture
+def consortium(tmp_path: Path) -> Path:
+    """Keys, data, study and roster of ada and bob; mallory has a key and an opinion."""
+    ports = dict(zip(("ada", "bob", "mallory"), free_ports(3), strict=True))
+    entries = {name: keygen(name, port, tmp_path) for name, port in ports.items()}
+    (tmp_path / "roster.toml").write_text(entries["ada"] + entries["bob"])
+    (tmp_path / "forged.toml").write_text(entries["ada"] + entries["mallory"].replace('"mallory"', '"bob"'))
+    (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "edited.toml").write_text(STUDY.replace("epsilon = 2.0", "epsilon = 9.0"))
+    for name, ages in (("ada", range(20, 60)), ("bob", range(40, 80)), ("mallory", range(0, 40))):
+        (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
+    return tmp_path
+
+
+def port_of(folder: Path, name: str) -> int:
+    lines = (folder / "roster.toml").read_text().splitlines()
+    return int(lines[lines.index(f'name = "{name}"') + 1].split(":")[1].strip('"'))
+
+
+def wait_until_listening(port: int) -> None:
+    for _ in range(300):
+        with socket.socket() as attempt:
+            if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"nobody listens on {port}")
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    result: dict[str, Any] = json.loads(output)
+    return result, errors
+
+
+def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
+    ada = join("ada", consortium)
+    port = port_of(consortium, "ada")
+    wait_until_listening(port)
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)))
+    forger = join("mallory", consortium, roster="forged.toml")
+    editor = join("bob", consortium, study="edited.toml")
+    time.sleep(6.0)
+    for process in (forger, editor):
+        process.kill()
+    forged = forger.communicate(timeout=60)[1]
+    edited = editor.communicate(timeout=60)[1]
+    bob = join("bob", consortium)
+    first, first_errors = finish(ada)
+    second, second_errors = finish(bob)
+    assert first["estimate"] == second["estimate"]
+    assert first["parties_counted"] == 2
+    assert abs(first["estimate"] - 49.5) < 6 * first["standard_error"]
+    assert first["certificate"]["adversary"] == "an outsider who sees what is published"
+    assert "TLS" in first_errors, first_errors
+    assert "study differs" in first_errors, first_errors
+    assert "Traceback" not in first_errors + second_errors + forged + edited
+    assert forged.strip(), "the forger was told nothing"
+    assert "differs" in edited, edited
+    for name in ("ada", "bob"):
+        receipt = json.loads((consortium / f"{name}.receipt.json").read_text())
+        assert receipt["result"]["epsilon"] == first["epsilon"]
+
+
+def test_a_key_outside_the_roster_is_refused_at_once(consortium: Path) -> None:
+    process = join("mallory", consortium)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.count("\n") == 1
+    assert "roster" in errors
+
+
+def test_a_partner_who_never_comes_ends_with_his_name_and_exit_code_3(consortium: Path) -> None:
+    (consortium / "study.toml").write_text(STUDY.replace("start_timeout = 60.0", "start_timeout = 2.0"))
+    process = join("ada", consortium)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3, errors
+    assert "bob" in errors.splitlines()[-1]
+
+
+def test_killed_and_started_again_it_continues(consortium: Path) -> None:
+    """Bob dies right after the start and comes back; the store of the dead process gives him the same noise and nonce."""
+    ada, bob = join("ada", consortium), join("bob", consortium)
+    wait_until_listening(port_of(consortium, "bob"))
+    time.sleep(0.2)
+    bob.kill()
+    bob.communicate(timeout=60)
+    again = join("bob", consortium)
+    first, _ = finish(ada)
+    second, _ = finish(again)
+    assert first["estimate"] == second["estimate"]
+    assert abs(first["estimate"] - 49.5) < 6 * first["standard_error"]
+
+
+def test_other_data_after_a_restart_are_refused(consortium: Path) -> None:
+    bob = join("bob", consortium)
+    wait_until_listening(port_of(consortium, "bob"))
+    bob.kill()
+    bob.communicate(timeout=60)
+    (consortium / "bob.csv").write_text("age\n1\n2\n3\n")
+    again = join("bob", consortium)
+    _, errors = again.communicate(timeout=60)
+    assert again.returncode == 2, errors
+    assert "other data" in errors

@@ -1,0 +1,81 @@
+"""The newcomer's first command: real processes over TLS on real data, then the receipt certified from its file alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+
+
+def quietmean(*arguments: str, folder: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "quietmean.cli.main", *arguments, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    data = load_diabetes(scaled=False).data
+    np.savetxt(tmp_path / "data.csv", data[:, [0, 2]], delimiter=",", header="age,bmi", comments="")
+    return tmp_path
+
+
+def test_twenty_processes_two_of_them_killed(table: Path) -> None:
+    arguments = ["run", "--data", "data.csv", "--column", "age", "--bounds", "0", "100", "--parties", "20"]
+    privacy = ["--epsilon", "1", "--delta", "1e-6", "--dropouts", "0.1", "--out", "out"]
+    result = quietmean(*arguments, *privacy, folder=table)
+    assert result["parties_counted"] == 18
+    assert len(result["killed"]) == 2
+    assert result["true_mean"] == pytest.approx(48.518, abs=0.01)
+    # Noise and the values lost with two parties: six standard errors, plus what two of twenty parties can move the mean.
+    assert abs(result["estimate"] - result["true_mean"]) < 6 * result["standard_error"] + 3
+    assert 0 < result["epsilon"] <= 1.05
+    assert result["certificate"]["adversary"] == "any coalition of 2 parties (all 190 checked)"
+    assert result["certificate"]["unit"] == "record"
+    assert result["messages"] > 300
+    assert result["bytes"] > 10_000
+    receipt = quietmean("certify", result["receipt"], folder=table)
+    assert receipt["max_epsilon"] == result["epsilon"]
+    assert receipt["adversary"] == result["certificate"]["adversary"]
+    report = (table / result["report"]).read_text()
+    assert report.startswith("<!doctype html>") or report.startswith("<!DOCTYPE html>")
+    assert "<svg" in report
+    fields = ["estimate", "standard_error", "epsilon", "delta", "certificate", "parties_counted", "messages", "bytes", "seconds"]
+    assert set(fields) <= set(result)
+
+
+@pytest.mark.parametrize("protocol", ["local-dp", "central-dp", "gossip"])
+def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> None:
+    arguments = ["run", "--data", "data.csv", "--parties", "5", "--protocol", protocol, "--out", "out"]
+    columns = ["--column", "age", "--bounds", "0", "100", "--column", "bmi", "--bounds", "10", "60"]
+    result = quietmean(*arguments, *columns, folder=table)
+    assert set(result["estimate"]) == {"age", "bmi"}
+    for name in ("age", "bmi"):
+        error = abs(result["estimate"][name] - result["true_mean"][name])
+        assert error <= 6 * result["standard_error"][name] + 1e-9
+    if protocol == "gossip":
+        assert result["epsilon"] == "inf"
+        assert result["standard_error"]["age"] == 0
+    else:
+        assert result["epsilon"] <= 1
+    if protocol == "central-dp":
+        assert "party 0 trusted" in result["certificate"]["adversary"]
+
+
+def test_plan_then_simulate(table: Path) -> None:
+    plan = quietmean("plan", "--parties", "12", "--epsilon", "1", "--dropouts", "0.1", "--out", "plan.json", folder=table)
+    best = plan["candidates"][plan["chosen"]]
+    assert best["protocol"] == "inca"
+    assert best["mse_central"] < best["mse"] < best["mse_local"]
+    result = quietmean("simulate", "plan.json", "--runs", "2000", "--seed", "7", folder=table)
+    assert result["runs"] == 2000
+    assert abs(result["mse"] - best["mse"]) < 5 * result["mse_standard_error"] + 0.1 * best["mse"]
+    assert quietmean("simulate", "plan.json", "--runs", "2000", "--seed", "7", folder=table) == result
