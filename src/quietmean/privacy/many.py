@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information import InformationMatrix
-from quietmean.privacy.solver import information_matrix, without_private_noise
+from quietmean.privacy.solver import extra_variance, information_matrix, without_private_noise
 from quietmean.transcript import Transcript
 
 # Elimination makes matrices dense: beyond this many messages the sparse solver is better.
@@ -39,8 +39,7 @@ class CoalitionSolver:
         bare, self._variance = without_private_noise(transcript)
         self._eliminated = transcript.messages <= _MESSAGES
         if self._eliminated:
-            positive = bare.noise_scale[bare.noise_scale > 0]
-            self._extra = float(np.median(positive)) ** 2 if positive.size else 1.0
+            self._extra = extra_variance(bare, self._variance)
             values, noise = bare.eliminated()
             # Columns grouped by who knows them, so that a coalition's part can be taken out again.
             self._columns = np.hstack([noise, np.sqrt(self._extra) * values])

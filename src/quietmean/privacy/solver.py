@@ -11,12 +11,13 @@ With extra independent noise of variance v on every honest value this always has
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, csr_array, diags_array, eye_array
-from scipy.sparse.linalg import splu
+from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array
+from scipy.sparse.linalg import SuperLU, splu
 
 from quietmean.core.errors import NumericalError
 from quietmean.core.party import PartyId
@@ -29,10 +30,9 @@ Matrix = NDArray[np.float64]
 # Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
 _REGULARISATION = 1e-9
 _REFINEMENTS = 20
-_CONVERGED = 1e-14
-# Beyond this the refined solution cannot be vouched for.
+# Largest gap, with values scaled to unit extra noise: beyond it the refined solution cannot be vouched for.
 _ACCEPTED = 1e-9
-# Singular values of the dense view below this share of the largest count as no noise at all.
+# Singular values of the dense view below this share of the largest noise anywhere are what rounding left of zero.
 _RANK = 1e-11
 
 
@@ -53,7 +53,7 @@ def _dense(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, 
     values, noise = transcript.eliminated()
     shifts = values[np.ix_(view.messages, np.array(honest))]
     left, scales, _ = np.linalg.svd(noise[np.ix_(view.messages, ~view.noise)])
-    rank = int((scales > _RANK * scales.max(initial=0.0)).sum())
+    rank = int((scales > _RANK * np.abs(noise).max(initial=0.0)).sum())
     noisy, noiseless = left[:, :rank].T @ shifts, left[:, rank:].T @ shifts
     whitened = noisy / scales[:rank, None]
     disclosed = _row_space(noiseless, 1e-9)
@@ -72,10 +72,16 @@ def _without(matrix: Matrix, disclosed: Matrix) -> Matrix:
 
 def _sparse(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
     bare, private_variance = without_private_noise(transcript)
-    positive = bare.noise_scale[bare.noise_scale > 0]
-    extra = float(np.median(positive)) ** 2 if positive.size else 1.0
+    extra = extra_variance(bare, private_variance)
     noisy, error = _solve(bare, adversary, honest, extra)
     return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
+
+
+def extra_variance(bare: Transcript, private_variance: float) -> float:
+    """A variance of extra noise at the scale of the noise that matters: rounding is relative to it."""
+    positive = bare.noise_scale[bare.noise_scale > 0]
+    typical = float(np.median(positive)) ** 2 if positive.size else 0.0
+    return max(typical, private_variance) or 1.0
 
 
 def without_private_noise(transcript: Transcript) -> tuple[Transcript, float]:
@@ -116,35 +122,58 @@ def _solve(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, 
     noise, free, right = csr_array(row_scale @ noise), csr_array(row_scale @ free), (row_scale @ shifts).toarray()
     largest = np.asarray(abs(free).max(axis=0).todense()).ravel() if free.shape[1] else np.zeros(0)
     free = csr_array(free @ diags_array(1.0 / np.where(largest > 0, largest, 1.0)))
-    changes, error = _saddle_point(noise, free, right)
-    return changes.T @ changes, error
+    changes, gap = _saddle_point(noise, free, right * np.sqrt(extra))
+    return changes.T @ changes / extra, gap
 
 
 def _saddle_point(noise: csr_array[np.float64], free: csr_array[np.float64], right: Matrix) -> tuple[Matrix, float]:
-    """The least u with noise u + free w = right for some w, and the largest residual. Shapes (M, K), (M, U), (M, q) -> (K, q).
+    """The least u with noise u + free w = right for some w, and its error. Shapes (M, K), (M, U), (M, q) -> (K, q).
 
-    Quasi-definite, so that a symmetric order without pivoting is stable and keeps the fill small.
+    Regularised it is quasi-definite: a symmetric order without pivoting is stable and keeps the fill small.
     """
+    try:
+        return _refined(noise, free, right, _quasi_definite)
+    except (RuntimeError, NumericalError):
+        # Rows without noise of their own make tiny pivots: order by stability rather than by symmetry.
+        return _refined(noise, free, right, _pivoted)
+
+
+def _quasi_definite(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
+    return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+
+def _pivoted(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
+    return splu(matrix, permc_spec="COLAMD", diag_pivot_thresh=1.0)
+
+
+def _refined(
+    noise: csr_array[np.float64],
+    free: csr_array[np.float64],
+    right: Matrix,
+    factorise: Callable[[csc_array[np.float64]], SuperLU[np.float64]],
+) -> tuple[Matrix, float]:
+    """Factorise, then refine until the gap between primal and dual no longer shrinks; the gap bounds the error of u'u."""
     rows, columns = free.shape
     gram = noise @ noise.T + _REGULARISATION * eye_array(rows)
     corner = -_REGULARISATION * eye_array(columns)
     matrix = block_array([[gram, free], [free.T, corner]], format="csc") if columns else gram.tocsc()
-    factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    factors = factorise(matrix)
     noise_transposed, free_transposed = csr_array(noise.T), csr_array(free.T)
     dual, slack = np.zeros((rows, right.shape[1])), np.zeros((columns, right.shape[1]))
-    changes, best = np.zeros((noise.shape[1], right.shape[1])), np.inf
-    upper, lower = right, np.asarray(free_transposed @ dual)
+    best, changes = np.inf, np.zeros((noise.shape[1], right.shape[1]))
+    upper, lower = right, np.zeros((columns, right.shape[1]))
     for _ in range(_REFINEMENTS):
         step = factors.solve(np.vstack([upper, -lower]))
         dual, slack = dual + step[:rows], slack + step[rows:]
-        changes = np.asarray(noise_transposed @ dual)
-        upper, lower = right - noise @ changes - free @ slack, np.asarray(free_transposed @ dual)
-        error = max(float(np.abs(upper).max(initial=0.0)), float(np.abs(lower).max(initial=0.0)))
-        if error <= _CONVERGED or error > 0.5 * best:
+        candidate = np.asarray(noise_transposed @ dual)
+        upper, lower = right - noise @ candidate - free @ slack, np.asarray(free_transposed @ dual)
+        gap = float(((np.abs(dual) * np.abs(upper)).sum(axis=0) + (np.abs(slack) * np.abs(lower)).sum(axis=0)).max(initial=0.0))
+        if not gap < best:
             break
-        best = error
-    if min(error, best) > _ACCEPTED:
-        raise NumericalError(
-            f"the information matrix is accurate only to {min(error, best):.1g}: too ill-conditioned a transcript"
-        )
-    return changes, min(error, best)
+        stalled = gap > 0.5 * best
+        best, changes = gap, candidate
+        if stalled:
+            break
+    if not best <= _ACCEPTED:
+        raise NumericalError(f"the information matrix is accurate only to {best:.1g}: too ill-conditioned a transcript")
+    return changes, best

@@ -139,7 +139,7 @@ def _lost_mask(lost: list[tuple[int, int, int]], schedule: Schedule) -> NDArray[
         return None
     mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     for round_, sender, receiver in lost:
-        known = 1 <= round_ <= schedule.rounds and 0 <= sender < schedule.parties
+        known = 1 <= round_ <= schedule.rounds and 0 <= sender < schedule.parties and receiver >= 0
         slots = schedule.neighbours[round_ - 1, sender] == receiver if known else np.zeros(1, dtype=np.bool_)
         if not slots.any():
             raise InputError(

@@ -55,7 +55,10 @@ class Transcript:
         return int(self.values.shape[0])
 
     def with_noise_scales(self, scales: Mapping[str, float]) -> Transcript:
-        """The same execution with other standard deviations, one per noise group."""
+        """The same execution with other standard deviations, one per noise group; for declared transcripts.
+
+        A traced one has unit scales and the party machine's own levels in ``noise``.
+        """
         return replace(self, noise_scale=np.array([scales[str(group)] for group in self.noise_group], dtype=np.float64))
 
     def find(self, party: PartyId, time: int) -> int:
