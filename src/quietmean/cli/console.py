@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 from collections.abc import Iterator
@@ -29,11 +30,14 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(to_plain(document), indent=2, allow_nan=False) + "\n")
 
 
+def printable(message: str) -> str:
+    """On one line; a file's or a peer's words may be part of it, and nothing in them may steer the terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
+
+
 def fail(message: str, code: int) -> None:
     """One line on standard error, then the end."""
-    # A file's content may be part of the message: nothing in it may steer the terminal.
-    printable = "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
-    err.print(f"quietmean: {printable}", markup=False)
+    err.print(f"quietmean: {printable(message)}", markup=False)
     raise SystemExit(code)
 
 
@@ -59,6 +63,20 @@ class Progress:
     def say(self, text: str) -> None:
         if self._status is not None:
             self._status.update(text)
+
+
+class _Lines(logging.Handler):
+    """One line on standard error per record, above the live line if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(f"quietmean: {printable(record.getMessage())}", markup=False)
+
+
+def show_log(name: str) -> None:
+    """Show a logger's warnings to the person in front."""
+    logger = logging.getLogger(name)
+    logger.addHandler(_Lines(logging.WARNING))
+    logger.propagate = False
 
 
 @contextmanager

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import err, number, out, print_json, print_privacy, progress, read_json
+from quietmean.cli.console import number, out, print_json, print_privacy, progress, read_json, show_log
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.node import NodeResult
     from quietmean.planning.plan import Plan
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
@@ -64,6 +63,7 @@ def command(
     from quietmean.queries import read_columns
     from quietmean.studies import Study, conclude
 
+    show_log("quietmean.node")
     agreed = Study.load(study)
     query = agreed.query()
     members = Roster.load(roster)
@@ -100,12 +100,13 @@ def command(
         "bytes": result.bytes_sent,
         "seconds": round(time.monotonic() - begun, 3),
         "refusals": list(result.refusals),
+        "used_though_reclaimed": [list(transfer) for transfer in result.used_though_reclaimed],
         "receipt": str(path),
     }
     if json:
         print_json(document)
     else:
-        _show(agreed, outcome, result, document)
+        _show(agreed, outcome, document)
 
 
 def _plan(study: Study, path: Path | None, parties: int) -> Plan:
@@ -130,7 +131,7 @@ def _sentence(event: dict[str, Any]) -> str:
     return f"{event['event']}" + (f": waiting for {', '.join(waiting)}" if waiting else "")
 
 
-def _show(study: Study, outcome: StudyOutcome, result: NodeResult, document: dict[str, Any]) -> None:
+def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:
     for name, estimate, error in zip(outcome.query.columns, outcome.estimate, outcome.standard_error, strict=True):
         out.print(f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}")
     print_privacy(document, study)
@@ -139,5 +140,3 @@ def _show(study: Study, outcome: StudyOutcome, result: NodeResult, document: dic
         f"{document['messages']} messages, {document['bytes'] / 1000:.1f} kB, {document['seconds']:.1f} s"
     )
     out.print(f"receipt {document['receipt']}")
-    for refusal in result.refusals:
-        err.print(f"refused on the way: {refusal}", markup=False)
