@@ -38,6 +38,7 @@ class ChildSettings(msgspec.Struct, frozen=True):
     round_timeout: float
     start_timeout: float
     listen_fd: int
+    gone_timeout: float | None = None
     freeze_round: int | None = None
 
 
@@ -70,6 +71,7 @@ async def _take_part(settings: ChildSettings) -> None:
                 store=Path(settings.store),
                 round_timeout=settings.round_timeout,
                 start_timeout=settings.start_timeout,
+                gone_timeout=settings.gone_timeout,
                 listen_socket=listening,
                 report=report,
             )

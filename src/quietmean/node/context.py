@@ -122,10 +122,11 @@ class Wait:
         return now
 
     def _deadline(self, party: PartyId, answer_due: bool) -> float:
-        # Nobody listens at its address: its process has ended, and only a restart could bring it back.
+        # Nobody listens at its address: its process has ended.
         gone = self._context.links[party].unreachable
-        deadline = self._context.whereabouts.deadline(party, self._start, answer_due, gone)
-        return max(deadline, self._start + self._context.round_timeout) if self._full_time and not gone else deadline
+        whereabouts = self._context.whereabouts
+        deadline = whereabouts.deadline(party, self._start, answer_due, gone)
+        return max(deadline, whereabouts.full_time(self._start, gone)) if self._full_time else deadline
 
     def _probe(self, missing: Mapping[PartyId, bool], now: float) -> None:
         self._next_probe = {party: time for party, time in self._next_probe.items() if party in missing}

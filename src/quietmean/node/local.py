@@ -70,6 +70,7 @@ async def run_local(
     weights: NDArray[np.float64] | None = None,
     round_timeout: float = 10.0,
     start_timeout: float = 60.0,
+    gone_timeout: float | None = None,
     kills: Sequence[Kill] = (),
     report: LocalReport = _silent,
 ) -> LocalOutcome:
@@ -79,7 +80,7 @@ async def run_local(
     """
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
-    run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout), kills, report)
+    run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report)
     return await run.run()
 
 
@@ -105,14 +106,14 @@ class _LocalRun:
         values: Vector,
         weights: NDArray[np.float64],
         directory: Path,
-        timeouts: tuple[float, float],
+        timeouts: tuple[float, float, float | None],
         kills: Sequence[Kill],
         report: LocalReport,
     ) -> None:
         self._directory = directory.resolve()
         self._values = values
         self._weights = weights
-        self._round_timeout, self._start_timeout = timeouts
+        self._round_timeout, self._start_timeout, self._gone_timeout = timeouts
         self._kills = {kill.party: kill for kill in kills}
         self._report = report
         self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
@@ -174,6 +175,7 @@ class _LocalRun:
             round_timeout=self._round_timeout,
             start_timeout=self._start_timeout,
             listen_fd=descriptor,
+            gone_timeout=self._gone_timeout,
             freeze_round=freeze_round,
         )
 

@@ -58,8 +58,10 @@ def _silent(event: dict[str, Any]) -> None:
 class NodeSettings:
     """One party's part in one study. ``value`` has shape (d,) and is private; time-outs are in seconds.
 
-    ``listen_socket``: bound and listening already, closed at the end; else the node listens on its address in the roster.
-    ``report`` hears of progress as JSON-ready dicts with an "event".
+    ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
+    shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
+    closed at the end; else the node listens on its address in the roster. ``report`` hears of progress as JSON-ready dicts with
+    an "event".
     """
 
     identity: Identity
@@ -70,6 +72,7 @@ class NodeSettings:
     store: Path
     round_timeout: float = 10.0
     start_timeout: float = 60.0
+    gone_timeout: float | None = None
     listen_socket: socket.socket | None = None
     report: Report = _silent
 
@@ -119,7 +122,7 @@ class _Node:
         target = settings.plan.target
         self._rounds = settings.plan.protocol.rounds(settings.plan.parameters)
         limits = Limits.of_study(target.parties, self._rounds, target.dimension)
-        whereabouts = Whereabouts(settings.round_timeout, self._clock)
+        whereabouts = Whereabouts(settings.round_timeout, self._clock, settings.gone_timeout)
         credentials = Credentials(settings.identity, settings.roster)
         self._traffic = Traffic()
         self._endpoint = Endpoint(

@@ -12,7 +12,7 @@ from quietmean.core.party import PartyId
 PROBE_INTERVAL = 0.25
 # One that gives signs of life is waited for so many time-outs, then no longer.
 LONGEST_WAIT = 4.0
-# One that was missed before, or whose process has ended, gets this part of a time-out.
+# One that was missed before gets this part of a time-out.
 SUSPECT_WAIT = 0.2
 # Answers on their way when the time-out strikes still count.
 GRACE = 0.1
@@ -34,8 +34,9 @@ class Phase(IntEnum):
 class Whereabouts:
     """Positions (phase, round) as the parties themselves told, and who is suspected to be gone. All times in seconds."""
 
-    def __init__(self, round_timeout: float, clock: Callable[[], float]) -> None:
+    def __init__(self, round_timeout: float, clock: Callable[[], float], gone_timeout: float | None = None) -> None:
         self._timeout = round_timeout
+        self._gone_timeout = round_timeout if gone_timeout is None else gone_timeout
         self._clock = clock
         self._positions: dict[PartyId, Position] = {}
         self._suspects: set[PartyId] = set()
@@ -66,9 +67,15 @@ class Whereabouts:
         known = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]
         return bool(known) and min(known) > position
 
+    def full_time(self, start: float, gone: bool) -> float:
+        """The end of a wait that suspicion does not shorten."""
+        return start + (min(self._timeout, self._gone_timeout) if gone else self._timeout)
+
     def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
         """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
-        window = self._timeout * (SUSPECT_WAIT if gone or party in self._suspects else 1.0)
+        window = self._timeout * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        if gone:
+            window = min(window, self._gone_timeout)
         end = start + window + (GRACE * self._timeout if answer_due else 0.0)
         sign = self._last_sign.get(party, start)
         # Alive but late: two more probes, again and again, up to the longest wait.

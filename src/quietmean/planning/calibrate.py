@@ -8,34 +8,42 @@ release variances at unit ``delta`` without ``star``. It needs no assumption abo
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import PartyId
 from quietmean.entropy import Seed
-from quietmean.graphs import churn
-from quietmean.planning.accuracy import LinearEstimate, linear_estimate
 from quietmean.planning.plan import Plan, Target
+from quietmean.planning.scenarios import Scenario, draw_scenario
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
-from quietmean.privacy.many import CoalitionSolver, one_thread
+from quietmean.privacy.gaussian import classical_mu
+from quietmean.privacy.many import one_thread
 from quietmean.protocols import Protocol
 from quietmean.protocols.dissemination import Dissemination
-from quietmean.protocols.execution import Execution
-from quietmean.transcript import Transcript
 
-Array = NDArray[np.float64]
+
+class Calibration(StrEnum):
+    """``exact``: information matrix and analytic Gaussian, both levels optimised. The others are for comparison with the paper.
+
+    ``exact-view``: information matrix, classical constant, sigma_star^2 = 1.3 * 2 ln(1.25 / delta) / (n_O epsilon^2).
+    ``paper``: the same sigma_star; sigma_delta from IncA, Theorem 4.7 with xi as in its proof.
+    """
+
+    EXACT = "exact"
+    EXACT_VIEW = "exact-view"
+    PAPER = "paper"
+
 
 # Broadcast costs n messages a party; beyond this many parties the releases spread by push-sum.
 _BROADCAST_LIMIT = 200
 # Noise is raised by this much over the worst simulated execution, so that the real one stays within the target.
 _MARGIN = 0.02
+# The papers' choice of sigma_star^2 over its lower bound (IncA, section 5.2).
+_PAPER_EXCESS = 1.3
 # Fewer executions and coalitions are tried the more parties there are, to answer in seconds.
 _EFFORT = 480
 # sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
@@ -44,25 +52,12 @@ _RATIOS = np.geomspace(1e-2, 1e3, 121)
 _TOLERANCE = 0.01
 
 
-@dataclass(frozen=True, eq=False)
-class _Scenario:
-    """One simulated execution: how it leaks against several coalitions, and how noise enters its estimate."""
-
-    squares: Array  # basis ** 2, shape (coalitions, n_H, n_H)
-    release: Array  # release variances at unit delta without star, or at unit star, shape (coalitions, n_H)
-    estimate: LinearEstimate
-
-    def worst_information(self, ratio: float | None) -> float:
-        """max Lambda_ii over parties and coalitions at sigma_star = 1 and sigma_delta = ratio (None: there is no delta noise)."""
-        release = self.release if ratio is None else 1.0 + ratio**2 * self.release
-        return float(np.einsum("cij,cj->ci", self.squares, 1.0 / release).max())
-
-
 def calibrate(
     target: Target,
     protocol: Protocol[Any],
     options: dict[str, Any] | None = None,
     *,
+    calibration: Calibration = Calibration.EXACT,
     dissemination: Dissemination | None = None,
     executions: int | None = None,
     seed: Seed | None = None,
@@ -83,34 +78,67 @@ def calibrate(
             target, protocol, draft, dissemination or _default_dissemination(target.parties), {"certificate": "no privacy"}
         )
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(protocol.describe(draft)))
-    with one_thread():
-        return _calibrate(target, protocol, draft, dissemination, executions, seed)
-
-
-def _calibrate(
-    target: Target, protocol: Protocol[Any], draft: Any, dissemination: Dissemination | None, executions: int | None, seed: Seed
-) -> Plan:
-    largest_mu = mu_of_budget(target.epsilon, target.delta) / target.sensitivity
     count = executions or int(np.clip(_EFFORT // target.parties, 4, 24))
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))
-    scenarios = [_scenario(target, protocol, draft, seed.derive(number), tried) for number in range(count)]
-    if any(scenario.estimate.delta_variance is None for scenario in scenarios):
-        star, ratio = np.sqrt(max(s.worst_information(None) for s in scenarios)) / largest_mu, 0.0
-    else:
-        star, ratio = _best_pair(scenarios, largest_mu)
-    star = _round_up(float(star) * (1 + _MARGIN))
-    delta = _round_up(star * ratio)
-    parameters = protocol.with_noise(draft, star, delta)
+    with one_thread():
+        scenarios = [draw_scenario(target, protocol, draft, seed.derive(number), tried) for number in range(count)]
+        star, delta = _levels(target, scenarios, calibration)
     return Plan(
         target,
         protocol,
-        parameters,
+        protocol.with_noise(draft, star, delta),
         dissemination or _default_dissemination(target.parties),
-        _prediction(target, scenarios, star, delta),
+        _prediction(target, scenarios, star, delta) | {"calibration": str(calibration)},
     )
 
 
-def _best_pair(scenarios: list[_Scenario], largest_mu: float) -> tuple[float, float]:
+def _levels(target: Target, scenarios: list[Scenario], calibration: Calibration) -> tuple[float, float]:
+    """(sigma_star, sigma_delta), rounded up."""
+    exact = calibration == Calibration.EXACT
+    if not exact and target.epsilon >= 1:
+        raise InputError(
+            f"calibration {calibration} uses a constant that is void for epsilon >= 1 ({target.epsilon:g}): use exact"
+        )
+    budget = mu_of_budget if exact else classical_mu
+    largest_mu = budget(target.epsilon, target.delta) / target.sensitivity
+    # The papers keep the worst simulated execution as it is.
+    margin = 1 + _MARGIN if exact else 1.0
+    if any(scenario.estimate.delta_variance is None for scenario in scenarios):
+        return _round_up(float(np.sqrt(max(s.worst_information(None) for s in scenarios))) / largest_mu * margin), 0.0
+    if exact:
+        star, ratio = _best_pair(scenarios, largest_mu)
+        star = _round_up(star * margin)
+        return star, _round_up(star * ratio)
+    remaining = target.parties - target.colluding - int(target.dropouts * target.parties + 1e-9)
+    star = float(np.sqrt(_PAPER_EXCESS / max(remaining, 1))) / largest_mu
+    needed = max(required_delta(scenario, star, largest_mu, calibration) for scenario in scenarios)
+    if not np.isfinite(needed):
+        raise InputError(
+            f"with {target.parties} parties, {target.colluding} colluding and dropouts {target.dropouts:g} some execution "
+            "cannot be hidden at the papers' sigma_star: take more rounds or calibration exact"
+        )
+    return _round_up(star), _round_up(needed)
+
+
+def required_delta(scenario: Scenario, star: float, largest_mu: float, calibration: Calibration) -> float:
+    """The least sigma_delta that keeps mu <= ``largest_mu`` (unit sensitivity) at a given sigma_star; infinite if none does."""
+    if calibration == Calibration.PAPER:
+        slack = largest_mu**2 - scenario.paper_star / star**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.sqrt(np.where(slack > 0, scenario.paper_delta / slack, np.inf).max()))
+
+    def excess(log_ratio: float) -> float:
+        return scenario.worst_information(math.exp(log_ratio)) - (star * largest_mu) ** 2
+
+    low, high = math.log(_RATIOS[0]), math.log(_RATIOS[-1])
+    if excess(high) > 0:
+        return math.inf
+    if excess(low) <= 0:
+        return star * float(_RATIOS[0])
+    return star * math.exp(float(brentq(excess, low, high, xtol=1e-12)))
+
+
+def _best_pair(scenarios: list[Scenario], largest_mu: float) -> tuple[float, float]:
     """(sigma_star, ratio) of the least predicted noise variance that keeps the target on every scenario."""
     information = np.array([max(s.worst_information(ratio) for s in scenarios) for ratio in _RATIOS])
     star_variance = information / largest_mu**2
@@ -119,38 +147,6 @@ def _best_pair(scenarios: list[_Scenario], largest_mu: float) -> tuple[float, fl
     predicted = star_variance * (from_star + from_delta * _RATIOS**2)
     chosen = int(np.argmax(predicted <= predicted.min() * (1 + _TOLERANCE)))
     return float(np.sqrt(star_variance[chosen])), float(_RATIOS[chosen])
-
-
-def _scenario(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int) -> _Scenario:
-    schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
-    trusted = protocol.trusted(draft)
-    history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=target.dropouts if schedule.rounds else 0.0)
-    history.online[:, list(trusted)] = True
-    execution = Execution(protocol, draft, schedule, history, target.sensitivity, np.ones(target.parties))
-    transcript = execution.transcript()
-    solver = CoalitionSolver(transcript)
-    # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
-    own = 1.0 if "delta" in transcript.noise_group else 0.0
-    squares, release = [], []
-    for coalition in _coalitions(transcript, target.colluding, trusted, tried, seed):
-        information = solver.information(coalition)
-        squares.append(information.basis**2)
-        release.append(information.release - own)
-    return _Scenario(np.array(squares), np.array(release), linear_estimate(transcript, execution.weights))
-
-
-def _coalitions(
-    transcript: Transcript, size: int, trusted: frozenset[PartyId], tried: int, seed: Seed
-) -> list[tuple[PartyId, ...]]:
-    """All coalitions if they are few; else those next to each party and random ones."""
-    # A party that is trusted by definition colludes with nobody; the guarantee says so.
-    able = [party for party in range(transcript.parties) if party not in trusted]
-    size = min(size, len(able) - (not trusted))
-    if math.comb(len(able), size) <= tried:
-        return list(itertools.combinations(able, size))
-    near = [coalition for coalition in neighbour_coalitions(transcript, size) if not trusted & set(coalition)]
-    chosen = near[: tried // 2]
-    return [*chosen, *random_coalitions(able, size, tried - len(chosen), seed.derive("coalitions"))]
 
 
 def _round_up(sigma: float) -> float:
@@ -167,7 +163,7 @@ def _default_dissemination(parties: int) -> Dissemination:
     return Dissemination("push-sum", rounds=2 * int(np.ceil(np.log2(parties))) + 20, out_degree=1)
 
 
-def _prediction(target: Target, scenarios: list[_Scenario], star: float, delta: float) -> dict[str, Any]:
+def _prediction(target: Target, scenarios: list[Scenario], star: float, delta: float) -> dict[str, Any]:
     noise = np.mean([s.estimate.noise_variance(star, delta) for s in scenarios])
     # Values spread uniformly over the domain: the assumption that turns lost values into an error.
     spread = (target.sensitivity**2 / target.dimension) / 12.0
@@ -176,7 +172,7 @@ def _prediction(target: Target, scenarios: list[_Scenario], star: float, delta: 
         "mse_noise": float(f"{noise:.6g}"),
         "mse_dropout_bias": float(f"{lost:.6g}"),
         "executions": len(scenarios),
-        "certificate": f"worst of {len(scenarios)} simulated executions, each against {len(scenarios[0].squares)} coalitions "
+        "certificate": f"worst of {len(scenarios)} simulated executions, each against {len(scenarios[0].release)} coalitions "
         f"of {target.colluding} (the receivers of each party, and random ones)",
         "margin": _MARGIN,
     }

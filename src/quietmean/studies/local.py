@@ -24,6 +24,10 @@ Array = NDArray[np.float64]
 Report = Callable[[str, dict[str, Any]], None]
 
 
+# Part of a round's time-out that local parties wait for one whose process has ended.
+_GONE = 0.2
+
+
 @dataclass(frozen=True, eq=False)
 class LocalStudy:
     """``true_mean`` per column in the column's units: known here only because all data are on one machine."""
@@ -60,7 +64,15 @@ def run_study(
         # Keys and values of the throw-away parties are gone with the directory.
         network = asyncio.run(
             run_local(
-                plan, values, Path(scratch) / "parties", weights=weights, round_timeout=round_timeout, kills=kills, report=report
+                plan,
+                values,
+                Path(scratch) / "parties",
+                weights=weights,
+                round_timeout=round_timeout,
+                # Who is killed here is never started again.
+                gone_timeout=round_timeout * _GONE,
+                kills=kills,
+                report=report,
             )
         )
     first = network.results[min(network.results)]

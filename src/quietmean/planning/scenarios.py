@@ -1,0 +1,98 @@
+"""Simulated executions of a target: how each would leak against several coalitions, and how noise would enter its estimate."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.entropy import Seed
+from quietmean.graphs import churn
+from quietmean.planning.accuracy import LinearEstimate, linear_estimate
+from quietmean.planning.plan import Target
+from quietmean.privacy import InformationMatrix
+from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
+from quietmean.privacy.many import CoalitionSolver
+from quietmean.protocols import Protocol
+from quietmean.protocols.execution import Execution
+from quietmean.transcript import Transcript
+
+Array = NDArray[np.float64]
+
+# Release variances below this, at unit delta noise, are what rounding left of zero; squared parts below the other likewise.
+_DISCLOSED, _TOUCHED = 1e-9, 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """One simulated execution, at unit ``delta`` and without ``star`` noise (or at unit ``star`` where there is no ``delta``)."""
+
+    squares: Array  # basis ** 2 of the information matrix per coalition, shape (coalitions, n_H, n_H)
+    release: Array  # release variances per coalition, shape (coalitions, n_H)
+    paper_star: Array  # |xi|^2 of IncA, Theorem 4.7, shape (coalitions, n_H)
+    paper_delta: Array  # |Delta|^2 of the same at unit sigma_delta, shape (coalitions, n_H)
+    estimate: LinearEstimate
+
+    def worst_information(self, ratio: float | None) -> float:
+        """max Lambda_ii over parties and coalitions at sigma_star = 1 and sigma_delta = ratio (None: there is no delta noise)."""
+        release = self.release if ratio is None else 1.0 + ratio**2 * self.release
+        return float(np.einsum("cij,cj->ci", self.squares, 1.0 / release).max())
+
+
+def draw_scenario(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int) -> Scenario:
+    """Schedule, dropouts and up to ``tried`` coalitions from a public seed; ``draft`` has unit noise levels."""
+    schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
+    trusted = protocol.trusted(draft)
+    history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=target.dropouts if schedule.rounds else 0.0)
+    history.online[:, list(trusted)] = True
+    execution = Execution(protocol, draft, schedule, history, target.sensitivity, np.ones(target.parties))
+    transcript = execution.transcript()
+    solver = CoalitionSolver(transcript)
+    # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
+    own = 1.0 if "delta" in transcript.noise_group else 0.0
+    estimate = linear_estimate(transcript, execution.weights)
+    squares, release, paper = [], [], []
+    for coalition in _coalitions(transcript, target.colluding, trusted, tried, seed):
+        information = solver.information(coalition)
+        squares.append(information.basis**2)
+        release.append(np.maximum(information.release - own, 0.0))
+        paper.append(_paper_costs(information, release[-1], history.finished))
+    paper_star, paper_delta = (np.array(part) for part in zip(*paper, strict=True))
+    return Scenario(np.array(squares), np.array(release), paper_star, paper_delta, estimate)
+
+
+def _paper_costs(information: InformationMatrix, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """|xi|^2 and |Delta|^2 of the proof of Theorem 4.7, for a unit change of each honest party.
+
+    xi_j = -w_i w_j / |w_J|^2 on the honest parties J that finish, here w = 1, since scenarios have no temporary dropouts; a party
+    that dropped out changes alone, hidden by noise that it did not cancel. Delta is the least change of the cancelled noise that
+    leaves the view as it is.
+    """
+    honest = np.array(information.honest)
+    weights = finished[honest].astype(np.float64)
+    norm = max(float(weights @ weights), np.finfo(float).tiny)
+    changes = np.eye(honest.size) - np.outer(weights, weights) / norm
+    parts = (changes.T @ information.basis) ** 2
+    disclosed = release <= _DISCLOSED
+    hidden = parts[:, ~disclosed] @ (1.0 / release[~disclosed])
+    touched = (parts[:, disclosed] > _TOUCHED).any(axis=1)
+    return weights**2 / norm, np.where(touched, np.inf, hidden)
+
+
+def _coalitions(
+    transcript: Transcript, size: int, trusted: frozenset[PartyId], tried: int, seed: Seed
+) -> list[tuple[PartyId, ...]]:
+    """All coalitions if they are few; else those next to each party and random ones."""
+    # A party that is trusted by definition colludes with nobody; the guarantee says so.
+    able = [party for party in range(transcript.parties) if party not in trusted]
+    size = min(size, len(able) - (not trusted))
+    if math.comb(len(able), size) <= tried:
+        return list(itertools.combinations(able, size))
+    near = [coalition for coalition in neighbour_coalitions(transcript, size) if not trusted & set(coalition)]
+    chosen = near[: tried // 2]
+    return [*chosen, *random_coalitions(able, size, tried - len(chosen), seed.derive("coalitions"))]
