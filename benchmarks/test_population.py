@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from quietmean.entropy import BitStream, Seed
 from quietmean.entropy.insecure import InsecurePopulationNoise
@@ -29,7 +30,7 @@ def make_execution(parties: int, rounds: int) -> Execution:
 
 
 @pytest.mark.parametrize(("parties", "rounds", "dimension"), SIZES)
-def test_population_simulation(benchmark: pytest.FixtureRequest, parties: int, rounds: int, dimension: int) -> None:
+def test_population_simulation(benchmark: BenchmarkFixture, parties: int, rounds: int, dimension: int) -> None:
     execution = make_execution(parties, rounds)
     values = BitStream(Seed.public("values")).uniform(parties * dimension).reshape(parties, dimension)
     generator = np.random.Generator(np.random.PCG64(1))
@@ -41,10 +42,11 @@ def test_population_simulation(benchmark: pytest.FixtureRequest, parties: int, r
         return time.perf_counter() - begun
 
     baseline = min(draw_only() for _ in range(3))
-    result = benchmark(lambda: execution.run_batch(values, InsecurePopulationNoise(1, parties)).estimate())  # type: ignore[operator]
+    result = benchmark(lambda: execution.run_batch(values, InsecurePopulationNoise(1, parties)).estimate())
     assert np.isfinite(result).all()
-    seconds = benchmark.stats.stats.min  # type: ignore[attr-defined]
-    benchmark.extra_info |= {  # type: ignore[attr-defined]
+    assert benchmark.stats is not None
+    seconds = benchmark.stats.stats.min
+    benchmark.extra_info |= {
         "values_per_second": parties * rounds * dimension / seconds,
         "ratio_to_numpy_draw": seconds / baseline,
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -14,10 +14,12 @@ from quietmean.entropy import Seed
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import linear_estimate, noise_variance
-from quietmean.planning.calibrate import calibrate
+from quietmean.planning.calibrate import Calibration, calibrate, required_delta
 from quietmean.planning.candidates import rank
 from quietmean.planning.plan import colluding_count
+from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import certify_coalitions, epsilon_of_mu, mu_of_budget
+from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import get_protocol
 
 TARGET = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
@@ -121,3 +123,52 @@ def test_linear_estimate_equals_the_eliminated_transcript() -> None:
     parts = linear_estimate(transcript, weights)
     assert parts.noise_variance(plan.parameters.sigma_star, plan.parameters.sigma_delta) == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(parts.weights, total * weights / (total @ weights), atol=1e-12)
+
+
+def test_the_papers_calibrations_in_one_table() -> None:
+    """A small version of IncA's Figure 3b: the same executions, three calibrations."""
+    target = Target(parties=40, epsilon=0.2, delta=1e-5, colluding=4, dropouts=0.1)
+    paper, view, exact = (
+        calibrate(target, get_protocol("inca"), {"rounds": 20, "schedule": "uniform"}, calibration=mode, executions=6)
+        for mode in (Calibration.PAPER, Calibration.EXACT_VIEW, Calibration.EXACT)
+    )
+    best = calibrate(target, get_protocol("inca"), {"rounds": 20}, executions=6)
+    assert paper.parameters.sigma_star == view.parameters.sigma_star
+    assert paper.parameters.sigma_star**2 == pytest.approx(1.3 * 2 * np.log(1.25 / 1e-5) / (32 * 0.2**2), rel=1e-5)
+    assert view.parameters.sigma_delta**2 < 0.45 * paper.parameters.sigma_delta**2
+    errors = [plan.prediction["mse_noise"] for plan in (paper, view, exact, best)]
+    print("noise MSE of paper, exact-view, exact, exact with permutations:", errors)
+    assert errors == sorted(errors, reverse=True)
+    assert errors[3] < errors[0] / 5
+
+
+def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
+    """Theorem 4.7 gives a sufficient sigma_delta: the exact information at it must keep the classical target."""
+    target = Target(parties=10, epsilon=0.5, delta=1e-5, colluding=2, dropouts=0.2)
+    protocol = get_protocol("inca")
+    for number in range(10):
+        scenario = draw_scenario(target, protocol, protocol.draft(10, {}), Seed.public("theorem 4.7", number), 50)
+        mu, star = classical_mu(0.5, 1e-5), 9.0
+        paper = required_delta(scenario, star, mu, Calibration.PAPER)
+        exact = required_delta(scenario, star, mu, Calibration.EXACT_VIEW)
+        assert exact <= paper * (1 + 1e-9)
+        assert scenario.worst_information(paper / star) <= (star * mu) ** 2 * (1 + 1e-9)
+
+
+def test_the_classical_constant_is_refused_where_it_is_void() -> None:
+    with pytest.raises(InputError, match="void for epsilon >= 1"):
+        calibrate(TARGET, get_protocol("inca"), calibration=Calibration.PAPER)
+
+
+@pytest.mark.slow
+def test_a_thousand_fresh_executions_exceed_no_more_than_stated() -> None:
+    """1000 fresh executions, all 66 coalitions each, against the probability that the plan states."""
+    plan = calibrate(TARGET, get_protocol("inca"))
+    rounds = plan.protocol.rounds(plan.parameters)
+    exceeding = 0
+    for number in range(1000):
+        seed = Seed.public("thousand", number)
+        transcript = plan.execution(seed, churn(seed, rounds, 12, permanent=0.1)).transcript()
+        exceeding += epsilon_of_mu(float(certify_coalitions(transcript, 1.0, 2).mu.max()), 1e-6) > 1.0
+    print("exceeding:", exceeding, "of 1000, stated:", plan.prediction["exceed_probability"])
+    assert exceeding <= 1000 * plan.prediction["exceed_probability"]

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import out, print_json, progress
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.planning.calibrate import Calibration
 
 NAME = "plan"
 
@@ -28,6 +29,7 @@ def command(
     rounds: int | None = None,
     neighbours: int | None = None,
     schedule: str | None = None,
+    calibration: Calibration = Calibration.EXACT,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -59,6 +61,8 @@ def command(
         To how many others each party sends per round; default 1.
     schedule
         Who sends to whom: permutation (default), uniform, circulant, never-same, ring, complete, hypercube, random-static.
+    calibration
+        exact; or, to compare with the IncA paper, exact-view or paper (epsilon < 1 only).
     save
         Write the best plan to this file.
     json
@@ -79,7 +83,8 @@ def command(
     )
     with progress("calibrating"):
         given = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
-        candidates = rank(target, protocol, {name: value for name, value in given.items() if value is not None})
+        chosen = {name: value for name, value in given.items() if value is not None}
+        candidates = rank(target, protocol, chosen, calibration)
     if save is not None:
         try:
             candidates[0].plan.save(save)

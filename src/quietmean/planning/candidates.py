@@ -8,7 +8,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
-from quietmean.planning.calibrate import calibrate
+from quietmean.planning.calibrate import Calibration, calibrate
 from quietmean.planning.plan import Plan, Target
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import get_protocol, registry
@@ -38,6 +38,7 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target
+        # What one release of one value, and what a curator, would need; exact Gaussian, no colluders.
         one = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
         return {
             "protocol": self.plan.protocol.name,
@@ -54,7 +55,12 @@ class Candidate:
         }
 
 
-def rank(target: Target, names: Sequence[str] | None = None, options: Mapping[str, Any] | None = None) -> list[Candidate]:
+def rank(
+    target: Target,
+    names: Sequence[str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    calibration: Calibration = Calibration.EXACT,
+) -> list[Candidate]:
     """Calibrated candidates, least predicted error first. By default all protocols that need no trusted party."""
     chosen = names or [name for name, protocol in registry().items() if protocol.private and protocol.trust == "no server"]
     if not chosen:
@@ -62,7 +68,8 @@ def rank(target: Target, names: Sequence[str] | None = None, options: Mapping[st
     candidates = []
     for name in chosen:
         protocol = get_protocol(name)
-        plan = calibrate(target, protocol, {key: value for key, value in (options or {}).items() if key in protocol.options})
+        known = {key: value for key, value in (options or {}).items() if key in protocol.options}
+        plan = calibrate(target, protocol, known, calibration=calibration)
         candidates.append(Candidate(plan, _messages(plan)))
     return sorted(candidates, key=lambda candidate: candidate.mse)
 
