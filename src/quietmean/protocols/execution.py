@@ -92,7 +92,8 @@ class Execution:
             document["lost"] = np.stack([rounds + 1, senders, receivers], axis=1).tolist()
         if not (self.weights == 1.0).all():
             document["weights"] = self.weights.tolist()
-        return to_plain(document)  # type: ignore[no-any-return]
+        plain: dict[str, Any] = to_plain(document)
+        return plain
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:
