@@ -63,7 +63,7 @@ def consortium(tmp_path: Path) -> Path:
     (tmp_path / "study.toml").write_text(STUDY)
     hasty = STUDY.replace("start_timeout = 60.0", "start_timeout = 3.0")
     (tmp_path / "hasty.toml").write_text(hasty)
-    (tmp_path / "edited.toml").write_text(hasty.replace("epsilon = 2.0", "epsilon = 9.0"))
+    (tmp_path / "edited.toml").write_text(hasty.replace("high = 100", "high = 120"))
     for name, ages in (("ada", range(20, 60)), ("bob", range(40, 80)), ("mallory", range(0, 40))):
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
     return tmp_path

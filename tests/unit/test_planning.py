@@ -79,6 +79,18 @@ def test_local_and_central_noise_are_what_theory_says() -> None:
     assert central.parameters.sigma == pytest.approx(1.02 / mu, rel=1e-5)
 
 
+def test_plans_hold_if_fewer_drop_out_than_planned() -> None:
+    """Noise left behind by dropouts hides the sum too: a plan for 30 % must not have counted on it."""
+    target = Target(parties=30, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.3)
+    plan = calibrate(target, get_protocol("inca"))
+    rounds = plan.protocol.rounds(plan.parameters)
+    for number, dropouts in enumerate((0.0, 0.0, 0.05, 0.1, 0.2)):
+        seed = Seed.public("fewer", number)
+        transcript = plan.execution(seed, churn(seed, rounds, 30, permanent=dropouts)).transcript()
+        spent = epsilon_of_mu(float(certify_coalitions(transcript, 1.0, 1).mu.max()), 1e-6)
+        assert spent <= 1.01, f"dropouts {dropouts}: {spent}"
+
+
 def test_more_colluders_and_dropouts_need_more_noise() -> None:
     noises = []
     for colluding, dropouts in ((0, 0.0), (2, 0.0), (5, 0.0), (5, 0.3)):

@@ -11,12 +11,20 @@ from cyclopts import Parameter
 from quietmean.cli.console import epsilon_text, out, print_json, progress, read_json
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.privacy import Adversary, certify, certify_coalitions, certify_everyone_else, delta_of_mu, epsilon_of_mu
+from quietmean.privacy import (
+    Adversary,
+    CoalitionCertificate,
+    certify,
+    certify_coalitions,
+    certify_everyone_else,
+    delta_of_mu,
+    epsilon_of_mu,
+)
 from quietmean.protocols.execution import Execution
 
 NAME = "certify"
 
-_DELTA = 1e-6
+DELTA = 1e-6
 
 
 def command(
@@ -31,6 +39,7 @@ def command(
     delta: float | None = None,
     prior_sd: float | None = None,
     matrix: Annotated[bool, Parameter(negative="")] = False,
+    report: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Certify an execution file or a receipt: exact privacy loss per honest party.
@@ -60,6 +69,8 @@ def command(
         Also report mutual information, in nats, for independent normal values of this standard deviation.
     matrix
         Also report the information matrix.
+    report
+        Also write a page (HTML) that explains the answer: what protects the worst-off party, and who could harm it.
     json
         One JSON document on standard output.
     """
@@ -74,30 +85,53 @@ def command(
     raw = read_json(execution)
     hints = raw.get("certify") if isinstance(raw.get("certify"), dict) else {}
     happened = Execution.from_json(raw)
-    delta = delta if delta is not None else (hints or {}).get("delta", _DELTA)
+    delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     with progress("solving for what the adversary knows"):
         if corrupt is None and observed is None and observe_fraction is None:
             size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
-            document = _against_coalitions(happened, size, epsilon, delta)
+            coalitions = _coalitions(happened, size)
+            document = _against_coalitions(happened, coalitions, epsilon, delta)
+            if report is not None:
+                _write_report(report, happened, delta, coalitions)
         else:
-            adversary = Adversary(_parties(corrupt or ""), _observations(observed))
+            adversary = Adversary(parse_parties(corrupt or ""), read_observations(observed))
             transcript = happened.transcript()
             if observe_fraction is not None:
                 drawn = Adversary.random_eavesdropper(observe_fraction, transcript, Seed.public("observe", seed))
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
             certificate = certify(transcript, adversary, happened.sensitivity)
             document = certificate.to_json(epsilon=epsilon, delta=delta, prior_sd=prior_sd, matrix=matrix)
+            if report is not None:
+                _write_report(report, happened, delta, adversary)
     if json:
         print_json(document)
     else:
         _show(document, delta)
+        if report is not None:
+            out.print(f"explained in {report}", markup=False)
 
 
-def _against_coalitions(execution: Execution, size: int, epsilon: float | None, delta: float) -> dict[str, Any]:
-    transcript = execution.transcript()
+def _write_report(path: Path, execution: Execution, delta: float, against: CoalitionCertificate | Adversary) -> None:
+    from quietmean.report.certificate import write_certificate_report
+
+    try:
+        if isinstance(against, Adversary):
+            write_certificate_report(execution, path, delta=delta, adversary=against)
+        else:
+            write_certificate_report(execution, path, delta=delta, coalitions=against)
+    except OSError as error:
+        raise InputError(f"report {path} cannot be written ({error.strerror}): choose another place") from None
+
+
+def _coalitions(execution: Execution, size: int) -> CoalitionCertificate:
     trusted = execution.protocol.trusted(execution.parameters)
-    coalitions = certify_coalitions(transcript, execution.sensitivity, size, trusted=trusted)
-    alone = certify_everyone_else(transcript, execution.sensitivity)
+    return certify_coalitions(execution.transcript(), execution.sensitivity, size, trusted=trusted)
+
+
+def _against_coalitions(
+    execution: Execution, coalitions: CoalitionCertificate, epsilon: float | None, delta: float
+) -> dict[str, Any]:
+    alone = certify_everyone_else(execution.transcript(), execution.sensitivity)
     document: dict[str, Any] = {
         "adversary": coalitions.describe(),
         "sensitivity": execution.sensitivity,
@@ -122,14 +156,14 @@ def _against_coalitions(execution: Execution, size: int, epsilon: float | None, 
     return document
 
 
-def _parties(text: str) -> frozenset[PartyId]:
+def parse_parties(text: str) -> frozenset[PartyId]:
     try:
         return frozenset(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise InputError(f"corrupt parties {text!r} are not numbers: give them as 0,4,7") from None
 
 
-def _observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
+def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
     import msgspec
 
     if path is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from quietmean.cli.console import number, out, print_json, print_privacy, progress, read_json, show_log
+from quietmean.cli.ledger import Charge, balance_json, balance_text
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ def command(
     plan: Path | None = None,
     store: Path | None = None,
     receipt: Path | None = None,
+    ledger: Path | None = None,
+    account: str | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
     clip: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -50,6 +54,11 @@ def command(
         Where this party keeps its state; by default STUDY-PARTY.store beside the study.
     receipt
         Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
+    ledger
+        Charge the study to this ledger before the first message leaves, and refuse it if the budget does not allow it. By default
+        nothing is charged anywhere.
+    account
+        The ledger's account for these data; by default the name of the data file without its ending.
     missing
         refuse: an empty cell is an error; drop: leave its row out.
     clip
@@ -64,6 +73,8 @@ def command(
     from quietmean.studies import Study, conclude
 
     show_log("quietmean.node")
+    if account is not None and ledger is None:
+        raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
     agreed = Study.load(study)
     query = agreed.query()
     members = Roster.load(roster)
@@ -89,9 +100,11 @@ def command(
             start_timeout=agreed.start_timeout,
             report=report,
         )
+        charge = None if ledger is None else Charge.reserve(ledger, account or data.stem, agreed.name, settings)
         begun = time.monotonic()
         result = asyncio.run(run_party(settings))
     outcome = conclude(query, shared.target, result.execution, result.mean)
+    charged = None if charge is None else charge.settle(outcome, members.find(identity))
     path = receipt or study.parent / f"{stem}-{me}.receipt.json"
     outcome.save_receipt(path)
     document = outcome.to_json() | {
@@ -103,10 +116,14 @@ def command(
         "used_though_reclaimed": [list(transfer) for transfer in result.used_though_reclaimed],
         "receipt": str(path),
     }
+    if charged is not None:
+        document["ledger"] = {"file": str(ledger), **balance_json(charged)}
     if json:
         print_json(document)
     else:
         _show(agreed, outcome, document)
+        if charged is not None:
+            out.print(balance_text(charged), markup=False)
 
 
 def _plan(study: Study, path: Path | None, parties: int) -> Plan:
@@ -119,7 +136,10 @@ def _plan(study: Study, path: Path | None, parties: int) -> Plan:
     for name, value in wanted.items():
         if given[name] != value:
             raise InputError(f"the plan is for {name} = {given[name]} but the study and roster say {value}: make the plan anew")
-    return plan
+    # A plan made from a target alone leaves open what the coordinates mean: the study says it.
+    if plan.context and plan.context != study.context():
+        raise InputError(f"the plan {path} was made for other columns, bounds or unit than the study: make the plan anew")
+    return replace(plan, context=study.context())
 
 
 def _sentence(event: dict[str, Any]) -> str:

@@ -65,9 +65,9 @@ def calibrate(
 ) -> Plan:
     """The plan of a protocol for a target. ``options`` override parameters such as rounds, schedule, injection.
 
-    The guarantee is worst case over some simulated ``executions`` (schedule, dropouts, coalitions found from each party's own
-    receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really happens is certified on its
-    own afterwards. Deterministic: the same target gives the same plan.
+    The guarantee is worst case over some simulated ``executions`` (schedule; dropouts as planned, and fewer; coalitions found
+    from each party's own receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really
+    happens is certified on its own afterwards. Deterministic: the same target gives the same plan.
     """
     unknown = set(options or {}) - protocol.options
     if unknown:
@@ -79,11 +79,13 @@ def calibrate(
             target, protocol, draft, dissemination or _default_dissemination(target.parties), {"certificate": "no privacy"}
         )
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(protocol.describe(draft)))
-    count = executions or int(np.clip(_EFFORT // target.parties, 4, 24))
+    count = executions or int(np.clip(_EFFORT // target.parties, 4, 16))
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))
     with one_thread():
         scenarios = [draw_scenario(target, protocol, draft, seed.derive(number), tried) for number in range(count)]
-        star, delta = _levels(target, scenarios, calibration)
+        if calibration == Calibration.EXACT:
+            scenarios += draw_guards(target, protocol, draft, seed, tried, count // 2)
+        star, delta = choose_levels(target, scenarios, calibration)
     return Plan(
         target,
         protocol,
@@ -93,8 +95,20 @@ def calibrate(
     )
 
 
-def _levels(target: Target, scenarios: list[Scenario], calibration: Calibration) -> tuple[float, float]:
-    """(sigma_star, sigma_delta), rounded up."""
+def draw_guards(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int, count: int) -> list[Scenario]:
+    """Executions in which fewer parties drop out than planned, from none upwards.
+
+    The noise that dropouts leave behind hides the sum as well; a plan must not count on it.
+    """
+    fractions = np.linspace(0.0, target.dropouts, count if target.dropouts else 0, endpoint=False)
+    return [
+        draw_scenario(target, protocol, draft, seed.derive("guard", number), tried, float(fraction))
+        for number, fraction in enumerate(fractions)
+    ]
+
+
+def choose_levels(target: Target, scenarios: list[Scenario], calibration: Calibration) -> tuple[float, float]:
+    """(sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``."""
     exact = calibration == Calibration.EXACT
     if not exact and target.epsilon >= 1:
         raise InputError(
@@ -107,7 +121,7 @@ def _levels(target: Target, scenarios: list[Scenario], calibration: Calibration)
     if any(scenario.estimate.delta_variance is None for scenario in scenarios):
         return _round_up(float(np.sqrt(max(s.worst_information(None) for s in scenarios))) / largest_mu * margin), 0.0
     if exact:
-        star, ratio = _best_pair(scenarios, largest_mu)
+        star, ratio = _best_pair(scenarios, largest_mu, target.dropouts)
         star = _round_up(star * margin)
         return star, _round_up(star * ratio)
     remaining = target.parties - target.colluding - int(target.dropouts * target.parties + 1e-9)
@@ -139,12 +153,13 @@ def required_delta(scenario: Scenario, star: float, largest_mu: float, calibrati
     return star * math.exp(float(brentq(excess, low, high, xtol=1e-12)))
 
 
-def _best_pair(scenarios: list[Scenario], largest_mu: float) -> tuple[float, float]:
-    """(sigma_star, ratio) of the least predicted noise variance that keeps the target on every scenario."""
+def _best_pair(scenarios: list[Scenario], largest_mu: float, dropouts: float) -> tuple[float, float]:
+    """(sigma_star, ratio) of the least predicted noise variance, dropouts as planned, that keeps the target on every scenario."""
     information = np.array([max(s.worst_information(ratio) for s in scenarios) for ratio in _RATIOS])
     star_variance = information / largest_mu**2
-    from_star = np.mean([s.estimate.star_variance for s in scenarios])
-    from_delta = np.mean([s.estimate.delta_variance for s in scenarios if s.estimate.delta_variance is not None])
+    planned = [s.estimate for s in scenarios if s.dropouts == dropouts]
+    from_star = np.mean([estimate.star_variance for estimate in planned])
+    from_delta = np.mean([estimate.delta_variance or 0.0 for estimate in planned])
     predicted = star_variance * (from_star + from_delta * _RATIOS**2)
     chosen = int(np.argmax(predicted <= predicted.min() * (1 + _TOLERANCE)))
     return float(np.sqrt(star_variance[chosen])), float(_RATIOS[chosen])
@@ -169,16 +184,17 @@ def _prediction(target: Target, scenarios: list[Scenario], star: float, delta: f
 
     The margin makes it far smaller in practice, but no more than this is proven.
     """
-    noise = np.mean([s.estimate.noise_variance(star, delta) for s in scenarios])
+    planned = [s.estimate for s in scenarios if s.dropouts == target.dropouts]
+    noise = np.mean([estimate.noise_variance(star, delta) for estimate in planned])
     # Values spread uniformly over the domain: the assumption that turns lost values into an error.
     spread = (target.sensitivity**2 / target.dimension) / 12.0
-    lost = np.mean([s.estimate.bias_square for s in scenarios]) * spread
+    lost = np.mean([estimate.bias_square for estimate in planned]) * spread
     return {
         "mse_noise": float(f"{noise:.6g}"),
         "mse_dropout_bias": float(f"{lost:.6g}"),
         "executions": len(scenarios),
         "certificate": f"worst of {len(scenarios)} simulated executions, each against {len(scenarios[0].release)} coalitions "
         f"of {target.colluding} (the receivers of each party, and random ones)",
-        "exceed_probability": float(f"{exceed_bound(len(scenarios), 0):.3g}"),
+        "exceed_probability": float(f"{exceed_bound(len(planned), 0):.3g}"),
         "margin": _MARGIN,
     }

@@ -101,6 +101,7 @@ def colluding_count(parties: int, colluding: float) -> int:
 class Plan:
     """A protocol calibrated for a target.
 
+    ``context`` says what the coordinates mean (columns, bounds, unit): parties that disagree on it must not compute together.
     ``prediction`` says what was predicted and how it was certified (see :mod:`quietmean.planning.calibrate`).
     """
 
@@ -109,6 +110,7 @@ class Plan:
     parameters: Any
     dissemination: Dissemination = field(default_factory=Dissemination)
     prediction: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -118,19 +120,21 @@ class Plan:
             "parameters": self.protocol.describe(self.parameters),
             "dissemination": self.dissemination.describe(),
             "prediction": dict(self.prediction),
+            "context": dict(self.context),
         }
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
         if raw.get("format") != FORMAT:
             raise InputError(f"this is not a plan of this version (format {raw.get('format')!r}): make one with quietmean plan")
-        for name in ("target", "parameters", "dissemination", "prediction"):
+        for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
                 raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")
         target = Target.parse(raw["target"])
         protocol = get_protocol(required_field(raw, "protocol", str))
         parameters = protocol.parse(raw["parameters"], target.parties)
-        return cls(target, protocol, parameters, Dissemination.parse(raw["dissemination"]), raw["prediction"])
+        dissemination = Dissemination.parse(raw["dissemination"])
+        return cls(target, protocol, parameters, dissemination, raw["prediction"], raw["context"])
 
     def save(self, path: Path) -> None:
         path.write_bytes(canonical_json(self.to_json()) + b"\n")

@@ -37,6 +37,7 @@ class Scenario:
     paper_star: Array  # |xi|^2 of IncA, Theorem 4.7, shape (coalitions, n_H)
     paper_delta: Array  # |Delta|^2 of the same at unit sigma_delta, shape (coalitions, n_H)
     estimate: LinearEstimate
+    dropouts: float
 
     def worst_information(self, ratio: float | None) -> float:
         """max Lambda_ii over parties and coalitions at sigma_star = 1 and sigma_delta = ratio (None: there is no delta noise)."""
@@ -44,11 +45,14 @@ class Scenario:
         return float(np.einsum("cij,cj->ci", self.squares, 1.0 / release).max())
 
 
-def draw_scenario(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int) -> Scenario:
-    """Schedule, dropouts and up to ``tried`` coalitions from a public seed; ``draft`` has unit noise levels."""
+def draw_scenario(
+    target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int, dropouts: float | None = None
+) -> Scenario:
+    """Schedule, dropouts (as planned by default) and up to ``tried`` coalitions from a public seed; ``draft`` has unit noise."""
+    dropouts = target.dropouts if dropouts is None else dropouts
     schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
     trusted = protocol.trusted(draft)
-    history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=target.dropouts if schedule.rounds else 0.0)
+    history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
     history.online[:, list(trusted)] = True
     execution = Execution(protocol, draft, schedule, history, target.sensitivity, np.ones(target.parties))
     transcript = execution.transcript()
@@ -63,7 +67,7 @@ def draw_scenario(target: Target, protocol: Protocol[Any], draft: Any, seed: See
         release.append(np.maximum(information.release - own, 0.0))
         paper.append(_paper_costs(information, release[-1], history.finished))
     paper_star, paper_delta = (np.array(part) for part in zip(*paper, strict=True))
-    return Scenario(np.array(squares), np.array(release), paper_star, paper_delta, estimate)
+    return Scenario(np.array(squares), np.array(release), paper_star, paper_delta, estimate, dropouts)
 
 
 def _paper_costs(information: InformationMatrix, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -3,20 +3,49 @@
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, certify
 from quietmean.privacy.coalitions import CoalitionCertificate, certify_coalitions, certify_everyone_else
+from quietmean.privacy.composition import (
+    classical_renyi_epsilon,
+    compose_budgets,
+    compose_mu,
+    group_mu,
+    mu_of_errors,
+    remaining_mu,
+    renyi_epsilon,
+    set_mu,
+    type_two_error,
+)
 from quietmean.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_of_budget
 from quietmean.privacy.information import InformationMatrix
+from quietmean.privacy.iterative import bound_mu
+from quietmean.privacy.ledger import Account, Entry, Ledger
+from quietmean.privacy.levels import NoiseLevels, noise_levels
 from quietmean.privacy.solver import information_matrix
 
 __all__ = [
+    "Account",
     "Adversary",
     "Certificate",
     "CoalitionCertificate",
+    "Entry",
     "InformationMatrix",
+    "Ledger",
+    "NoiseLevels",
+    "bound_mu",
     "certify",
     "certify_coalitions",
     "certify_everyone_else",
+    "classical_renyi_epsilon",
+    "compose_budgets",
+    "compose_mu",
     "delta_of_mu",
     "epsilon_of_mu",
+    "group_mu",
     "information_matrix",
     "mu_of_budget",
+    "mu_of_errors",
+    "noise_levels",
+    "remaining_mu",
+    "renyi_epsilon",
+    "set_mu",
+    "type_two_error",
 ]

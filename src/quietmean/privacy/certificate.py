@@ -90,6 +90,6 @@ class Certificate:
         return document
 
 
-def certify(transcript: Transcript, adversary: Adversary, sensitivity: float, method: str = "sparse") -> Certificate:
+def certify(transcript: Transcript, adversary: Adversary, sensitivity: float, method: str = "auto") -> Certificate:
     """What the adversary's view of this execution is worth, per honest party."""
     return Certificate(adversary, sensitivity, information_matrix(transcript, adversary, method))

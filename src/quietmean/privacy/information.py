@@ -151,5 +151,10 @@ def _sentence(row: Matrix, honest: tuple[PartyId, ...]) -> str:
         return f"the value of party {members[0][0]} is disclosed"
     if np.allclose([weight for _, weight in members], 1.0, atol=1e-6):
         return f"the sum of parties {', '.join(str(party) for party, _ in members)} is disclosed"
-    combination = " + ".join(f"{weight:.4g} x_{party}" for party, weight in members)
+    combination = " ".join(_signed(weight, party) for party, weight in members).removeprefix("+ ")
     return f"the combination {combination} is disclosed"
+
+
+def _signed(weight: float, party: PartyId) -> str:
+    size = "" if abs(abs(weight) - 1.0) <= 1e-6 else f"{abs(weight):.4g} "
+    return f"{'-' if weight < 0 else '+'} {size}x_{party}"

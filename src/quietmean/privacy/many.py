@@ -42,6 +42,8 @@ class CoalitionSolver:
             self._columns = np.hstack([noise, np.sqrt(self._extra) * values])
             self._known = np.vstack([bare.noise_known.toarray(), np.eye(transcript.parties, dtype=np.bool_)])
             self._values = values
+        else:
+            self._structure = find_rounds(transcript)
 
     def information(self, coalition: Collection[PartyId]) -> InformationMatrix:
         adversary = Adversary.collusion(coalition)

@@ -12,7 +12,6 @@ With extra independent noise of variance v on every honest value this always has
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,10 @@ from scipy.sparse.linalg import SuperLU, splu
 from quietmean.core.errors import NumericalError
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.filter import filtered_information
 from quietmean.privacy.information import InformationMatrix
+from quietmean.privacy.rounds import find_rounds
+from quietmean.privacy.scales import extra_variance, without_private_noise
 from quietmean.transcript import Transcript
 
 Matrix = NDArray[np.float64]
@@ -30,21 +32,29 @@ Matrix = NDArray[np.float64]
 # Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
 _REGULARISATION = 1e-9
 _REFINEMENTS = 20
+# A faster method whose relative error may be larger than this gives way to the sparse solver, which refines.
+_DOUBTFUL = 1e-7
 # Largest gap, with values scaled to unit extra noise: beyond it the refined solution cannot be vouched for.
 _ACCEPTED = 1e-9
 # Singular values of the dense view below this share of the largest noise anywhere are what rounding left of zero.
 _RANK = 1e-11
 
 
-def information_matrix(transcript: Transcript, adversary: Adversary, method: str = "sparse") -> InformationMatrix:
+def information_matrix(transcript: Transcript, adversary: Adversary, method: str = "auto") -> InformationMatrix:
     """Lambda of the adversary's view about the honest values.
 
-    ``method`` is ``sparse`` (large executions) or ``dense`` (small ones, and the reference in tests). Raises
-    :class:`NumericalError` rather than return a number that cannot be vouched for.
+    ``method`` is ``auto`` (round by round where the transcript allows it, else sparse), ``sparse`` (any execution) or ``dense``
+    (small ones, and the reference in tests). Raises :class:`NumericalError` rather than return a number that cannot be vouched
+    for.
     """
     honest = tuple(adversary.honest(transcript.parties))
     if not honest:
         return InformationMatrix((), np.zeros((0, 0)), np.zeros(0))
+    if method == "auto":
+        structure = find_rounds(transcript)
+        structured = None if structure is None else filtered_information(structure, adversary)
+        if structured is not None and structured.relative_error <= _DOUBTFUL:
+            return structured
     return (_dense if method == "dense" else _sparse)(transcript, adversary, honest)
 
 
@@ -75,35 +85,6 @@ def _sparse(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId,
     extra = extra_variance(bare, private_variance)
     noisy, error = _solve(bare, adversary, honest, extra)
     return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
-
-
-def extra_variance(bare: Transcript, private_variance: float) -> float:
-    """A variance of extra noise at the scale of the noise that matters: rounding is relative to it."""
-    positive = bare.noise_scale[bare.noise_scale > 0]
-    typical = float(np.median(positive)) ** 2 if positive.size else 0.0
-    return max(typical, private_variance) or 1.0
-
-
-def without_private_noise(transcript: Transcript) -> tuple[Transcript, float]:
-    """Take out noise that a party adds to its value once, before anything else, and say its variance.
-
-    It is a noise term that occurs in one row alone, the only row where the party's value occurs, and that the party alone
-    knows. Adding it back to an information matrix is exact, and without it the system is free of widely different scales.
-    """
-    values, noise = transcript.values.tocsc(), transcript.noise.tocsc()
-    once = (np.diff(values.indptr) == 1).all() and (values.data == 1.0).all()
-    rows = values.indices if once else np.zeros(0, dtype=np.int32)
-    single = np.nonzero((np.diff(noise.indptr) == 1) & (np.diff(transcript.noise_known.indptr) == 1))[0]
-    owner = transcript.noise_known.indices[transcript.noise_known.indptr[single]]
-    private = single[np.isin(noise.indices[noise.indptr[single]], rows)] if once else single[:0]
-    owner = owner[np.isin(single, private)]
-    matches = private.size == transcript.parties and (rows[owner] == noise.indices[noise.indptr[private]]).all()
-    scales = transcript.noise_scale[private] * np.abs(noise.data[noise.indptr[private]])
-    if not matches or np.unique(owner).size != transcript.parties or np.ptp(scales) > 0:
-        return transcript, 0.0
-    bare = transcript.noise_scale.copy()
-    bare[private] = 0.0
-    return replace(transcript, noise_scale=bare), float(scales[0]) ** 2
 
 
 def _solve(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float) -> tuple[Matrix, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,4 +90,9 @@ class Study(BaseModel):
 
     def plan(self, parties: int) -> Plan:
         """The calibrated plan; deterministic, so that every party makes the same one."""
-        return calibrate(self.target(parties), get_protocol(self.protocol), self.options)
+        return replace(calibrate(self.target(parties), get_protocol(self.protocol), self.options), context=self.context())
+
+    def context(self) -> dict[str, Any]:
+        """What the coordinates mean: part of what the parties agree on."""
+        columns = [{"name": column.name, "low": column.low, "high": column.high} for column in self.columns]
+        return {"study": self.name, "columns": columns, "unit": str(self.unit)}

@@ -1,0 +1,138 @@
+"""The privacy engine against the dense evaluation of Theorem 4.1 in the same run, and how its cost grows.
+
+Incremental IncA with uniform random neighbours, 10 % of the parties colluding, 10 % leaving for good. All on one thread of linear
+algebra. The largest size is marked ``slow``.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.bound import Bound
+from quietmean.privacy import Adversary, bound_mu, certify, noise_levels
+from quietmean.privacy.many import one_thread
+from quietmean.protocols.execution import Execution
+from quietmean.testing import example_execution, theorem41
+from quietmean.transcript import Transcript
+
+# Parties, rounds, neighbours: one of them varies at a time.
+SCALING = {
+    "n": [(125, 20, 1), (250, 20, 1), (500, 20, 1), (1000, 20, 1), (2000, 20, 1)],
+    "T": [(500, 10, 1), (500, 20, 1), (500, 40, 1), (500, 80, 1)],
+    "k": [(500, 20, 1), (500, 20, 2), (500, 20, 4), (500, 20, 8)],
+}
+
+
+def make_execution(parties: int, rounds: int = 20, out_degree: int = 1) -> Execution:
+    return example_execution(
+        "inca",
+        parties,
+        1,
+        permanent=0.1,
+        rounds=rounds,
+        sigma_star=0.5,
+        sigma_delta=5.0,
+        schedule="uniform",
+        out_degree=out_degree,
+    )
+
+
+def colluding(parties: int) -> Adversary:
+    return Adversary.collusion(range(parties // 10))
+
+
+def seconds(call: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
+    """The least time, and the last result."""
+    times, result = [], None
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        result = call()
+        times.append(time.perf_counter() - begun)
+    return min(times), result
+
+
+def peak_gb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+
+
+def test_against_the_dense_theorem() -> None:
+    execution, adversary = make_execution(200), colluding(200)
+    document, transcript = execution.to_json(), execution.transcript()
+    with one_thread():
+        dense, exact = seconds(lambda: theorem41(document, adversary.corrupt), 1)
+        sparse, _ = seconds(lambda: certify(transcript, adversary, 1.0, "sparse").mu_upper, 1)
+        mine, mu = seconds(lambda: certify(transcript, adversary, 1.0).mu_upper, 7)
+        once, levels = seconds(lambda: noise_levels(transcript, adversary))
+        pair, again = seconds(lambda: levels.mu(0.5, 1.0, 1.0), 20)
+    reference = np.sqrt(list(exact.values()))
+    assert np.abs(mu**2 - reference**2).max() <= 1e-8 * (reference**2).max()
+    np.testing.assert_allclose(again, mu, rtol=1e-8, atol=1e-6)
+    print(
+        f"\nn=200 T=20 k=1: Theorem 4.1 dense {dense:.2f} s, sparse {sparse:.2f} s ({dense / sparse:.1f}x), by rounds"
+        f" {mine * 1e3:.0f} ms ({dense / mine:.0f}x), all noise levels {once * 1e3:.0f} ms, each further pair {pair * 1e6:.0f} us"
+    )
+    assert dense / mine >= 50
+    assert pair < 1e-3
+
+
+def test_a_thousand_parties() -> None:
+    transcript, adversary = make_execution(1000).transcript(), colluding(1000)
+    with one_thread():
+        mine, certificate = seconds(lambda: certify(transcript, adversary, 1.0), 1)
+        print(f"\nn=1000 T=20 k=1: exact {mine:.2f} s, peak {peak_gb():.2f} GB, max mu {certificate.max_mu:.6g}")
+        sampled, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(500, 564)), 1)
+    widest = max(bound.relative_width for bound in bounds)
+    print(f"n=1000: bounds for 64 parties {sampled:.1f} s, relative width at most {widest:.1e}")
+    mu = dict(zip(certificate.honest, certificate.mu, strict=True))
+    assert all(bound.lower <= mu[party] <= bound.upper for party, bound in zip(range(500, 564), bounds, strict=True))
+    assert widest <= 1e-3
+
+
+@pytest.mark.parametrize("what", SCALING)
+def test_scaling(what: str) -> None:
+    varied, exact, iterated = [], [], []
+    print(f"\n{'n':>6} {'T':>4} {'k':>3} {'exact s':>9} {'8 bounds s':>11}")
+    for parties, rounds, out_degree in SCALING[what]:
+        transcript, adversary = make_execution(parties, rounds, out_degree).transcript(), colluding(parties)
+        with one_thread():
+            exact.append(_certifying(transcript, adversary))
+            sample = range(parties // 2, parties // 2 + 8)
+            iterated.append(seconds(lambda: bound_mu(transcript, adversary, 1.0, sample), 1)[0])  # noqa: B023
+        varied.append({"n": parties, "T": rounds, "k": out_degree}[what])
+        print(f"{parties:>6} {rounds:>4} {out_degree:>3} {exact[-1]:>9.3f} {iterated[-1]:>11.3f}")
+    slopes = [np.polyfit(np.log(varied), np.log(times), 1)[0] for times in (exact, iterated)]
+    print(f"cost grows as {what}^{slopes[0]:.2f} (exact), {what}^{slopes[1]:.2f} (bounds)")
+
+
+def _certifying(transcript: Transcript, adversary: Adversary) -> float:
+    return seconds(lambda: certify(transcript, adversary, 1.0).max_mu, 1)[0]
+
+
+def _describe(bounds: list[Bound]) -> str:
+    loud = [bound for bound in bounds if bound.upper > 1e-3]
+    return f"max mu {max(bound.upper for bound in bounds):.6g}, width at most {max(b.relative_width for b in loud):.1e}"
+
+
+def test_ten_thousand_parties_sampled() -> None:
+    transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
+    taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(1000, 10_000, 141)), 1)
+    print(f"\nn=10000 T=20 k=1: bounds for {len(bounds)} parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
+    assert taken < 600
+    assert math.isfinite(max(bound.upper for bound in bounds))
+
+
+@pytest.mark.slow
+def test_ten_thousand_parties_all() -> None:
+    transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
+    with one_thread():
+        taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0), 1)
+    print(f"\nn=10000 T=20 k=1: all {len(bounds)} honest parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
+    assert taken < 600
+    assert peak_gb() < 4.0

@@ -1,0 +1,98 @@
+"""``quietmean attack``: break an execution as well as can be, and hold the outcome against its certificate."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.certify import DELTA, parse_parties, read_observations
+from quietmean.cli.console import epsilon_text, out, print_json, progress, read_json
+
+if TYPE_CHECKING:
+    from quietmean.simulation import AttackResult
+
+NAME = "attack"
+
+
+def command(
+    execution: Path,
+    *,
+    target: int,
+    corrupt: str = "",
+    observed: Path | None = None,
+    trials: int = 100_000,
+    seed: int = 0,
+    delta: float | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Attack one party of an execution: run its real party machines many times and try to tell two values apart.
+
+    The attack is the best there is against this adversary. What it achieves bounds the privacy loss from below; the certificate
+    bounds it from above. The noise is fresh and can be guessed from --seed; no private value is needed.
+
+    Parameters
+    ----------
+    execution
+        Execution file or receipt (JSON).
+    target
+        The party under attack.
+    corrupt
+        Parties that collude, such as 0,4,7; default none.
+    observed
+        JSON file with intercepted messages, a list of [party, round].
+    trials
+        Trials with each of the two values.
+    seed
+        The same seed gives the same trials.
+    delta
+        Bound the epsilon at this delta; default from the receipt, or 1e-6.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.privacy import Adversary
+    from quietmean.protocols.execution import Execution
+    from quietmean.simulation import attack
+
+    raw = read_json(execution)
+    hints = raw.get("certify")
+    hinted = hints.get("delta", DELTA) if isinstance(hints, dict) else DELTA
+    adversary = Adversary(parse_parties(corrupt), read_observations(observed))
+    with progress(f"attacking party {target}"):
+        result = attack(
+            Execution.from_json(raw),
+            target,
+            adversary,
+            trials=trials,
+            seed=seed,
+            delta=hinted if delta is None else delta,
+        )
+    if json:
+        print_json(result.to_json() | {"corrupt": sorted(adversary.corrupt)})
+    else:
+        _show(result)
+
+
+def _show(result: AttackResult) -> None:
+    mu, certified = _down(result.mu_lower), result.mu_certified
+    out.print(
+        f"party {result.target} against {result.adversary}, {result.trials} trials with each of two values: "
+        f"mu is at least {mu} ({result.confidence:.0%} confidence), certified is {epsilon_text(certified)}"
+    )
+    out.print(
+        f"epsilon at delta {result.delta:g} is at least {_down(result.epsilon_lower)}, certified is "
+        f"{epsilon_text(result.epsilon_certified)}"
+    )
+    if result.flagged:
+        out.print(f"this build leaks more than its certificate says (p = {result.p_value_exceeds:.2g})", style="red")
+    elif math.isinf(certified):
+        out.print("the certificate promises nothing here, and the attack can only show as much as its trials allow")
+    else:
+        out.print(f"nothing contradicts the certificate (p = {result.p_value_exceeds:.2g})")
+
+
+def _down(value: float) -> str:
+    """A lower bound stays one."""
+    return f"{math.floor(value * 1e4) / 1e4:.4f}"

@@ -1,0 +1,248 @@
+"""Several studies, several units, several languages of privacy: what follows from mu by arithmetic alone.
+
+Neighbouring relation: the one that mu was certified for (replacement of one unit). Every function rounds towards less privacy:
+mu, epsilon and delta up, error rates of the adversary and what is left of a budget down.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from quietmean.core.bound import Bound
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.privacy.gaussian import epsilon_of_mu, mu_of_budget
+from quietmean.privacy.information import InformationMatrix
+
+Array = NDArray[np.float64]
+
+_ROUNDING = 1e-14
+# Below this the square of what is left is no longer a normal number: nothing worth spending.
+_NOTHING = Fraction(1, 10**280)
+# All sign patterns of this many parties are tried; of more, a local search gives the lower bound.
+_ALL_VERTICES = 12
+# Margin for rounding in the information matrix, relative and in multiples of its own error estimate.
+_MARGIN, _MARGIN_FACTOR = 1e-10, 10.0
+_INVOLVED = 1e-7
+
+
+# --- several studies ---------------------------------------------------------------------------------------------------------
+
+
+def compose_mu(mus: Iterable[float]) -> float:
+    """mu of several studies about the same unit together: sqrt(sum mu_k^2), exact for Gaussian mechanisms.
+
+    It holds too if later studies are chosen after the results of earlier ones (Smith and Thakurta 2022). Computed in exact
+    arithmetic and rounded up to the next double, so neither the order nor the number of studies matters.
+    """
+    listed = list(mus)
+    for mu in listed:
+        check_mu(mu)
+    root = math.hypot(*listed)
+    if math.isinf(root):
+        return math.inf
+    square = _square_sum(listed)
+    while math.isfinite(root) and Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root
+
+
+def compose_budgets(targets: Iterable[tuple[float, float]]) -> float:
+    """mu of several studies with (epsilon, delta) targets: each becomes the largest mu that meets it (tight, not classical)."""
+    return compose_mu(mu_of_budget(epsilon, delta) for epsilon, delta in targets)
+
+
+def fits(budget: float, mus: Iterable[float]) -> bool:
+    """Whether studies together stay within a budget, both in mu. Exact: no rounding at the edge."""
+    listed = list(mus)
+    for mu in (budget, *listed):
+        check_mu(mu)
+    if math.isinf(budget):
+        return True
+    return not any(map(math.isinf, listed)) and _square_sum(listed) <= Fraction(budget) ** 2
+
+
+def remaining_mu(budget: float, mus: Iterable[float]) -> float:
+    """The largest mu of one more study that fits into a budget: sqrt(budget^2 - sum mu_k^2), 0 if overspent; rounded down."""
+    listed = list(mus)
+    if not fits(budget, listed):
+        return 0.0
+    if math.isinf(budget):
+        return math.inf
+    square = Fraction(budget) ** 2 - _square_sum(listed)
+    if square < _NOTHING:
+        return 0.0
+    root = math.sqrt(square)
+    while Fraction(root) ** 2 > square:
+        root = math.nextafter(root, 0.0)
+    return root
+
+
+def epsilon_within(mu: float, delta: float) -> float:
+    """The largest epsilon whose target (epsilon, delta) costs at most ``mu``; rounded down, 0 if there is none."""
+    check_mu(mu)
+    epsilon = epsilon_of_mu(mu, delta)
+    if epsilon == 0.0 or math.isinf(epsilon):
+        return epsilon
+    step = 1e-12
+    while step < 1.0 and mu_of_budget(epsilon, delta) > mu:
+        epsilon *= 1 - step
+        step *= 2
+    return epsilon if step < 1.0 else 0.0
+
+
+def _square_sum(mus: Sequence[float]) -> Fraction:
+    return sum((Fraction(mu) ** 2 for mu in mus), Fraction(0))
+
+
+# --- other languages ---------------------------------------------------------------------------------------------------------
+
+
+def renyi_epsilon(mu: float, order: float) -> float:
+    """Renyi divergence of an order > 1 between the views of two neighbours, in nats: order mu^2 / 2. Exact; rounded up."""
+    check_mu(mu)
+    if not (math.isfinite(order) and order > 1):
+        raise InputError(f"the order of a Renyi divergence is {order:g}: choose a finite number > 1")
+    return order * mu * mu / 2 * (1 + _ROUNDING)
+
+
+def classical_renyi_epsilon(mu: float, delta: float) -> float:
+    """epsilon at delta by way of the Renyi curve (Mironov 2017): mu^2 / 2 + mu sqrt(2 ln(1 / delta)), at the best order.
+
+    An upper bound, offered by name to compare with accountants that only know the curve; :func:`epsilon_of_mu` is tight.
+    """
+    check_mu(mu)
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1")
+    return (mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))) * (1 + _ROUNDING)
+
+
+def type_two_error(mu: float, type_one: float) -> float:
+    """The least type II error of any test that tells two neighbours apart with this type I error: Phi(Phi^-1(1 - a) - mu).
+
+    Rounded down: no adversary does better. The curve is its own inverse, so the same function gives the least type I error at a
+    type II error.
+    """
+    check_mu(mu)
+    _check_error("type I error", type_one)
+    if mu == 0.0:
+        return 1.0 - type_one
+    if math.isinf(mu) or type_one == 1.0:
+        return 0.0
+    if type_one == 0.0:
+        return 1.0
+    # Not 1 - type_one: that would lose the digits of a small one.
+    threshold = -float(ndtri(type_one))
+    point = threshold - mu
+    # Rounding of the difference, carried through the slope of log Phi.
+    safety = _ROUNDING * (1 + (abs(threshold) + mu) * (1 + abs(point)))
+    return max(0.0, min(float(ndtr(point)) * (1 - safety), 1.0 - type_one))
+
+
+def mu_of_errors(type_one: float, type_two: float) -> float:
+    """The mu at which a test with these two error rates is the best possible: what a test that was seen proves; rounded up.
+
+    0 if guessing does as well. Infinite if one rate is 0 and the other is not 1: no finite mu allows it.
+    """
+    _check_error("type I error", type_one)
+    _check_error("type II error", type_two)
+    if type_one + type_two >= 1.0:
+        return 0.0
+    if type_one == 0.0 or type_two == 0.0:
+        return math.inf
+    one, two = -float(ndtri(type_one)), -float(ndtri(type_two))
+    # The sum of quantiles of either sign may cancel: the margin follows their sizes, not the result's.
+    return max(0.0, one + two + _ROUNDING * (1 + abs(one) + abs(two)))
+
+
+def _check_error(name: str, rate: float) -> None:
+    if not 0 <= rate <= 1:
+        raise InputError(f"{name} is {rate:g}: a rate lies between 0 and 1")
+
+
+def check_mu(mu: float) -> None:
+    """Refuse what is no mu; infinity is one."""
+    if not mu >= 0:
+        raise InputError(f"mu is {mu:g}: choose a number >= 0")
+
+
+# --- several units -----------------------------------------------------------------------------------------------------------
+
+
+def group_mu(mu: float, members: int) -> float:
+    """mu if ``members`` units change together and nothing is known but each one's mu: members mu; rounded up."""
+    check_mu(mu)
+    if members < 0:
+        raise InputError(f"a group of {members} is none: choose a whole number >= 0")
+    return 0.0 if members == 0 else members * mu * (1 + _ROUNDING)
+
+
+def set_mu(information: InformationMatrix, members: Collection[PartyId], sensitivity: float, dimension: int = 1) -> Bound:
+    """mu if the honest parties of a set S change together, each by at most ``sensitivity`` D in L2 norm, in R^dimension.
+
+    mu_S^2 = max of sum_ij Lambda_ij <v_i, v_j> over |v_i| <= D. For scalars that is a convex function on a box, so its maximum is
+    at a corner v_i = +-D: exact (up to rounding) for up to 12 members. In general the interval is from the best corner found,
+    which vectors of any dimension can copy along one axis, to the least of
+    - D^2 |S| lambda_max: the sum is one quadratic form per coordinate, each at most lambda_max times its squared norm;
+    - D^2 sum |Lambda_ij|, by Cauchy and Schwarz; never above (sum of the members' mu)^2;
+    - pi / 2 times the exact best corner (Nesterov 1998, as Lambda is positive semidefinite).
+    """
+    block, disclosed = _block(information, members)
+    if not (math.isfinite(sensitivity) and sensitivity > 0):
+        raise InputError(f"sensitivity is {sensitivity:g}: choose a finite number > 0")
+    if dimension < 1:
+        raise InputError(f"dimension is {dimension}: a value has at least 1 coordinate")
+    if not len(block):
+        return Bound.exact(0.0)
+    if disclosed:
+        return Bound.exact(math.inf)
+    all_corners = len(block) <= _ALL_VERTICES
+    corner = _best_corner(block) if all_corners else _good_corner(block)
+    above = min(len(block) * float(np.linalg.eigvalsh(block)[-1]), float(np.abs(block).sum()))
+    if all_corners:
+        above = min(above, corner if dimension == 1 else math.pi / 2 * corner)
+    margin = _MARGIN + _MARGIN_FACTOR * information.relative_error
+    best = sensitivity * math.sqrt(corner)
+    return Bound(max(0.0, best * (1 - margin)), best, max(best, sensitivity * math.sqrt(max(above, 0.0))) * (1 + margin))
+
+
+def _block(information: InformationMatrix, members: Collection[PartyId]) -> tuple[Array, bool]:
+    """Lambda among the members, and whether a disclosed combination involves one of them."""
+    chosen = sorted(set(members))
+    strangers = sorted(set(chosen) - set(information.honest))
+    if strangers:
+        raise InputError(f"party {strangers[0]} is not honest here: choose members among {list(information.honest)}")
+    places = [information.honest.index(party) for party in chosen]
+    disclosed = bool((np.abs(information.disclosed[:, places]) > _INVOLVED).any())
+    return information.finite[np.ix_(places, places)], disclosed
+
+
+def _best_corner(block: Array) -> float:
+    """The largest v' Lambda v over v_i = +-1; the first sign is fixed, as v and -v are worth the same."""
+    signs = np.array([(1.0, *rest) for rest in itertools.product((1.0, -1.0), repeat=len(block) - 1)])
+    return max(0.0, float(np.einsum("vi,ij,vj->v", signs, block, signs, optimize=True).max()))
+
+
+def _good_corner(block: Array) -> float:
+    """A large v' Lambda v over v_i = +-1: from two starts, signs are flipped while that helps."""
+    starts = (np.ones(len(block)), np.where(np.linalg.eigh(block)[1][:, -1] < 0, -1.0, 1.0))
+    return max(_climbed(block, start) for start in starts)
+
+
+def _climbed(block: Array, signs: Array) -> float:
+    signs = signs.copy()
+    diagonal = np.diag(block)
+    tiny = _ROUNDING * float(np.abs(block).sum())
+    while True:
+        gains = 4 * (diagonal - signs * (block @ signs))
+        best = int(np.argmax(gains))
+        if gains[best] <= tiny:
+            return max(0.0, float(signs @ block @ signs))
+        signs[best] = -signs[best]

@@ -1,0 +1,35 @@
+"""How many threads linear algebra may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from threadpoolctl import ThreadpoolController
+
+# Up to this many rows a second thread waits for the first more than it helps, on a busy machine by far.
+_SMALL = 2500
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    # Looking up the loaded libraries costs more than a small factorisation: once is enough.
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for linear algebra: with many small problems more only wait for each other, the more so on a busy machine."""
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
+def few_threads(rows: int) -> Iterator[None]:
+    """One thread if the matrices have few rows, as many as the caller allows otherwise."""
+    if rows > _SMALL:
+        yield
+        return
+    with one_thread():
+        yield

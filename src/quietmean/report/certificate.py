@@ -1,0 +1,362 @@
+"""The page that explains a certificate: who pays what, what protects the worst-off party, who could harm it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.privacy import (
+    Adversary,
+    CoalitionCertificate,
+    certify_coalitions,
+    certify_everyone_else,
+    epsilon_of_mu,
+)
+from quietmean.privacy.certificate import ASSUMPTIONS
+from quietmean.protocols.execution import Execution
+from quietmean.report import words
+from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
+from quietmean.report.exchange import exchange_figure
+from quietmean.report.explain import CurvePoint, Explanation, epsilons, explain, has_static_neighbours
+from quietmean.report.style import inline_svg
+from quietmean.report.traffic import MOST_PARTIES, statement
+
+_MOST_MESSAGES, _MOST_NEIGHBOURS = 6, 5
+# An epsilon that grows by less than this share has not grown.
+_GROWTH = 1e-6
+_MOST_GROUPS = 6
+_LARGEST_FACTOR = 1e6
+
+
+def write_certificate_report(
+    execution: Execution,
+    path: Path,
+    *,
+    delta: float,
+    size: int = 0,
+    adversary: Adversary | None = None,
+    coalitions: CoalitionCertificate | None = None,
+) -> None:
+    """Write one HTML file that needs nothing else: against ``adversary``, or else against coalitions of ``size`` parties.
+
+    ``coalitions``: their certificate, where it is known already.
+    """
+    page = _page(execution, delta, size, adversary, coalitions)
+    path.write_text(page.render(), encoding="utf-8", newline="\n")
+
+
+def _page(
+    execution: Execution, delta: float, size: int, adversary: Adversary | None, coalitions: CoalitionCertificate | None
+) -> _Page:
+    transcript, sensitivity = execution.transcript(), execution.sensitivity
+    trusted = execution.protocol.trusted(execution.parameters)
+    alone = float(certify_everyone_else(transcript, sensitivity).max())
+    if adversary is None:
+        known = coalitions or certify_coalitions(transcript, sensitivity, size, trusted=trusted)
+        found = explain(execution, Adversary.collusion(known.worst), delta, known.size)
+        curve = [_at_least(point, known, delta) for point in found.curve]
+        parties = range(execution.parties)
+        return _Page(execution, delta, replace(found, curve=curve), known, parties, epsilons(known.mu, delta), alone)
+    found = explain(execution, adversary, delta)
+    own = epsilons(found.certificate.mu_upper, delta)
+    return _Page(execution, delta, found, None, found.certificate.honest, own, alone)
+
+
+def _at_least(point: CurvePoint, known: CoalitionCertificate, delta: float) -> CurvePoint:
+    """Where the certificate itself tried coalitions of this size, the curve says nothing milder."""
+    if point.size != known.size:
+        return point
+    worst = max(point.worst, epsilon_of_mu(float(known.mu.max(initial=0.0)), delta))
+    return replace(point, worst=worst, tried=max(point.tried, known.tried), exhaustive=known.exhaustive)
+
+
+@dataclass(frozen=True, eq=False)
+class _Page:
+    """``epsilons`` belong to ``parties``; ``everyone_else``: mu of the worst party if all others collude."""
+
+    execution: Execution
+    delta: float
+    found: Explanation
+    coalitions: CoalitionCertificate | None
+    parties: Sequence[PartyId]
+    epsilons: NDArray[np.float64]
+    everyone_else: float
+
+    def render(self) -> str:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+
+        environment = Environment(
+            loader=PackageLoader("quietmean.report"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        return environment.get_template("certificate.html").render(
+            title="What this execution gives away",
+            summary=self._summary(),
+            cost=self._cost(),
+            curve=self._curve(),
+            protection=self._protection(),
+            crowd=self._crowd(),
+            assumptions=[*ASSUMPTIONS, f"L2 sensitivity {words.plain(self.execution.sensitivity)}"],
+        )
+
+    def _summary(self) -> str:
+        rounds = self.execution.schedule.rounds
+        exchanged = f"{words.counted(rounds, 'round', 'rounds')} of exchange" if rounds else "no exchange"
+        return f"{self.execution.protocol.name}, {words.counted(self.execution.parties, 'party', 'parties')}, {exchanged}."
+
+    def _against(self) -> str:
+        return self.coalitions.describe() if self.coalitions else self.found.adversary.describe()
+
+    def _cost(self) -> dict[str, Any]:
+        worst, median = float(self.epsilons.max()), float(np.sort(self.epsilons)[len(self.epsilons) // 2])
+        alone = epsilon_of_mu(self.everyone_else, self.delta)
+        figure = parties_figure(self.parties, self.epsilons)
+        cards = [
+            ("worst party", worst, f"against {self._against()}"),
+            ("median party", median, "against the same"),
+            ("an outsider", self.found.curve[0].worst, "worst party against who sees only what is published"),
+            ("if everyone else colludes", alone, self._alone_note()),
+        ]
+        return {
+            "heading": self._cost_heading(worst),
+            "against": f"Against {self._against()}.{self._who_learns()}",
+            "cards": [{"label": label, "value": words.rounded_up(value), "note": note} for label, value, note in cards],
+            "disclosures": [_sentence(text) for text in self.found.certificate.information.disclosures()[:_MOST_GROUPS]],
+            "more_disclosures": max(0, len(self.found.certificate.information.disclosures()) - _MOST_GROUPS),
+            "meaning": _meaning(worst, words.power(self.delta)),
+            "figure": inline_svg(figure, "parties", "Epsilon of every party"),
+            "figure_heading": _spread(self.epsilons),
+            "figure_note": "Each bar is one party's largest ε over all coalitions tried that it is not in."
+            if self.coalitions
+            else "Each bar is one honest party's ε.",
+        }
+
+    def _who_learns(self) -> str:
+        found = self.found
+        if self.coalitions is None or not found.adversary.corrupt or not found.certificate.information.disclosures():
+            return ""
+        return f" This is what {_members(found)} learns exactly:"
+
+    def _alone_note(self) -> str:
+        trusted = sorted(self.execution.protocol.trusted(self.execution.parameters))
+        if trusted:
+            return f"{words.listed([f'party {party}' for party in trusted])}, which this protocol trusts, included"
+        return "only the noise that a party keeps for itself remains"
+
+    def _cost_heading(self, worst: float) -> str:
+        if math.isinf(worst):
+            return "This execution does not protect everybody: ε has no bound"
+        cost = f"ε = {words.rounded_up(worst)} at δ = {words.power(self.delta)}"
+        if len(self.epsilons) > 1 and float(self.epsilons.min()) > worst * (1 - 1e-6):
+            return f"Every party pays {cost}"
+        return f"Party {self.found.party} pays most: {cost}"
+
+    def _curve(self) -> dict[str, str]:
+        curve, trusted = self.found.curve, sorted(self.execution.protocol.trusted(self.execution.parameters))
+        size = self.coalitions.size if self.coalitions else None
+        figure = coalitions_figure(curve, epsilon_of_mu(self.everyone_else, self.delta), size)
+        caption = curve_caption(curve, trusted)
+        if size is not None:
+            caption += " The grey band marks the coalitions that the certificate is about."
+        heading = _curve_heading(curve)
+        return {"heading": heading, "caption": caption, "figure": inline_svg(figure, "curve", heading)}
+
+    def _protection(self) -> dict[str, Any]:
+        found = self.found
+        who = f"party {found.party}"
+        against = found.adversary.describe() if found.adversary.observed or not found.adversary.corrupt else _members(found)
+        return {
+            "heading": self._protection_heading(),
+            "setting": f"All of this is about {who}, against {against}: ε = {words.rounded_up(found.epsilon)}.",
+            "commands": self._commands(),
+            "lost": math.isinf(found.epsilon),
+            "messages": self._message_rows(),
+            "messages_note": self._messages_note(),
+            "neighbours": self._neighbour_rows(),
+            "neighbours_note": self._neighbours_note(),
+        }
+
+    def _commands(self) -> list[str]:
+        adversary = self.found.adversary
+        members = ",".join(f"{party}" for party in sorted(adversary.corrupt))
+        named = f' --corrupt "{members}"' + (" --observed observed.json" if adversary.observed else "")
+        certified = f" --colluding {self.coalitions.size}" if self.coalitions else named
+        return [
+            f"quietmean certify execution.json{certified} --delta {self.delta:g}",
+            f"quietmean attack execution.json --target {self.found.party}{named} --delta {self.delta:g}",
+        ]
+
+    def _protection_heading(self) -> str:
+        found = self.found
+        if math.isinf(found.epsilon):
+            return f"Nothing protects party {found.party}"
+        if not found.unseen or found.all_intercepted <= found.epsilon * (1 + _GROWTH):
+            return f"Only its own noise protects party {found.party}"
+        messages = words.counted(
+            found.unseen, "message that the adversary does not see protects", "messages that the adversary does not see protect"
+        )
+        return f"{messages} party {found.party}"
+
+    def _message_rows(self) -> list[dict[str, str]]:
+        found, rows = self.found, []
+        for message in found.messages[:_MOST_MESSAGES]:
+            if not message.epsilon > found.epsilon * (1 + _GROWTH):
+                break
+            receivers = words.listed([f"party {receiver}" for receiver in message.receivers], most=4)
+            rows.append(
+                {
+                    "name": f"party {message.sender} to {receivers}",
+                    "round": f"{message.round}",
+                    "before": words.rounded_up(found.epsilon),
+                    "after": words.rounded_up(message.epsilon),
+                }
+            )
+        return rows
+
+    def _messages_note(self) -> str:
+        found = self.found
+        if math.isinf(found.epsilon) or not found.unseen:
+            return ""
+        tried = "" if len(found.messages) == found.unseen else f" {len(found.messages)} of the {found.unseen} were tried."
+        if not any(message.epsilon > found.epsilon * (1 + _GROWTH) for message in found.messages):
+            return f"No single message matters: its ε stays the same whichever of them is intercepted.{tried}"
+        together = "" if found.unseen == 1 else f" All {found.unseen} together: ε = {words.rounded_up(found.all_intercepted)}."
+        return f"Its ε if one more message were intercepted; the most harmful first.{together}{tried}"
+
+    def _neighbour_rows(self) -> list[dict[str, str]]:
+        found = self.found
+        return [
+            {
+                "name": f"party {neighbour.party}",
+                "round": f"{neighbour.messages}",
+                "before": words.rounded_up(found.epsilon),
+                "after": words.rounded_up(neighbour.epsilon),
+            }
+            for neighbour in found.neighbours[:_MOST_NEIGHBOURS]
+            if neighbour.epsilon > found.epsilon * (1 + _GROWTH)
+        ]
+
+    def _neighbours_note(self) -> str:
+        found = self.found
+        if math.isinf(found.epsilon) or not found.neighbours:
+            return ""
+        tried = len(found.neighbours)
+        which = "" if tried == found.candidates else f" The {tried} parties that exchanged most with it were tried."
+        if found.neighbours[0].epsilon <= found.epsilon * (1 + _GROWTH):
+            return f"Nobody: its ε stays the same whoever else colludes.{which}"
+        return f"Its ε if one more party colluded; the most harmful first.{which}"
+
+    def _crowd(self) -> dict[str, Any] | None:
+        """How the honest parties hide among each other: for protocols in which all exchange and release."""
+        execution, corrupt = self.execution, self.found.adversary.corrupt
+        releasers = execution.protocol.releasers(execution.parameters, execution.parties)
+        if not execution.schedule.rounds or len(releasers) < execution.parties:
+            return None
+        figure = exchange_figure(execution, corrupt, title=False)
+        return {
+            "heading": _crowd_heading(self.found.groups, execution.protocol.private),
+            "notes": self._crowd_notes(),
+            "warning": _static_warning(execution, self.found.watched),
+            "figure": inline_svg(figure, "exchange", statement(execution, corrupt)),
+            "caption": self._crowd_caption(),
+        }
+
+    def _crowd_caption(self) -> str:
+        parts = [
+            f"{statement(self.execution, self.found.adversary.corrupt)}.",
+            "An arrow leaves its sender after one round and arrives in the next.",
+        ]
+        if self.execution.parties > MOST_PARTIES:
+            parts.append(f"{MOST_PARTIES} of {self.execution.parties} parties are drawn.")
+        if self.found.adversary.observed:
+            parts.append("Intercepted messages are not marked.")
+        return " ".join(parts)
+
+    def _crowd_notes(self) -> list[str]:
+        groups = self.found.groups
+        if not self.execution.protocol.private:
+            return ["This protocol adds no noise, so being connected protects nobody."]
+        if len(groups) == 1:
+            return [
+                "Any two honest parties are connected by messages that the adversary did not see. So the noise that cancels in "
+                "the sum hides each of them among all the others, and the sum itself keeps the noise that stays."
+            ]
+        shown = [words.listed([f"{party}" for party in group], most=16) for group in groups[:_MOST_GROUPS]]
+        more = f", and {len(groups) - _MOST_GROUPS} more groups" if len(groups) > _MOST_GROUPS else ""
+        return [
+            f"The groups are: {'; '.join(shown)}{more}.",
+            "Between groups the adversary saw every message. Within a group the noise that cancels hides its members among each "
+            "other, but the sum of a group has only the noise that stays; a party on its own has nothing else.",
+        ]
+
+
+def _members(found: Explanation) -> str:
+    members = [f"{party}" for party in sorted(found.adversary.corrupt)]
+    return f"the coalition of {words.listed(members)}" if len(members) > 1 else f"party {members[0]}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _meaning(worst: float, delta: str) -> str:
+    factor = math.exp(min(worst, 700.0))
+    if factor > _LARGEST_FACTOR:
+        return ""
+    return (
+        f"Whoever sees all that this adversary sees can improve the odds of any guess about one unit of the worst-off party by a "
+        f"factor of at most {words.rounded_up(factor)} (e to the power ε), except with a probability of about δ = {delta}."
+    )
+
+
+def _spread(values: NDArray[np.float64]) -> str:
+    low, high = words.rounded_up(float(values.min())), words.rounded_up(float(values.max()))
+    return f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and {high}"
+
+
+def _curve_heading(curve: Sequence[CurvePoint]) -> str:
+    first, last = curve[0], curve[-1]
+    colluders = words.counted(last.size, "colluder", "colluders")
+    if math.isinf(first.worst):
+        return "Even an outsider learns something exactly"
+    if last.worst <= first.worst * (1 + 1e-3):
+        return f"Up to {colluders} learn no more than an outsider"
+    grown = "no bound" if math.isinf(last.worst) else f"ε = {words.rounded_up(last.worst)}"
+    return f"From ε = {words.rounded_up(first.worst)} against an outsider to {grown} against {colluders}"
+
+
+def _crowd_heading(groups: Sequence[Sequence[PartyId]], private: bool) -> str:
+    if not private:
+        return "Nobody hides in the crowd"
+    honest = sum(len(group) for group in groups)
+    if honest == 1:
+        return "Only one party is honest"
+    if len(groups) == 1:
+        return f"All {honest} honest parties hide in one crowd"
+    return f"The {honest} honest parties fall apart into {len(groups)} groups"
+
+
+def _static_warning(execution: Execution, watched: Sequence[PartyId]) -> str:
+    if not has_static_neighbours(execution):
+        return ""
+    if len(watched) >= 2:
+        who = words.listed([f"{party}" for party in watched])
+        return (
+            f"Every party sends to the same others in every round, and the adversary saw all that parties {who} sent and "
+            "received. More rounds do not help them (IncA, Theorem 4.9): take a schedule whose neighbours change."
+        )
+    return (
+        "Every party sends to the same others in every round: one whose neighbours all collude is never hidden. A schedule whose "
+        "neighbours change avoids that."
+    )

@@ -1,0 +1,211 @@
+"""Figures of a certificate: what each party pays, and what more colluders would learn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.report.explain import CurvePoint
+from quietmean.report.style import COALITION, ESTIMATE, MUTED, OVER, PAPER, RULE, WIDTH, house_style
+from quietmean.report.words import listed, rounded_up
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+MOST_NAMES = 40
+_MOST_LEVEL = 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 0.62, 0.1, 0.2, 0.52  # inches
+_BARS, _CURVE = 1.75, 2.4
+# Above the curves: their legend, and numbers that stick out.
+_HEAD = 0.62
+# Beyond this ratio a linear axis would hide the small values.
+_LOGARITHMIC = 12.0
+
+
+def parties_figure(parties: Sequence[int], epsilons: Array) -> Figure:
+    """A bar for each party, from the largest epsilon to the smallest."""
+    figure, axes = _canvas(_BARS, _TOP)
+    order = np.argsort(-epsilons, kind="stable")
+    finite = epsilons[np.isfinite(epsilons)]
+    top = 1.15 * float(finite.max(initial=0.0)) or 1.0
+    heights = np.where(np.isfinite(epsilons), epsilons, top)[order]
+    colours = [ESTIMATE if math.isfinite(epsilon) else OVER for epsilon in epsilons[order]]
+    with house_style():
+        axes.bar(np.arange(len(order)), heights, width=0.72 if len(order) <= 120 else 1.0, color=colours, linewidth=0)
+        axes.set(ylim=(0, top), xlim=(-0.8, len(order) - 0.2), ylabel="epsilon")
+        if len(order) <= MOST_NAMES:
+            upright = len(order) > _MOST_LEVEL
+            for place, height in enumerate(heights.tolist()):
+                _in_bar(axes, place, height, float(epsilons[order[place]]), height > (0.3 if upright else 0.14) * top, upright)
+            axes.set_xticks(range(len(order)), [f"{parties[index]}" for index in order], size=8)
+            axes.set_xlabel("party")
+        else:
+            axes.set_xticks([])
+            axes.set_xlabel("parties, from the largest epsilon to the smallest")
+        _grid(axes)
+        if not finite.size:
+            axes.set_yticks([])
+    return figure
+
+
+def _in_bar(axes: Axes, place: int, height: float, epsilon: float, inside: bool, upright: bool) -> None:
+    axes.annotate(
+        rounded_up(epsilon),
+        (place, height),
+        xytext=(0, -3 if inside else 3),
+        textcoords="offset points",
+        size=7.5 if math.isfinite(epsilon) else 12,
+        color=PAPER if inside else MUTED,
+        ha="center",
+        va="top" if inside else "bottom",
+        rotation=90 if upright else 0,
+    )
+
+
+def coalitions_figure(curve: Sequence[CurvePoint], everyone_else: float, size: int | None) -> Figure:
+    """The worst party's epsilon against the number of colluders; ``size``: what the certificate is about.
+
+    Infinite values lie on the upper edge and bear their sign.
+    """
+    figure, axes = _canvas(_CURVE, _HEAD)
+    values = np.array([point.worst for point in curve] + [point.median for point in curve] + [everyone_else])
+    low, top, logarithmic = _range(values)
+    places = list(range(len(curve)))
+    end = len(curve) + 0.4
+    with house_style():
+        if logarithmic:
+            axes.set_yscale("log")
+        axes.set(ylim=(low, top), xlim=(-0.45, end + 0.45), ylabel="epsilon of the worst party")
+        for place in [place for place, point in enumerate(curve) if point.size == size]:
+            axes.axvspan(place - 0.3, place + 0.3, color=RULE, alpha=0.45, linewidth=0, zorder=0)
+        _series(axes, curve, [point.median for point in curve], MUTED, "median coalition", top, numbered=False)
+        _series(axes, curve, [point.worst for point in curve], ESTIMATE, "worst coalition", top, numbered=True)
+        axes.plot(
+            [end], [min(everyone_else, top)], "D", color=COALITION, markersize=6, markeredgewidth=0, clip_on=False, zorder=5
+        )
+        _number(axes, end, min(everyone_else, top), everyone_else, COALITION)
+        axes.set_xticks([*places, end], [*(f"{point.size}" for point in curve), "everybody\nelse"])
+        axes.set_xlabel("parties that collude")
+        _grid(axes)
+        if not np.isfinite(values).any():
+            axes.set_yticks([])
+        _legend(figure, axes)
+    return figure
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles[::-1],
+        labels[::-1],
+        loc="upper left",
+        bbox_to_anchor=(0.0, 1.0),
+        borderaxespad=0,
+        borderpad=0,
+        ncols=2,
+        frameon=False,
+        labelcolor=MUTED,
+        fontsize=8.5,
+    )
+
+
+def _range(values: Array) -> tuple[float, float, bool]:
+    finite = values[np.isfinite(values)]
+    if not finite.size or finite.max() == 0.0:
+        return 0.0, 1.0, False
+    if finite.min() > 0 and finite.max() > _LOGARITHMIC * finite.min():
+        return 0.6 * float(finite.min()), 2.2 * float(finite.max()), True
+    return 0.0, 1.22 * float(finite.max()), False
+
+
+def _series(
+    axes: Axes, curve: Sequence[CurvePoint], epsilons: Sequence[float], colour: str, label: str, top: float, *, numbered: bool
+) -> None:
+    heights = np.minimum(epsilons, top)
+    width, layer = (2.0, 3) if numbered else (1.1, 2)
+    for place, (before, after) in enumerate(itertools.pairwise(curve)):
+        # Dashed where sizes were left out.
+        style = "solid" if after.size == before.size + 1 else (0, (4, 3))
+        ends = heights[place : place + 2]
+        axes.plot([place, place + 1], ends, color=colour, linewidth=width, linestyle=style, zorder=layer, clip_on=False)
+    axes.plot([], [], color=colour, linewidth=width, label=label)
+    for place, (point, height, epsilon) in enumerate(zip(curve, heights.tolist(), epsilons, strict=True)):
+        axes.plot(
+            [place],
+            [height],
+            "o",
+            markersize=6 if numbered else 3.6,
+            markerfacecolor=colour if point.exhaustive else PAPER,
+            markeredgecolor=colour,
+            markeredgewidth=1.4 if numbered else 1.0,
+            zorder=4 if numbered else 2,
+            clip_on=False,
+        )
+        if numbered:
+            _number(axes, place, height, epsilon, ESTIMATE)
+
+
+def _number(axes: Axes, place: float, height: float, epsilon: float, colour: str) -> None:
+    size = 8.5 if math.isfinite(epsilon) else 13
+    axes.annotate(
+        rounded_up(epsilon),
+        (place, height),
+        xytext=(0, 7),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        size=size,
+        color=colour,
+        annotation_clip=False,
+    )
+
+
+def _grid(axes: Axes) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
+
+    if axes.get_yscale() == "log":
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.tick_params(which="minor", length=0)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.set_axisbelow(True)
+    axes.spines["left"].set_visible(False)
+    axes.yaxis.grid(visible=True, color=RULE, linewidth=0.5)
+    axes.tick_params(length=0)
+
+
+def _canvas(tall: float, head: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure as NewFigure
+
+    height = head + tall + _BOTTOM
+    with house_style():
+        figure = NewFigure(figsize=(WIDTH, height))
+        axes = figure.add_axes((_LEFT / WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / WIDTH, tall / height))
+    return figure, axes
+
+
+def curve_caption(curve: Sequence[CurvePoint], trusted: Sequence[int]) -> str:
+    """How the points were found."""
+    full = [point.size for point in curve if point.exhaustive]
+    drawn = {point.tried for point in curve if not point.exhaustive}
+    parts = ["For each coalition the epsilon of its worst-off honest party."]
+    if full:
+        parts.append("Full dots: every coalition of that size was tried.")
+    if drawn:
+        counts = " or ".join(f"{count:,}" for count in sorted(drawn))
+        parts.append(f"Hollow dots: {counts} random coalitions of that size; a worse one may exist.")
+    parts.append("The diamond is what remains if everybody else colludes: no coalition learns more.")
+    if trusted:
+        who = listed([f"party {party}" for party in trusted])
+        parts.append(f"This protocol trusts {who}: never among the colluders, except for the diamond.")
+    return " ".join(parts)

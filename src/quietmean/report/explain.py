@@ -1,0 +1,248 @@
+"""Why a certificate says what it says: for the worst-off party, what protects it and who could harm it most."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.entropy import Seed
+from quietmean.privacy import Adversary, Certificate, certify, epsilon_of_mu
+from quietmean.privacy.coalitions import random_coalitions
+from quietmean.privacy.many import CoalitionSolver, one_thread
+from quietmean.protocols.execution import Execution
+
+# The curve ends here: what more colluders learn is bounded by its right end, everybody else.
+MOST_COLLUDERS = 8
+# Executions with at most this many messages are solved in milliseconds, larger ones in seconds.
+_SMALL = 2500
+_COALITIONS, _FEW_COALITIONS = 200, 4
+_TRIED, _FEW_TRIED = 60, 12
+_FEW_SIZES = (0, 1, 2, 4, 8)
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The worst party's epsilon over coalitions of one size: in the median coalition and in the worst."""
+
+    size: int
+    tried: int
+    exhaustive: bool
+    median: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A message the adversary did not see, sent by or to the party in question, and its epsilon if it were intercepted.
+
+    ``receivers`` are those that got it.
+    """
+
+    round: int
+    sender: PartyId
+    receivers: tuple[PartyId, ...]
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another honest party, the epsilon of the party in question if it colluded too, and the messages between the two."""
+
+    party: PartyId
+    epsilon: float
+    messages: int
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """``party`` is the worst off against ``adversary``; lists are sorted, most harmful first.
+
+    ``unseen`` counts its messages that the adversary did not see, of which the listed were tried; ``all_intercepted`` is its
+    epsilon if the adversary had seen them all. ``groups``: honest parties connected by messages that the adversary did not see.
+    ``watched``: honest parties that exchanged messages, all of which the adversary saw.
+    """
+
+    party: PartyId
+    adversary: Adversary
+    certificate: Certificate
+    epsilon: float
+    curve: list[CurvePoint]
+    unseen: int
+    messages: list[Unseen]
+    all_intercepted: float
+    neighbours: list[Neighbour]
+    candidates: int
+    groups: list[list[PartyId]]
+    watched: list[PartyId]
+
+
+def explain(execution: Execution, adversary: Adversary, delta: float, size: int = 0) -> Explanation:
+    """Against one adversary, such as the worst coalition of a certificate; ``size`` is on the curve in any case."""
+    with one_thread():
+        return _Explainer(execution, adversary, delta, size).explain()
+
+
+def has_static_neighbours(execution: Execution) -> bool:
+    """Does every party send to the same others in all of several rounds?"""
+    table = np.sort(execution.schedule.neighbours, axis=2)
+    return len(table) > 1 and bool((table == table[:1]).all())
+
+
+class _Explainer:
+    def __init__(self, execution: Execution, adversary: Adversary, delta: float, size: int) -> None:
+        self._execution = execution
+        self._adversary = adversary
+        self._delta = delta
+        self._size = size
+        self._transcript = execution.transcript()
+        self._solver = CoalitionSolver(self._transcript)
+        self._small = self._transcript.messages <= _SMALL
+        self._trusted = execution.protocol.trusted(execution.parameters)
+
+    def explain(self) -> Explanation:
+        certificate = self._certificate(self._adversary)
+        party = self._worst_off(certificate)
+        epsilon = self._epsilon(self._adversary, party)
+        sent = list(self._sent())
+        hidden = [message for message in sent if not message[3]]
+        own = [message for message in hidden if party == message[1] or party in message[2]]
+        neighbours = self._neighbours(party, sent, epsilon)
+        everything = frozenset((sender, round_ - 1) for round_, sender, _, _ in own)
+        groups = self._groups(certificate.honest, hidden)
+        return Explanation(
+            party=party,
+            adversary=self._adversary,
+            certificate=certificate,
+            epsilon=epsilon,
+            curve=list(self._curve()),
+            unseen=len(own),
+            messages=self._tried_messages(party, own, epsilon),
+            all_intercepted=self._with_observed(party, everything, epsilon),
+            neighbours=neighbours,
+            candidates=len(self._able()) - len(self._adversary.corrupt | {party} - self._trusted),
+            groups=groups,
+            watched=_watched(certificate.honest, sent),
+        )
+
+    def _worst_off(self, certificate: Certificate) -> PartyId:
+        """Among equals one whom the protocol does not trust: its messages are the ones that matter."""
+        worst = certificate.max_mu
+        equal = [party for party, mu in zip(certificate.honest, certificate.mu_upper, strict=True) if mu >= worst * (1 - _EQUAL)]
+        return min(equal, key=lambda party: (party in self._trusted, party))
+
+    def _able(self) -> list[PartyId]:
+        return [party for party in range(self._execution.parties) if party not in self._trusted]
+
+    def _certificate(self, adversary: Adversary) -> Certificate:
+        if adversary.observed:
+            return certify(self._transcript, adversary, self._execution.sensitivity)
+        information = self._solver.information(sorted(adversary.corrupt))
+        return Certificate(adversary, self._execution.sensitivity, information)
+
+    def _epsilon(self, adversary: Adversary, party: PartyId) -> float:
+        certificate = self._certificate(adversary)
+        return epsilon_of_mu(float(certificate.mu_upper[certificate.honest.index(party)]), self._delta)
+
+    def _with_observed(self, party: PartyId, more: frozenset[tuple[PartyId, int]], before: float) -> float:
+        if math.isinf(before) or not more:
+            return before
+        return self._epsilon(Adversary(self._adversary.corrupt, self._adversary.observed | more), party)
+
+    def _sent(self) -> Iterator[tuple[int, PartyId, tuple[PartyId, ...], bool]]:
+        """All messages that arrived anywhere: round, sender, who got it, and whether the adversary saw it."""
+        transcript = self._transcript
+        seen = self._adversary.view(transcript).messages
+        keys = zip(transcript.message_round.tolist(), transcript.sender.tolist(), strict=True)
+        row_of = {key: row for row, key in enumerate(keys)}
+        delivered, neighbours = self._execution.history.delivered(self._execution.schedule), self._execution.schedule.neighbours
+        for place, sender in zip(*(part.tolist() for part in np.nonzero(delivered.any(axis=2))), strict=True):
+            receivers = tuple(int(other) for other in neighbours[place, sender][delivered[place, sender]])
+            yield place + 1, sender, receivers, bool(seen[row_of[place + 1, sender]])
+
+    def _tried_messages(
+        self, party: PartyId, own: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]], before: float
+    ) -> list[Unseen]:
+        most = _TRIED if self._small else _FEW_TRIED
+        # Evenly over the rounds where not all can be tried.
+        chosen = [own[index] for index in np.unique(np.linspace(0, len(own) - 1, min(most, len(own))).astype(np.int64))]
+        tried = [
+            Unseen(round_, sender, receivers, self._with_observed(party, frozenset({(sender, round_ - 1)}), before))
+            for round_, sender, receivers, _ in chosen
+        ]
+        return sorted(tried, key=lambda message: -message.epsilon)
+
+    def _neighbours(
+        self, party: PartyId, sent: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]], before: float
+    ) -> list[Neighbour]:
+        between: Counter[PartyId] = Counter()
+        for _, sender, receivers, _ in sent:
+            between.update(receivers if sender == party else [sender] if party in receivers else [])
+        others = [other for other in self._able() if other != party and other not in self._adversary.corrupt]
+        # Who exchanged most with it first: where not all can be tried, these are the likeliest to harm it.
+        others = sorted(others, key=lambda other: (-between[other], other))[: _TRIED if self._small else _FEW_TRIED]
+        found = []
+        for other in others:
+            larger = Adversary(self._adversary.corrupt | {other}, self._adversary.observed)
+            found.append(Neighbour(other, before if math.isinf(before) else self._epsilon(larger, party), between[other]))
+        return sorted(found, key=lambda neighbour: -neighbour.epsilon)
+
+    def _curve(self) -> Iterator[CurvePoint]:
+        able = self._able()
+        most = min(MOST_COLLUDERS, self._execution.parties - 1, len(able))
+        limit = _COALITIONS if self._small else _FEW_COALITIONS
+        found = 0.0
+        sizes = range(most + 1) if self._small else [size for size in _FEW_SIZES if size <= most]
+        for size in sorted({*sizes, self._size}):
+            exhaustive = math.comb(len(able), size) <= limit
+            drawn = itertools.combinations(able, size) if exhaustive else self._random(able, size, limit)
+            worst = [self._certificate(Adversary.collusion(coalition)).max_mu for coalition in drawn]
+            # Of mu, so that infinite ones need no arithmetic.
+            median = float(np.sort(worst)[len(worst) // 2])
+            # While one more can join the worst smaller coalition, this size has one at least as bad.
+            found = max(found, *worst) if size < len(able) else max(worst)
+            yield CurvePoint(size, len(worst), exhaustive, epsilon_of_mu(median, self._delta), epsilon_of_mu(found, self._delta))
+
+    def _random(self, able: Sequence[PartyId], size: int, limit: int) -> Iterator[tuple[PartyId, ...]]:
+        return random_coalitions(able, size, limit, Seed.public("coalitions", "curve", size))
+
+    def _groups(
+        self, honest: Sequence[PartyId], hidden: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]]
+    ) -> list[list[PartyId]]:
+        """Union-find over hidden messages, largest group first."""
+        parent = {party: party for party in honest}
+
+        def root(party: PartyId) -> PartyId:
+            while parent[party] != party:
+                parent[party] = parent[parent[party]]
+                party = parent[party]
+            return party
+
+        for _, sender, receivers, _ in hidden:
+            for receiver in receivers:
+                parent[root(sender)] = root(receiver)
+        groups: dict[PartyId, list[PartyId]] = {}
+        for party in honest:
+            groups.setdefault(root(party), []).append(party)
+        return sorted(groups.values(), key=lambda group: (-len(group), group))
+
+
+def _watched(honest: Sequence[PartyId], sent: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]]) -> list[PartyId]:
+    total, seen = Counter[PartyId](), Counter[PartyId]()
+    for _, sender, receivers, known in sent:
+        for party in {sender, *receivers}:
+            total[party] += 1
+            seen[party] += known
+    return [party for party in honest if 0 < total[party] == seen[party]]
+
+
+def epsilons(mu: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
+    """Rounded up, one per entry."""
+    return np.array([epsilon_of_mu(float(value), delta) for value in mu])

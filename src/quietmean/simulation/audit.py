@@ -1,0 +1,386 @@
+"""The audit: attack what the real party machines send, and hold the outcome against the certificate.
+
+Two worlds differ in one party's value by the sensitivity. The adversary's view is Gaussian with the same covariance S in both,
+so the best test there is (Neyman and Pearson) compares one number with a threshold: w . view with w = S^+ (difference of means).
+The weights w follow from the declared transcript; the messages come from the machines that the network runs. Noise is the same
+on every coordinate and independent between coordinates, so a value of d coordinates is d independent trials.
+
+Whatever w is, the error rates of the test bound the privacy loss from below, without any assumption about the machines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, eye_array
+from scipy.sparse.linalg import splu
+from scipy.special import log_ndtr
+from scipy.stats import beta, norm
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import Message, NoiseSource, PartyId, Vector
+from quietmean.entropy import BitStream
+from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.privacy import Adversary, certify, epsilon_of_mu
+from quietmean.protocols.execution import Execution
+from quietmean.transcript import Transcript, run_lockstep
+from quietmean.transcript.trace import MachineMaker
+
+CONFIDENCE = 0.95
+# A build that keeps its certificate is flagged this often.
+FLAG_BELOW = 1e-6
+FEWEST_TRIALS = 100
+# Numbers per noise term in memory at once, over all parties.
+_BLOCK = 2_000_000
+# Epsilon's thresholds, in standard deviations from either mean. Fixed beforehand: no trial is spent on choosing them.
+_TAILS = (2.0, 2.5, 3.0, 3.5)
+_RANK = 1e-11
+_SAME = 1e-7
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What the attack achieved, next to what the certificate allows.
+
+    ``mu_lower`` and ``epsilon_lower`` (at ``delta``) hold together with ``confidence`` for every mechanism, Gaussian or not.
+    ``mu_estimate`` is the distance between the two worlds in standard deviations, with its standard error. ``p_value_exceeds``:
+    how likely leakage as large as observed is if the certificate is right.
+    """
+
+    target: PartyId
+    adversary: str
+    trials: int
+    confidence: float
+    delta: float
+    mu_certified: float
+    epsilon_certified: float
+    mu_lower: float
+    epsilon_lower: float
+    mu_estimate: float
+    mu_standard_error: float
+    false_positive_rate: float
+    false_negative_rate: float
+    p_value_exceeds: float
+
+    @property
+    def flagged(self) -> bool:
+        return self.p_value_exceeds < FLAG_BELOW
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"flag_below": FLAG_BELOW, "flagged": self.flagged}
+
+
+def attack(
+    execution: Execution,
+    target: PartyId,
+    adversary: Adversary,
+    *,
+    trials: int = 100_000,
+    seed: int = 0,
+    delta: float = 1e-6,
+    confidence: float = CONFIDENCE,
+    machine: MachineMaker[Any] | None = None,
+) -> AttackResult:
+    """Try to tell apart two values of ``target`` that differ by the sensitivity, ``trials`` times for each of them.
+
+    ``machine(party, value, noise)`` makes the party machines under attack; by default those of the execution's protocol. Raises
+    :class:`ProtocolFailure` if they send something else than the declared transcript says.
+    """
+    _check(execution, target, adversary, trials, delta, confidence)
+    certified = certify(execution.transcript(), adversary, execution.sensitivity)
+    mu = float(certified.mu_upper[certified.honest.index(target)])
+    view = _View.of(execution, adversary, machine or execution.machine)
+    view.check(target, seed)
+    weights, thresholds = _best_test(view, target, exact=math.isinf(mu))
+    worlds = [view.statistic(weights, target, world, trials, seed) for world in (0, 1)]
+    counts = _Counts.of(worlds, thresholds)
+    epsilon = epsilon_of_mu(mu, delta)
+    mu_lower, epsilon_lower = counts.lower_bounds(1.0 - confidence, delta)
+    estimate, error = _estimate(worlds)
+    # Two tests of the same claim, one for Gaussian noise, one without assumptions: twice the smaller p-value is valid for both.
+    p_value = 2 * min(_p_gaussian(estimate, mu, trials), counts.p_value(mu, epsilon, delta))
+    return AttackResult(
+        target=target,
+        adversary=adversary.describe(),
+        trials=trials,
+        confidence=confidence,
+        delta=delta,
+        mu_certified=mu,
+        epsilon_certified=epsilon,
+        mu_lower=mu_lower,
+        epsilon_lower=epsilon_lower,
+        mu_estimate=estimate,
+        mu_standard_error=error,
+        false_positive_rate=float(counts.false_positives[0]) / trials,
+        false_negative_rate=float(counts.false_negatives[0]) / trials,
+        p_value_exceeds=min(1.0, p_value),
+    )
+
+
+def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float, confidence: float) -> None:
+    adversary.honest(execution.parties)
+    if not 0 <= target < execution.parties:
+        raise InputError(f"target {target} does not exist: parties are numbered 0..{execution.parties - 1}")
+    if target in adversary.corrupt:
+        raise InputError(f"target {target} is corrupt itself and has nothing to hide from the others: choose an honest party")
+    if trials < FEWEST_TRIALS:
+        raise InputError(f"{trials} trials prove nothing: choose at least {FEWEST_TRIALS}, better 100000")
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
+    if not 0.5 <= confidence < 1:
+        raise InputError(f"confidence is {confidence:g}: choose 0.5 <= confidence < 1, for example 0.95")
+
+
+class _Silence:
+    """No noise at all."""
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+
+class _Rows:
+    """Which row of the transcript a message is: the next one of its sender in its round."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._of: defaultdict[tuple[PartyId, int], list[int]] = defaultdict(list)
+        for row, key in enumerate(zip(transcript.sender.tolist(), transcript.message_round.tolist(), strict=True)):
+            self._of[key].append(row)
+        self._taken: Counter[tuple[PartyId, int]] = Counter()
+
+    def next(self, sender: PartyId, round_: int) -> int | None:
+        key = (sender, round_)
+        self._taken[key] += 1
+        rows = self._of.get(key, [])
+        return rows[self._taken[key] - 1] if self._taken[key] <= len(rows) else None
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """What the adversary receives from honest parties: rows of the transcript, in their order."""
+
+    execution: Execution
+    adversary: Adversary
+    machine: MachineMaker[Any]
+    transcript: Transcript
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, execution: Execution, adversary: Adversary, machine: MachineMaker[Any]) -> _View:
+        transcript = execution.transcript()
+        # What corrupt parties send follows from what they know and receive.
+        by_honest = ~np.isin(transcript.sender, list(adversary.corrupt))
+        rows = np.nonzero(adversary.view(transcript).messages & by_honest)[0]
+        return cls(execution, adversary, machine, transcript, rows)
+
+    def maps(self, target: PartyId) -> tuple[Vector, Vector]:
+        """By the transcript: what a unit of the target's value adds to each row (R,), and the unknown noise in it (R, K)."""
+        chosen = np.zeros((self.transcript.messages, len(self.rows)))
+        chosen[self.rows, np.arange(len(self.rows))] = 1.0
+        system = csc_array(eye_array(self.transcript.messages) - self.transcript.dependence.T)
+        adjoint = splu(system, permc_spec="NATURAL", diag_pivot_thresh=0.0).solve(chosen) if len(self.rows) else chosen
+        unknown = ~self.adversary.view(self.transcript).noise
+        values, noise = (np.asarray(part.T @ adjoint) for part in (self.transcript.values, self.transcript.noise))
+        return values[target], noise.T[:, unknown] * self.transcript.noise_scale[unknown]
+
+    def check(self, target: PartyId, seed: int) -> None:
+        """Without noise the view must be what the transcript says; raises :class:`ProtocolFailure`."""
+        seen: list[dict[int, Vector]] = [{}, {}]
+        for world in (0, 1):
+            self._listen(self._values(target, world, seed, 1), lambda party: _Silence(), seen[world].__setitem__)
+        shifts, _ = self.maps(target)
+        for place, row in enumerate(self.rows):
+            party, round_ = int(self.transcript.sender[row]), int(self.transcript.message_round[row])
+            if place not in seen[0]:
+                raise self._never_sent(int(row))
+            share = float(seen[1][place][0] - seen[0][place][0]) / self.execution.sensitivity
+            if abs(share - shifts[place]) > _SAME * (1.0 + abs(shifts[place])):
+                raise ProtocolFailure(
+                    f"round {round_} of party {party} holds {share:.6g} of the target's value, the declared transcript says "
+                    f"{shifts[place]:.6g}: the certificate does not describe this build"
+                )
+
+    def _never_sent(self, row: int) -> InputError:
+        pairs = sorted(pair for pair in self.adversary.observed if self.transcript.find(*pair) == row)
+        party, round_ = pairs[0] if pairs else (int(self.transcript.sender[row]), int(self.transcript.message_round[row]))
+        return InputError(
+            f"party {party} sent nothing of what it held after round {round_}: leave [{party}, {round_}] out of the intercepted "
+            "messages"
+        )
+
+    def statistic(self, weights: Vector, target: PartyId, world: int, trials: int, seed: int) -> Vector:
+        """w . view in one world, shape (trials,); less what the adversary can compute on its own."""
+        parts = []
+        for block, size in _blocks(trials, self.execution.parties):
+            secret = insecure_seed(seed, "attack", world, block).secret
+            noise = InsecurePopulationNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
+            parts.append(self._surprise(weights, target, world, seed, noise, size))
+        return np.concatenate(parts)
+
+    def _surprise(
+        self, weights: Vector, target: PartyId, world: int, seed: int, noise: InsecurePopulationNoise, size: int
+    ) -> Vector:
+        """w . (view less what is expected of it), shape (size,)."""
+        own = self.adversary.corrupt
+        seen = self._weighted(weights, self._values(target, world, seed, size), noise.party)
+        # Who colludes knows its own noise, and world 0: it runs the machines itself, without the noise of honest parties.
+        known = self._values(target, 0, seed, size if own else 1)
+        return seen - self._weighted(weights, known, lambda party: noise.party(party) if party in own else _Silence())
+
+    def _weighted(self, weights: Vector, values: Vector, noise: Callable[[PartyId], NoiseSource]) -> Vector:
+        total = np.zeros(values.shape[1])
+
+        def take(place: int, vector: Vector) -> None:
+            nonlocal total
+            total = total + weights[place] * vector
+
+        self._listen(values, noise, take)
+        return total
+
+    def _values(self, target: PartyId, world: int, seed: int, dimension: int) -> Vector:
+        parties = self.execution.parties
+        values = BitStream(insecure_seed(seed, "attack", "values")).uniform(parties) * self.execution.sensitivity
+        values[target] += world * self.execution.sensitivity
+        return np.broadcast_to(values[:, None], (parties, dimension))
+
+    def _listen(self, values: Vector, noise: Callable[[PartyId], NoiseSource], take: Callable[[int, Vector], None]) -> None:
+        """Run the machines; hand over what the adversary sees, with its place in ``rows``."""
+        place_of = {int(row): place for place, row in enumerate(self.rows)}
+        rows, corrupt = _Rows(self.transcript), self.adversary.corrupt
+
+        def hear(sender: PartyId, round_: int, vector: Vector, exposed: bool) -> None:
+            row = rows.next(sender, round_)
+            place = None if row is None else place_of.get(row)
+            if place is not None:
+                take(place, vector)
+            elif exposed and sender not in corrupt:
+                raise ProtocolFailure(
+                    f"party {sender} shows the adversary a message in round {round_} that the declared transcript does not have: "
+                    "the certificate does not describe this build"
+                )
+
+        def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
+            hear(message.sender, message.round, message.vector, bool(receivers & corrupt))
+
+        machines = [self.machine(party, values[party], noise(party)) for party in range(self.execution.parties)]
+        result = run_lockstep(machines, self.execution.history, _arrivals(self.execution), on_send)
+        for party, release in result.releases.items():
+            hear(party, machines[party].rounds + 1, release.vector, exposed=True)
+
+
+def _blocks(trials: int, parties: int) -> Iterator[tuple[int, int]]:
+    together = max(1, _BLOCK // parties)
+    for block, first in enumerate(range(0, trials, together)):
+        yield block, min(together, trials - first)
+
+
+def _arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:
+    delivered = execution.history.delivered(execution.schedule)
+    rounds, senders, slots = np.nonzero(delivered)
+    receivers = execution.schedule.neighbours[rounds, senders, slots]
+    arrived = set(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
+    return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
+
+
+def _best_test(view: _View, target: PartyId, exact: bool) -> tuple[Vector, Vector]:
+    """Weights under which the statistic is N(0, 1) or N(mu, 1) if all is as declared, and thresholds, the middle one first.
+
+    ``exact``: the certificate says that no noise hides the difference; then the statistic is 0 or 1.
+    """
+    shift, noise = view.maps(target)
+    shift = shift * view.execution.sensitivity
+    left, scales, _ = np.linalg.svd(noise, full_matrices=False)
+    left, scales = left[:, scales > _RANK * scales.max(initial=0.0)], scales[scales > _RANK * scales.max(initial=0.0)]
+    inside = left.T @ shift
+    bare = shift - left @ inside
+    if exact and bare @ bare > 0:
+        return bare / (bare @ bare), np.array([0.5])
+    mu = float(np.linalg.norm(inside / scales))
+    if mu == 0.0:
+        return np.zeros(len(shift)), np.array([0.0])
+    tails = np.array(_TAILS)
+    return left @ (inside / scales**2) / mu, np.concatenate([[mu / 2], tails, mu - tails])
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """Errors at each threshold, shape (J,): world 0 taken for world 1 and the reverse."""
+
+    trials: int
+    false_positives: NDArray[np.int64]
+    false_negatives: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, worlds: list[Vector], thresholds: Vector) -> _Counts:
+        first, second = (np.sort(world) for world in worlds)
+        return cls(
+            len(first),
+            len(first) - np.searchsorted(first, thresholds, side="right"),
+            np.searchsorted(second, thresholds, side="right"),
+        )
+
+    def lower_bounds(self, error: float, delta: float) -> tuple[float, float]:
+        """Lower bounds of mu and of epsilon at ``delta``: both hold but with probability ``error``.
+
+        One half of it goes to mu, at the middle threshold; one half to epsilon, in equal parts to all thresholds; each part in
+        equal parts to both error rates (Clopper and Pearson, one-sided; Bonferroni).
+        """
+        positive, negative = self._above(slice(0, 1), error / 4)
+        mu = float(norm.isf(positive[0]) - norm.ppf(negative[0]))
+        positive, negative = self._above(slice(None), error / (4 * len(self.false_positives)))
+        hits = np.stack([(1 - delta - negative) / positive, (1 - delta - positive) / negative])
+        return max(mu, 0.0), math.log(max(float(hits.max()), 1.0))
+
+    def _above(self, which: slice, error: float) -> tuple[Vector, Vector]:
+        """Upper bounds of both error rates."""
+        counts = np.stack([self.false_positives[which], self.false_negatives[which]])
+        rates = beta.isf(error, counts + 1, np.maximum(self.trials - counts, 1))
+        rates = np.where(counts == self.trials, 1.0, rates)
+        return rates[0], rates[1]
+
+    def p_value(self, mu: float, epsilon: float, delta: float) -> float:
+        """The least error probability at which a lower bound exceeds what is certified."""
+
+        def exceeds(exponent: float) -> bool:
+            found = self.lower_bounds(10.0**exponent, delta)
+            return found[0] > mu or found[1] > epsilon
+
+        low, high = -250.0, 0.0
+        if not exceeds(high):
+            return 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (low, middle) if exceeds(middle) else (middle, high)
+        return float(10.0**high)
+
+
+def _estimate(worlds: list[Vector]) -> tuple[float, float]:
+    """The distance of the means in standard deviations, and its standard error."""
+    trials = len(worlds[0])
+    distance = float(worlds[1].mean() - worlds[0].mean())
+    spread = math.sqrt(sum(float(world.var(ddof=1)) for world in worlds) / 2)
+    if spread <= _RANK * abs(distance):
+        return (math.inf, 0.0) if distance > 0 else (0.0, 0.0)
+    mu = distance / spread
+    return mu, math.sqrt(2 / trials + mu * mu / (4 * trials))
+
+
+def _p_gaussian(estimate: float, mu: float, trials: int) -> float:
+    """P(an estimate at least this large) for Gaussian worlds at distance ``mu``.
+
+    estimate * sqrt(trials / 2) has a noncentral t distribution of 2 trials - 2 degrees of freedom, here by its normal
+    approximation (Abramowitz and Stegun 26.7.10), which is good to a few percent with that many.
+    """
+    if math.isinf(mu) or estimate <= 0.0:
+        return 1.0
+    if math.isinf(estimate):
+        return 0.0
+    freedom, scale = 2 * trials - 2, math.sqrt(trials / 2)
+    place = estimate * scale
+    z = (place * (1 - 1 / (4 * freedom)) - mu * scale) / math.sqrt(1 + place * place / (2 * freedom))
+    return math.exp(float(log_ndtr(-z)))

@@ -1,0 +1,138 @@
+"""A study is charged before it is joined: whatever becomes of it, and once for each noise."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.node.identity import Identity
+from quietmean.privacy import Entry, Ledger, mu_of_budget
+from quietmean.privacy.ledger import RESERVED, SPENT
+
+NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
+STUDY = """
+[study]
+name = "ages"
+epsilon = 0.5
+delta = 1e-6
+colluding = 0
+protocol = "{protocol}"
+round_timeout = 4.0
+start_timeout = {timeout}
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+
+
+@pytest.fixture
+def consortium(tmp_path: Path) -> Path:
+    """Keys and data of ada and bob, a roster, and a ledger with accounts for both and epsilon 1 on each."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = one.getsockname()[1], other.getsockname()[1]
+    entries = []
+    for name, port in zip(("ada", "bob"), ports, strict=True):
+        identity = Identity.generate()
+        identity.save(tmp_path / f"{name}.key")
+        entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{identity.public_key}"\n')
+        (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+    (tmp_path / "roster.toml").write_text("\n".join(entries))
+    (tmp_path / "study.toml").write_text(STUDY.format(protocol="inca", timeout=0.3))
+    with Ledger.open(tmp_path / "ledger", create=True) as ledger:
+        ledger.set_budget("ada", 1.0, 1e-6, when=NOON)
+        ledger.set_budget("bob", 1.0, 1e-6, when=NOON)
+    return tmp_path
+
+
+def arguments(folder: Path, name: str, *extra: str) -> list[str]:
+    study = [str(folder / "study.toml"), "--roster", str(folder / "roster.toml"), "--ledger", str(folder / "ledger")]
+    return ["join", *study, "--data", str(folder / f"{name}.csv"), "--key", str(folder / f"{name}.key"), *extra]
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    output = capsys.readouterr()
+    assert stop.value.code == code, output.err
+    assert output.err.count("\n") == 1 or code == 3, output.err
+    return output.err
+
+
+def entries(folder: Path, account: str) -> tuple[Entry, ...]:
+    with Ledger.open(folder / "ledger") as ledger:
+        return ledger.history(account)
+
+
+def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        refused(arguments(consortium, "ada"), capsys, 3)
+        (entry,) = entries(consortium, "ada")
+    assert (entry.status, entry.name, entry.mu) == (RESERVED, "ages", mu_of_budget(0.5, 1e-6))
+    # From another store the same study would draw fresh noise: that costs again.
+    refused(arguments(consortium, "ada", "--store", str(consortium / "other.store")), capsys, 3)
+    assert len(entries(consortium, "ada")) == 2
+    assert entries(consortium, "bob") == ()
+
+
+def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Ledger.open(consortium / "ledger") as ledger:
+        ledger.reserve("ada", "earlier", mu_of_budget(0.9, 1e-6), name="earlier", when=NOON)
+    with socket.socket() as taken:
+        address = (consortium / "roster.toml").read_text().split('address = "')[1].split('"')[0]
+        taken.bind((address.split(":")[0], int(address.split(":")[1])))
+        # The port is taken: had the node been started, that would be the complaint.
+        error = refused(arguments(consortium, "ada"), capsys, 2)
+    assert "study 'ages' asks for epsilon 0.5000 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
+    assert "raise the budget" in error
+    assert len(entries(consortium, "ada")) == 1
+
+
+def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
+    consortium: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (consortium / "study.toml").write_text(STUDY.format(protocol="gossip", timeout=0.3))
+    assert "asks for epsilon inf" in refused(arguments(consortium, "ada"), capsys, 2)
+
+
+def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'wards' is not in ledger" in refused(arguments(consortium, "ada", "--account", "wards"), capsys, 2)
+    assert not list(consortium.glob("*.store"))
+    without = [part for part in arguments(consortium, "ada", "--account", "ada") if part != "--ledger"]
+    without.remove(str(consortium / "ledger"))
+    assert "give --ledger FILE" in refused(without, capsys, 2)
+    (consortium / "ledger").unlink()
+    assert "does not exist" in refused(arguments(consortium, "ada"), capsys, 2)
+
+
+def test_settled_with_the_certificate(consortium: Path) -> None:
+    (consortium / "study.toml").write_text(STUDY.format(protocol="inca", timeout=60))
+    command = [sys.executable, "-m", "quietmean.cli.main"]
+    ada, bob = (
+        subprocess.Popen(
+            [*command, *arguments(consortium, name, *extra)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for name, extra in (("ada", ("--json",)), ("bob", ("--account", "bob")))
+    )
+    output, errors = ada.communicate(timeout=120)
+    text, more_errors = bob.communicate(timeout=120)
+    assert (ada.returncode, bob.returncode) == (0, 0), errors + more_errors
+    document: dict[str, Any] = json.loads(output)
+    (entry,) = entries(consortium, "ada")
+    assert entry.status == SPENT
+    assert entry.mu <= document["certificate"]["max_mu"] < entry.reserved_mu
+    assert "an outsider who sees what is published" in entry.note
+    assert "should everybody else collude" in entry.note
+    assert document["ledger"]["charged_mu"] == entry.mu
+    assert document["ledger"]["remaining_epsilon"] > 0.8
+    assert "account bob: epsilon 0." in text
+    assert len(entries(consortium, "bob")) == 1
