@@ -164,7 +164,8 @@ def test_dense_shows_infinite_entries() -> None:
         ([[0, 3, 0, 0]], ["the value of party 2 is disclosed"]),
         ([[1, 1, 0, 1]], ["the sum of parties 0, 2, 7 is disclosed"]),
         ([[1, 1, 0, 1], [1, 1, 0, 0]], ["the sum of parties 0, 2 is disclosed", "the value of party 7 is disclosed"]),
-        ([[2, 0, 0, 1]], ["the combination 1 x_0 + 0.5 x_7 is disclosed"]),
+        ([[2, 0, 0, 1]], ["the combination x_0 + 0.5 x_7 is disclosed"]),
+        ([[1, -1, 0, 0]], ["the combination x_0 - x_2 is disclosed"]),
         ([], []),
     ],
 )
