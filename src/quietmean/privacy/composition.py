@@ -187,9 +187,10 @@ def group_mu(mu: float, members: int) -> float:
 def set_mu(information: InformationMatrix, members: Collection[PartyId], sensitivity: float, dimension: int = 1) -> Bound:
     """mu if the honest parties of a set S change together, each by at most ``sensitivity`` D in L2 norm, in R^dimension.
 
-    ``mu_S^2 = max of sum_ij Lambda_ij <v_i, v_j> over |v_i| <= D``. For scalars that is a convex function on a box, so its maximum is
-    at a corner v_i = +-D: exact (up to rounding) for up to 12 members. In general the interval is from the best corner found,
-    which vectors of any dimension can copy along one axis, to the least of
+    ``mu_S^2 = max of sum_ij Lambda_ij <v_i, v_j> over |v_i| <= D``. For scalars that is a convex function on a box, so its
+    maximum is at a corner v_i = +-D: exact (up to rounding) for up to 12 members. In general the interval is from the best corner
+    found, which vectors of any dimension can copy along one axis, to the least of
+
     - ``D^2 |S| lambda_max``: the sum is one quadratic form per coordinate, each at most lambda_max times its squared norm;
     - ``D^2 sum |Lambda_ij|``, by Cauchy and Schwarz; never above (sum of the members' mu)^2;
     - pi / 2 times the exact best corner (Nesterov 1998, as Lambda is positive semidefinite).
