@@ -151,7 +151,7 @@ class _State:
         """Covariances of states s + values x, some rows at a time: next to old and new there is no large temporary."""
         count = states.shape[0]
         messages, cross = np.empty((count, count)), np.empty((count, len(self.values)))
-        blocks = [(slice(begin, begin + _BLOCK)) for begin in range(0, count, _BLOCK)]
+        blocks = [slice(begin, begin + _BLOCK) for begin in range(0, count, _BLOCK)]
         for block in blocks:
             part = np.asarray(_rows(states, block) @ self.messages)
             messages[:, block] = states @ np.ascontiguousarray(part.T)

@@ -32,6 +32,8 @@ Matrix = NDArray[np.float64]
 # Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
 _REGULARISATION = 1e-9
 _REFINEMENTS = 20
+# With fewer honest parties the sparse solver has little to solve, and the recursion over rounds only its overhead.
+_MANY = 16
 # A faster method whose relative error may be larger than this gives way to the sparse solver, which refines.
 _DOUBTFUL = 1e-7
 # Largest gap, with values scaled to unit extra noise: beyond it the refined solution cannot be vouched for.
@@ -50,7 +52,7 @@ def information_matrix(transcript: Transcript, adversary: Adversary, method: str
     honest = tuple(adversary.honest(transcript.parties))
     if not honest:
         return InformationMatrix((), np.zeros((0, 0)), np.zeros(0))
-    if method == "auto":
+    if method == "auto" and len(honest) >= _MANY:
         structure = find_rounds(transcript)
         structured = None if structure is None else filtered_information(structure, adversary)
         if structured is not None and structured.relative_error <= _DOUBTFUL:
