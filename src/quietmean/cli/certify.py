@@ -19,6 +19,7 @@ from quietmean.privacy import (
     certify_everyone_else,
     delta_of_mu,
     epsilon_of_mu,
+    search_worst_coalition,
 )
 from quietmean.protocols.execution import Execution
 
@@ -151,6 +152,11 @@ def _against_coalitions(
             },
         },
     }
+    if not coalitions.exhaustive:
+        found = search_worst_coalition(
+            execution.transcript(), execution.sensitivity, coalitions.size, trusted=coalitions.trusted, limit=coalitions.tried
+        )
+        document["certificates"]["worst_found"] = found.to_json(delta)
     if epsilon is not None:
         document |= {"at_epsilon": epsilon, "delta": [delta_of_mu(float(mu), epsilon) for mu in coalitions.mu]}
     return document
@@ -188,6 +194,9 @@ def _show(document: dict[str, Any], delta: float) -> None:
     out.print(table)
     out.print(f"worst party: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
     if "certificates" in document:
+        if "worst_found" in document["certificates"]:
+            found = document["certificates"]["worst_found"]
+            out.print(f"against {found['adversary']}: epsilon {epsilon_text(found['max_epsilon'])}", markup=False)
         alone = document["certificates"]["everyone_else"]["max_epsilon"]
         out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
     for sentence in document["disclosures"]:

@@ -2,7 +2,7 @@
 
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, certify
-from quietmean.privacy.coalitions import CoalitionCertificate, certify_coalitions, certify_everyone_else
+from quietmean.privacy.coalitions import CoalitionCertificate, certify_coalitions, certify_everyone_else, search_worst_coalition
 from quietmean.privacy.composition import (
     classical_renyi_epsilon,
     compose_budgets,
@@ -46,6 +46,7 @@ __all__ = [
     "noise_levels",
     "remaining_mu",
     "renyi_epsilon",
+    "search_worst_coalition",
     "set_mu",
     "type_two_error",
 ]

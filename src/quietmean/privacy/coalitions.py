@@ -32,7 +32,8 @@ class CoalitionCertificate:
 
     ``mu`` is, for each party, the largest over the tried coalitions without it: shape (n,); upper bounds. If ``exhaustive``, this
     is a guarantee against every coalition of this size. Otherwise it speaks of random coalitions: the chance that a fresh one is
-    worse than all ``tried`` is below ``exceed_probability`` with 95 % confidence (Clopper-Pearson), and no more is claimed.
+    worse than all ``tried`` is below ``exceed_probability`` with 95 % confidence (Clopper-Pearson), and no more is claimed. If
+    ``searched``, bad ones were looked for: a lower bound on the worst case, and no probability is claimed.
     """
 
     size: int
@@ -41,13 +42,18 @@ class CoalitionCertificate:
     tried: int
     exhaustive: bool
     trusted: frozenset[PartyId] = frozenset()
+    searched: bool = False
 
     @property
     def exceed_probability(self) -> float:
+        if self.searched:
+            return 1.0
         return 0.0 if self.exhaustive else exceed_bound(self.tried, 0)
 
     @property
     def kind(self) -> str:
+        if self.searched:
+            return "worst coalition found"
         return "every coalition" if self.exhaustive else "random coalitions"
 
     def describe(self) -> str:
@@ -58,6 +64,8 @@ class CoalitionCertificate:
         who = "1 party" if self.size == 1 else f"{self.size} parties"
         if self.size == 0:
             return "an outsider who sees what is published"
+        if self.searched:
+            return f"the worst coalition of {who} that a search found ({self.tried} tried; a worse one may exist)"
         if self.exhaustive:
             return f"any coalition of {who} (all {self.tried} checked)"
         return (
@@ -95,8 +103,9 @@ def certify_coalitions(
     limit: int = 500,
     seed: Seed | None = None,
 ) -> CoalitionCertificate:
-    """Try every coalition of ``size`` parties if there are at most ``limit`` of them, else ``limit`` random ones.
+    """Try every coalition of ``size`` parties if there are at most ``limit`` of them, else random ones.
 
+    As many random ones as ``limit``, or fewer beyond 200 parties, where each costs more; the certificate says how many.
     ``trusted`` parties are assumed never to collude, and the certificate says so. ``seed`` is public; by default a fixed one, so
     that everybody who certifies the same execution gets the same answer.
     """
@@ -106,18 +115,72 @@ def certify_coalitions(
         raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
     exhaustive = math.comb(len(able), size) <= limit
     seed = seed or Seed.public("coalitions")
-    drawn = itertools.combinations(able, size) if exhaustive else random_coalitions(able, size, limit, seed)
-    solver = CoalitionSolver(transcript)
-    worst_mu, worst, tried = np.zeros(parties), frozenset[PartyId](), 0
+    draws = max(20, int(limit * min(1.0, (200 / parties) ** 2)))
+    drawn = itertools.combinations(able, size) if exhaustive else random_coalitions(able, size, draws, seed)
+    tally = _Tally(transcript, sensitivity, size, trusted)
     with one_thread():
         for coalition in drawn:
-            certificate = Certificate(Adversary.collusion(coalition), sensitivity, solver.information(coalition))
-            if certificate.max_mu > worst_mu.max(initial=0.0):
-                worst = frozenset(coalition)
-            honest = list(certificate.honest)
-            worst_mu[honest] = np.maximum(worst_mu[honest], certificate.mu_upper)
-            tried += 1
-    return CoalitionCertificate(size, worst_mu, worst, tried, exhaustive, trusted)
+            tally.add(coalition)
+    return tally.certificate(exhaustive=exhaustive)
+
+
+def search_worst_coalition(
+    transcript: Transcript, sensitivity: float, size: int, *, trusted: frozenset[PartyId] = frozenset(), limit: int = 300
+) -> CoalitionCertificate:
+    """Look for a bad coalition with at most ``limit`` tries: those who got most of one party's messages, then exchange moves.
+
+    The result is a lower bound on the worst case of this execution.
+    """
+    able = [party for party in range(transcript.parties) if party not in trusted]
+    tally = _Tally(transcript, sensitivity, size, trusted)
+    with one_thread():
+        for coalition in neighbour_coalitions(transcript, size):
+            if tally.tried < limit // 2 and not trusted & set(coalition):
+                tally.add(coalition)
+        improved = size > 0
+        while improved and tally.tried < limit:
+            improved = any(tally.add(moved) for moved in _exchanges(tally.worst, able) if tally.tried < limit)
+    return tally.certificate(searched=True)
+
+
+def _exchanges(coalition: frozenset[PartyId], able: Sequence[PartyId]) -> Iterator[tuple[PartyId, ...]]:
+    """The coalition with one member replaced by an outsider."""
+    for outsider in able:
+        if outsider not in coalition:
+            for member in sorted(coalition):
+                yield tuple(sorted(coalition - {member} | {outsider}))
+
+
+class _Tally:
+    """The worst so far, over coalitions that are added one by one; each counts once."""
+
+    def __init__(self, transcript: Transcript, sensitivity: float, size: int, trusted: frozenset[PartyId]) -> None:
+        self._solver = CoalitionSolver(transcript)
+        self._sensitivity = sensitivity
+        self._size = size
+        self._trusted = trusted
+        self._mu = np.zeros(transcript.parties)
+        self._seen: set[frozenset[PartyId]] = set()
+        self.worst = frozenset[PartyId]()
+        self.tried = 0
+
+    def add(self, coalition: Sequence[PartyId]) -> bool:
+        """Is this one worse than all before?"""
+        members = frozenset(coalition)
+        self.tried += 1
+        if members in self._seen:
+            return False
+        self._seen.add(members)
+        certificate = Certificate(Adversary(members), self._sensitivity, self._solver.information(coalition))
+        worse = certificate.max_mu > float(self._mu.max(initial=0.0))
+        if worse:
+            self.worst = members
+        honest = list(certificate.honest)
+        self._mu[honest] = np.maximum(self._mu[honest], certificate.mu_upper)
+        return worse
+
+    def certificate(self, *, exhaustive: bool = False, searched: bool = False) -> CoalitionCertificate:
+        return CoalitionCertificate(self._size, self._mu, self.worst, self.tried, exhaustive, self._trusted, searched)
 
 
 def random_coalitions(able: Sequence[PartyId], size: int, count: int, seed: Seed) -> Iterator[tuple[PartyId, ...]]:
