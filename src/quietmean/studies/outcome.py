@@ -13,7 +13,13 @@ from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
 from quietmean.planning.plan import Target
-from quietmean.privacy import CoalitionCertificate, certify_coalitions, certify_everyone_else, epsilon_of_mu
+from quietmean.privacy import (
+    CoalitionCertificate,
+    certify_coalitions,
+    certify_everyone_else,
+    epsilon_of_mu,
+    search_worst_coalition,
+)
 from quietmean.privacy.certificate import ASSUMPTIONS
 from quietmean.protocols.execution import Execution
 from quietmean.queries import ColumnMeans
@@ -26,7 +32,8 @@ class StudyOutcome:
     """A finished study. Arrays over columns are in the columns' own units.
 
     ``standard_error`` is the standard deviation of the privacy noise in this very execution (exact, from its transcript); it does
-    not speak of values lost with parties that dropped out.
+    not speak of values lost with parties that dropped out. ``worst_found``: where not every coalition could be tried, the worst
+    that a search found.
     """
 
     query: ColumnMeans
@@ -36,6 +43,7 @@ class StudyOutcome:
     standard_error: Array
     certificate: CoalitionCertificate
     everyone_else_mu: Array
+    worst_found: CoalitionCertificate | None
     party_epsilon: float | None
 
     @property
@@ -50,6 +58,7 @@ class StudyOutcome:
             "neighbouring": str(self.target.neighbouring),
             "sensitivity": self.target.sensitivity,
             "everyone_else_epsilon": epsilon_of_mu(float(self.everyone_else_mu.max()), self.target.delta),
+            "worst_found": None if self.worst_found is None else self.worst_found.to_json(self.target.delta),
             "whole_party_epsilon": self.party_epsilon,
             "assumptions": list(ASSUMPTIONS),
         }
@@ -92,6 +101,9 @@ def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vec
         query.decode_error(float(np.sqrt(variance))),
         certificate,
         certify_everyone_else(transcript, target.sensitivity),
+        None
+        if certificate.exhaustive
+        else search_worst_coalition(transcript, target.sensitivity, target.colluding, trusted=trusted, limit=certificate.tried),
         epsilon_of_mu(whole_party, target.delta) if (changes > 1).any() else None,
     )
 
