@@ -21,6 +21,7 @@ from quietmean.privacy import (
     epsilon_of_mu,
     search_worst_coalition,
 )
+from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols.execution import Execution
 
 NAME = "certify"
@@ -102,6 +103,8 @@ def command(
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
             certificate = certify(transcript, adversary, happened.sensitivity)
             document = certificate.to_json(epsilon=epsilon, delta=delta, prior_sd=prior_sd, matrix=matrix)
+            if happened.schedule.rounds:
+                document["diagnostics"] = diagnose(transcript, adversary).sentences()
             if report is not None:
                 _write_report(report, happened, delta, adversary)
     if json:
@@ -199,6 +202,8 @@ def _show(document: dict[str, Any], delta: float) -> None:
             out.print(f"against {found['adversary']}: epsilon {epsilon_text(found['max_epsilon'])}", markup=False)
         alone = document["certificates"]["everyone_else"]["max_epsilon"]
         out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
+    for sentence in document.get("diagnostics", []):
+        out.print(sentence, markup=False)
     for sentence in document["disclosures"]:
         out.print(f"warning: {sentence}", style="red")
     if "mutual_information_nats" in document:

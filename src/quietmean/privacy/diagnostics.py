@@ -1,0 +1,124 @@
+"""Why a view leaks what it leaks: the conditions of IncA's Theorems 4.5 to 4.9, in sentences. The information matrix needs none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from quietmean.core.party import PartyId
+from quietmean.privacy.adversary import Adversary
+from quietmean.transcript import Transcript
+
+_RANK_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """``groups``: honest parties connected by messages that the adversary did not see, largest first.
+
+    ``rank``: the independent directions in which such messages can hide changes; n_H - 1 is all there can be (Theorem 4.5).
+    ``strongly_connected``: each honest party reaches every other along them (Theorem 4.8). ``static``: every party has the same
+    receivers in all of several rounds; ``watched``: honest parties none of whose messages went unseen (Theorem 4.9).
+    """
+
+    groups: tuple[tuple[PartyId, ...], ...]
+    rank: int
+    strongly_connected: bool
+    static: bool
+    watched: tuple[PartyId, ...]
+
+    @property
+    def honest(self) -> int:
+        return sum(len(group) for group in self.groups)
+
+    @property
+    def full_rank(self) -> bool:
+        return self.rank >= self.honest - 1
+
+    def sentences(self) -> list[str]:
+        """For people."""
+        if self.honest <= 1:
+            return ["only one party is honest: nothing but its own noise hides it"]
+        told = []
+        if self.full_rank:
+            how = "strongly connected (Theorem 4.8)" if self.strongly_connected else "enough (Theorem 4.5)"
+            told.append(
+                f"the {self.honest} honest parties hide in one crowd: the messages between them that nobody saw are {how}"
+            )
+        else:
+            told.append(
+                f"unseen messages hide changes in {self.rank} of {self.honest - 1} possible directions: "
+                "the condition of Theorem 4.5 fails, and more cancelled noise alone cannot bring central accuracy"
+            )
+        if len(self.groups) > 1:
+            sizes = ", ".join(str(len(group)) for group in self.groups)
+            told.append(f"the honest parties fall into {len(self.groups)} groups without unseen messages between them: {sizes}")
+        if self.watched:
+            told.append(f"every message of parties {', '.join(map(str, self.watched))} was seen")
+        if self.static and len(self.watched) >= 2:
+            told.append("neighbours never change and two honest parties are fully seen: Theorem 4.9, change neighbours instead")
+        return told
+
+
+def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
+    """Of protocols whose parties send shares to each other; equal shares to all receivers of a message."""
+    honest = np.array(adversary.honest(transcript.parties), dtype=np.int64)
+    place = np.full(transcript.parties, -1)
+    place[honest] = np.arange(honest.size)
+    sent = np.nonzero(~transcript.released & (np.diff(transcript.message_known.indptr) > 1))[0]
+    seen = adversary.view(transcript).messages
+    hidden = sent[~seen[sent]]
+    edges = _edges(transcript, hidden, place)
+    groups = _groups(edges, honest)
+    watched = sorted(set(transcript.sender[sent].tolist()) - set(transcript.sender[hidden].tolist()) - adversary.corrupt)
+    strong = connected_components(edges, connection="strong")[0] == 1 if honest.size else False
+    return Diagnosis(
+        groups, _rank(transcript, hidden, place, honest.size), bool(strong), _is_static(transcript, sent), tuple(watched)
+    )
+
+
+def _receivers(transcript: Transcript, message: int) -> NDArray[np.int64]:
+    known = transcript.message_known
+    knowers = known.indices[known.indptr[message] : known.indptr[message + 1]]
+    return knowers[knowers != transcript.sender[message]].astype(np.int64)
+
+
+def _edges(transcript: Transcript, hidden: NDArray[np.int64], place: NDArray[np.int64]) -> csr_array[np.float64]:
+    """Who sent to whom unseen, among the honest: shape (n_H, n_H)."""
+    senders, receivers = [], []
+    for message in hidden:
+        for receiver in _receivers(transcript, int(message)):
+            senders.append(int(place[transcript.sender[message]]))
+            receivers.append(int(place[receiver]))
+    count = int((place >= 0).sum())
+    return csr_array((np.ones(len(senders)), (np.array(senders, int), np.array(receivers, int))), shape=(count, count))
+
+
+def _groups(edges: csr_array[np.float64], honest: NDArray[np.int64]) -> tuple[tuple[PartyId, ...], ...]:
+    count, label = connected_components(edges, directed=False) if honest.size else (0, np.zeros(0, int))
+    groups = [tuple(int(party) for party in honest[label == number]) for number in range(count)]
+    return tuple(sorted(groups, key=lambda group: (-len(group), group)))
+
+
+def _rank(transcript: Transcript, hidden: NDArray[np.int64], place: NDArray[np.int64], count: int) -> int:
+    """Of the star vectors of the unseen messages: sum of the receivers' unit vectors minus as often the sender's."""
+    gram = np.zeros((count, count))
+    for message in hidden:
+        members = place[[int(transcript.sender[message]), *_receivers(transcript, int(message))]]
+        star = np.ones(members.size)
+        star[0] = 1.0 - members.size
+        gram[np.ix_(members, members)] += np.outer(star, star)
+    eigenvalues = np.linalg.eigvalsh(gram) if count else np.zeros(0)
+    return int((eigenvalues > _RANK_TOLERANCE * max(float(eigenvalues.max(initial=0.0)), 1.0)).sum())
+
+
+def _is_static(transcript: Transcript, sent: NDArray[np.int64]) -> bool:
+    receivers: dict[int, set[tuple[int, ...]]] = {}
+    for message in sent:
+        receivers.setdefault(int(transcript.sender[message]), set()).add(tuple(_receivers(transcript, int(message)).tolist()))
+    rounds = np.unique(transcript.message_round[sent]).size
+    return rounds > 1 and all(len(sets) == 1 for sets in receivers.values())
