@@ -1,4 +1,4 @@
-"""Why a view leaks what it leaks: the conditions of IncA's Theorems 4.5 to 4.9, in sentences. The information matrix needs none."""
+"""Why a view leaks what it leaks: the conditions of IncA's Theorems 4.5 to 4.9, in sentences."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
 def _receivers(transcript: Transcript, message: int) -> NDArray[np.int64]:
     known = transcript.message_known
     knowers = known.indices[known.indptr[message] : known.indptr[message + 1]]
-    return knowers[knowers != transcript.sender[message]].astype(np.int64)
+    receivers: NDArray[np.int64] = knowers[knowers != transcript.sender[message]].astype(np.int64)
+    return receivers
 
 
 def _edges(transcript: Transcript, hidden: NDArray[np.int64], place: NDArray[np.int64]) -> csr_array[np.float64]:
