@@ -1,0 +1,157 @@
+"""Optimal variances per noise term of IncA (Corollary 4.2): a semidefinite programme, solved by Clarabel through CVXPY.
+
+With Sigma = sigma_star^2 B B' + sum_k v_k A_k A_k' linear in the variances, the condition h' Sigma^-1 h <= mu^2 of every honest
+party is the linear matrix inequality [[Sigma, h], [h', mu^2]] >= 0: one for each party and coalition, so for small executions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError, NumericalError
+from quietmean.core.party import PartyId
+from quietmean.privacy import Adversary, certify
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+
+Array = NDArray[np.float64]
+
+# Variances that cost nothing would be chosen infinite; this price per unit, relative to the rest, keeps them finite.
+_PRICE = 1e-6
+# Observations whose part outside the others is below this are redundant.
+_REDUNDANT = 1e-9
+
+
+@dataclass(frozen=True)
+class OptimalVariances:
+    """``parameters``: IncA with its own variance for each noise term; ``gain``: over the best equal variances.
+
+    Variances of the noise in the estimate are per coordinate and an average over the executions.
+    """
+
+    parameters: IncaParameters
+    variance: float
+    equal_variance: float
+
+    @property
+    def gain(self) -> float:
+        return self.equal_variance / self.variance
+
+
+def optimal_variances(
+    executions: Sequence[Execution], coalitions: Sequence[frozenset[PartyId]], largest_mu: float
+) -> OptimalVariances:
+    """The noise levels of least error that keep mu <= ``largest_mu`` (at each execution's sensitivity) against each coalition.
+
+    All executions share IncA parameters; their noise levels do not matter. Needs the extra ``conic``.
+    """
+    parameters = executions[0].parameters
+    if not isinstance(parameters, IncaParameters):
+        raise InputError(f"protocol {executions[0].protocol.name} has no noise per round to optimise: choose inca")
+    views = [_view(execution, coalition) for execution in executions for coalition in coalitions]
+    costs = np.mean([_costs(execution) for execution in executions], axis=0)
+    free = _solve(views, costs, largest_mu, equal=False)
+    equal = _solve(views, costs, largest_mu, equal=True)
+    result = _levels(parameters, free)
+    excess = _excess(executions, coalitions, result, largest_mu)
+    # The solver stops a little off; scaling all noise makes the inequalities hold exactly.
+    result = replace(result, sigma_star=result.sigma_star * excess, sigma_delta=result.sigma_delta * excess)
+    return OptimalVariances(result, float(costs @ free) * excess**2, float(costs @ equal))
+
+
+@dataclass(frozen=True)
+class _View:
+    """``parts[0]`` is B B', ``parts[k]`` is A_k A_k', each (m, m); ``shifts`` is B times the sensitivity, (m, n_H)."""
+
+    parts: list[Array]
+    shifts: Array
+
+
+def _view(execution: Execution, coalition: frozenset[PartyId]) -> _View:
+    adversary = Adversary(coalition)
+    transcript = execution.transcript().with_noise_scales({"star": 1.0, "delta": 1.0})
+    honest = adversary.honest(execution.parties)
+    values, noise = transcript.eliminated()
+    observed = np.nonzero(adversary.view(transcript).messages)[0]
+    terms = execution.parameters.injection.noise_terms
+    columns = [execution.parties + np.array(honest) * terms + index for index in range(terms)]
+    blocks = [values[np.ix_(observed, np.array(honest))], *(noise[np.ix_(observed, own)] for own in columns)]
+    kept = _independent(np.hstack(blocks))
+    return _View([block[kept] @ block[kept].T for block in blocks], blocks[0][kept] * execution.sensitivity)
+
+
+def _independent(rows: Array) -> NDArray[np.int64]:
+    """Indices of rows that are no combination of earlier ones."""
+    kept: list[int] = []
+    basis = np.zeros((0, rows.shape[1]))
+    for index, row in enumerate(rows):
+        rest = row - basis.T @ (basis @ row)
+        rest -= basis.T @ (basis @ rest)
+        if np.linalg.norm(rest) > _REDUNDANT * max(1.0, float(np.linalg.norm(row))):
+            kept.append(index)
+            basis = np.vstack([basis, rest / np.linalg.norm(rest)])
+    return np.array(kept, dtype=np.int64)
+
+
+def _costs(execution: Execution) -> Array:
+    """What each variance (star first) adds to the variance of the estimate."""
+    transcript = execution.transcript().with_noise_scales({"star": 1.0, "delta": 1.0})
+    values, noise = transcript.eliminated()
+    total = float(values[transcript.released].sum(axis=0) @ execution.weights)
+    squares = (noise[transcript.released].sum(axis=0) / total) ** 2
+    star, delta = squares[: execution.parties], squares[execution.parties :]
+    return np.array([star.sum(), *delta.reshape(execution.parties, -1).sum(axis=0)])
+
+
+def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) -> Array:
+    try:
+        cp: Any = importlib.import_module("cvxpy")
+    except ImportError:
+        raise InputError("optimal variances need a conic solver: install quietmean[conic]") from None
+    # In units of 1 / mu^2, where all numbers are near 1.
+    levels = cp.Variable(2 if equal else costs.size, nonneg=True)
+    spread = np.eye(costs.size) if not equal else np.vstack([[1.0, 0.0], np.tile([0.0, 1.0], (costs.size - 1, 1))])
+    variances = spread @ levels
+    conditions = []
+    for view in views:
+        covariance = sum(variances[index] * part for index, part in enumerate(view.parts))
+        for shift in view.shifts.T:
+            column = shift[:, None]
+            conditions.append(cp.bmat([[covariance, column], [column.T, np.ones((1, 1))]]) >> 0)
+    price = costs / costs.max() + _PRICE
+    problem = cp.Problem(cp.Minimize(price @ variances), conditions)
+    with warnings.catch_warnings():
+        # Whether it stopped a little early does not matter: the exact certificate has the last word.
+        warnings.simplefilter("ignore", UserWarning)
+        problem.solve(solver=cp.CLARABEL)
+    if problem.status not in ("optimal", "optimal_inaccurate") or levels.value is None:
+        raise NumericalError(f"the programme for the variances ended {problem.status}: take more rounds or a larger budget")
+    found: Array = np.maximum(spread @ np.asarray(levels.value), 0.0) / largest_mu**2
+    return found
+
+
+def _levels(parameters: IncaParameters, variances: Array) -> IncaParameters:
+    """Relative scales of the noise terms become part of the injection."""
+    scales = np.sqrt(np.maximum(variances[1:], 1e-12 * max(float(variances[1:].max()), 1e-300)))
+    delta = float(scales.max())
+    injection = Injection("general", parameters.injection.portion, parameters.injection.noise * (scales / delta))
+    return replace(parameters, injection=injection, sigma_star=float(np.sqrt(variances[0])), sigma_delta=delta)
+
+
+def _excess(
+    executions: Sequence[Execution], coalitions: Sequence[frozenset[PartyId]], parameters: Any, largest_mu: float
+) -> float:
+    """By how much the exact certificate exceeds the target, at least 1."""
+    worst = max(
+        certify(replace(execution, parameters=parameters).transcript(), Adversary(coalition), execution.sensitivity).max_mu
+        for execution in executions
+        for coalition in coalitions
+    )
+    return max(1.0, worst / largest_mu)

@@ -1,0 +1,65 @@
+"""Optimal variances per noise term (Corollary 4.2), against the exact certificate and a plain search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from quietmean.core.errors import InputError
+from quietmean.planning.accuracy import noise_variance
+from quietmean.planning.variances import optimal_variances
+from quietmean.privacy import Adversary, certify
+from quietmean.protocols.execution import Execution
+from quietmean.testing import example_execution
+
+COALITIONS = [frozenset({0}), frozenset({3})]
+MU = 0.3
+
+
+def executions() -> list[Execution]:
+    return [
+        example_execution("inca", 6, number, permanent=0.2, rounds=4, schedule="permutation", sigma_star=1.0, sigma_delta=1.0)
+        for number in range(2)
+    ]
+
+
+def worst_mu(examples: list[Execution]) -> float:
+    return max(certify(e.transcript(), Adversary(c), e.sensitivity).max_mu for e in examples for c in COALITIONS)
+
+
+def mean_variance(examples: list[Execution]) -> float:
+    return float(np.mean([noise_variance(e.transcript(), e.weights) for e in examples]))
+
+
+def test_the_target_is_kept_and_the_prediction_true() -> None:
+    best = optimal_variances(executions(), COALITIONS, MU)
+    chosen = [replace(example, parameters=best.parameters) for example in executions()]
+    assert worst_mu(chosen) <= MU * (1 + 1e-9)
+    assert worst_mu(chosen) >= MU * 0.999
+    assert mean_variance(chosen) == pytest.approx(best.variance, rel=1e-3)
+    print("gain over equal variances:", best.gain)
+    assert best.gain >= 1.0
+
+
+def test_equal_variances_agree_with_a_plain_search() -> None:
+    """For each ratio the least sigma_star by root finding on exact certificates; the best of a fine grid of ratios."""
+    best = optimal_variances(executions(), COALITIONS, MU)
+
+    def variance(ratio: float) -> float:
+        def chosen(star: float) -> list[Execution]:
+            return [replace(e, parameters=replace(e.parameters, sigma_star=star, sigma_delta=star * ratio)) for e in executions()]
+
+        star = brentq(lambda log_star: worst_mu(chosen(np.exp(log_star))) - MU, -5, 5, xtol=1e-6)
+        return mean_variance(chosen(float(np.exp(star))))
+
+    searched = min(variance(float(ratio)) for ratio in np.geomspace(0.3, 30, 25))
+    assert best.equal_variance <= searched * 1.001
+    assert best.equal_variance >= searched * 0.97
+
+
+def test_it_is_for_inca_only() -> None:
+    with pytest.raises(InputError, match="no noise per round"):
+        optimal_variances([example_execution("local-dp", 4, sigma=1.0)], COALITIONS, MU)
