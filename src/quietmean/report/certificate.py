@@ -25,6 +25,7 @@ from quietmean.report import words
 from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.explain import CurvePoint, Explanation, epsilons, explain, has_static_neighbours
+from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, statement
 
@@ -90,17 +91,8 @@ class _Page:
     everyone_else: float
 
     def render(self) -> str:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-
-        environment = Environment(
-            loader=PackageLoader("quietmean.report"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
-        return environment.get_template("certificate.html").render(
+        return render_template(
+            "certificate.html",
             title="What this execution gives away",
             summary=self._summary(),
             cost=self._cost(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.report.epsilons import bar_label
 from quietmean.report.explain import CurvePoint
 from quietmean.report.style import COALITION, ESTIMATE, MUTED, OVER, PAPER, RULE, WIDTH, house_style
 from quietmean.report.words import listed, rounded_up
@@ -44,7 +45,7 @@ def parties_figure(parties: Sequence[int], epsilons: Array) -> Figure:
         if len(order) <= MOST_NAMES:
             upright = len(order) > _MOST_LEVEL
             for place, height in enumerate(heights.tolist()):
-                _in_bar(axes, place, height, float(epsilons[order[place]]), height > (0.3 if upright else 0.14) * top, upright)
+                bar_label(axes, place, height, float(epsilons[order[place]]), height > (0.3 if upright else 0.14) * top, upright)
             axes.set_xticks(range(len(order)), [f"{parties[index]}" for index in order], size=8)
             axes.set_xlabel("party")
         else:
@@ -54,20 +55,6 @@ def parties_figure(parties: Sequence[int], epsilons: Array) -> Figure:
         if not finite.size:
             axes.set_yticks([])
     return figure
-
-
-def _in_bar(axes: Axes, place: int, height: float, epsilon: float, inside: bool, upright: bool) -> None:
-    axes.annotate(
-        rounded_up(epsilon),
-        (place, height),
-        xytext=(0, -3 if inside else 3),
-        textcoords="offset points",
-        size=7.5 if math.isfinite(epsilon) else 12,
-        color=PAPER if inside else MUTED,
-        ha="center",
-        va="top" if inside else "bottom",
-        rotation=90 if upright else 0,
-    )
 
 
 def coalitions_figure(curve: Sequence[CurvePoint], everyone_else: float, size: int | None) -> Figure:

@@ -64,7 +64,11 @@ def _bars(axes: Axes, epsilons: NDArray[np.float64], target: float) -> None:
 
 def _value(axes: Axes, place: int, height: float, epsilon: float, top: float, *, upright: bool) -> None:
     """Inside the bar, away from the target line, unless the bar is too short for it."""
-    inside = height > (0.3 if upright else 0.14) * top
+    bar_label(axes, place, height, epsilon, height > (0.3 if upright else 0.14) * top, upright)
+
+
+def bar_label(axes: Axes, place: int, height: float, epsilon: float, inside: bool, upright: bool) -> None:
+    """The epsilon of a bar, just under or over its end."""
     axes.annotate(
         rounded_up(epsilon),
         (place, height),

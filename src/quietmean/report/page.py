@@ -15,6 +15,7 @@ from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, party_epsilons
 from quietmean.report.estimates import MOST_COLUMNS, estimates_figure
 from quietmean.report.exchange import exchange_figure
+from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, Traffic, statement
 
@@ -29,17 +30,8 @@ def write_study_report(report: StudyReport, path: Path) -> None:
 
 def render(report: StudyReport) -> str:
     """The page as text."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("quietmean.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("study.html").render(
+    return render_template(
+        "study.html",
         title=report.title,
         summary=_summary(report),
         answer=_answer(report),
