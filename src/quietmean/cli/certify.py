@@ -135,7 +135,8 @@ def _coalitions(execution: Execution, size: int) -> CoalitionCertificate:
 def _against_coalitions(
     execution: Execution, coalitions: CoalitionCertificate, epsilon: float | None, delta: float
 ) -> dict[str, Any]:
-    alone = certify_everyone_else(execution.transcript(), execution.sensitivity)
+    transcript = execution.transcript()
+    alone = certify_everyone_else(transcript, execution.sensitivity)
     document: dict[str, Any] = {
         "adversary": coalitions.describe(),
         "sensitivity": execution.sensitivity,
@@ -157,7 +158,7 @@ def _against_coalitions(
     }
     if not coalitions.exhaustive:
         found = search_worst_coalition(
-            execution.transcript(), execution.sensitivity, coalitions.size, trusted=coalitions.trusted, limit=coalitions.tried
+            transcript, execution.sensitivity, coalitions.size, trusted=coalitions.trusted, limit=coalitions.tried
         )
         document["certificates"]["worst_found"] = found.to_json(delta)
     if epsilon is not None:

@@ -116,14 +116,6 @@ class TranscriptBuilder:
         self._message_known.append({sender, *receivers})
         return row
 
-    def learn(self, message: int, party: PartyId) -> None:
-        """``party`` comes to know ``message``."""
-        self._message_known[message].add(party)
-
-    def release(self, message: int) -> None:
-        """Everybody comes to know ``message``."""
-        self._released[message] = True
-
     def build(self) -> Transcript:
         count = len(self._senders)
         return Transcript(
