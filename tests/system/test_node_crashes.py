@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.party import PartyId, Vector
 from quietmean.entropy import BitStream, Seed
+from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
@@ -34,27 +35,9 @@ def make_values(parties: int, dimension: int = 2) -> Vector:
     return np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)
 
 
-class NoNoise:
-    """Silence for everybody."""
-
-    def __init__(self, parties: int) -> None:
-        self._parties = parties
-
-    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        return np.zeros((self._parties, dimension))
-
-    def party(self, party: PartyId) -> NoiseSource:
-        return NoNoiseOfOne()
-
-
-class NoNoiseOfOne:
-    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        return np.zeros(dimension)
-
-
 def assert_mass_is_right(result: NodeResult, values: Vector) -> None:
     """The total is what the logged execution gives in lockstep, without any noise."""
-    releases = result.execution.run(values, NoNoise(len(values))).releases
+    releases = result.execution.run(values, InsecureSilentPopulation(len(values))).releases
     assert result.used_though_reclaimed == ()
     np.testing.assert_allclose(result.total_weight, sum(releases[party].weight for party in result.heard), rtol=1e-9)
     np.testing.assert_allclose(

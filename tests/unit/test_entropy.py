@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from quietmean.entropy import BitStream, SecureNoise, Seed
+from quietmean.entropy import BitStream, ExchangeKey, SecureNoise, Seed
 from quietmean.entropy.gaussian import standard_normal_from_words
 from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 
@@ -165,3 +165,81 @@ def test_seeds_have_32_bytes_and_os_seeds_differ() -> None:
     assert Seed.from_os() != Seed.from_os()
     assert insecure_seed(1) != insecure_seed(2)
     assert insecure_seed(1, "a").secret == Seed.public("insecure", 1, "a").secret
+
+
+ALICE, BOB = Seed(bytes(range(32))), Seed(bytes(range(32, 64)))
+GOLDEN_SHARED = [
+    "0x1.edef342c11742p-1",
+    "-0x1.3ba4f9410670fp+0",
+    "0x1.b004538573a4fp+0",
+    "-0x1.acdf7d5a592c4p-4",
+    "0x1.13e79f6ef5588p-1",
+]
+
+
+def test_both_ends_derive_the_same_seed() -> None:
+    alice, bob = ExchangeKey(ALICE), ExchangeKey(BOB)
+    common = alice.shared_seed(bob.public, "study")
+    assert common.secret == bob.shared_seed(alice.public, "study").secret
+    assert common.secret != alice.shared_seed(bob.public, "another study").secret
+    assert common.secret != ExchangeKey(Seed(bytes(32))).shared_seed(bob.public, "study").secret
+
+
+def test_shared_seed_by_another_computation() -> None:
+    """X25519 as in RFC 7748 with Python integers, HKDF as in RFC 5869 with hmac."""
+    alice, bob = ExchangeKey(ALICE), ExchangeKey(BOB)
+    private = ALICE.derive("exchange key").secret
+    assert x25519(private, (9).to_bytes(32, "little")) == alice.public
+    agreed = x25519(private, bob.public)
+    extracted = hmac.digest(bytes(32), agreed, "sha256")
+    information = b"quietmean pair\0" + b"".join(sorted([alice.public, bob.public])) + b"study"
+    assert alice.shared_seed(bob.public, "study").secret == hmac.digest(extracted, information + b"\x01", "sha256")
+
+
+def x25519(scalar: bytes, point: bytes) -> bytes:
+    """Montgomery ladder, RFC 7748 section 5."""
+    prime = 2**255 - 19
+    k = (int.from_bytes(scalar, "little") & ~7 & ~(128 << 8 * 31)) | (64 << 8 * 31)
+    x1 = int.from_bytes(point, "little") & (2**255 - 1)
+    x2, z2, x3, z3, swapped = 1, 0, x1, 1, 0
+    for place in reversed(range(255)):
+        bit = (k >> place) & 1
+        if swapped ^ bit:
+            x2, x3, z2, z3 = x3, x2, z3, z2
+        swapped = bit
+        a, b, c, d = x2 + z2, x2 - z2, x3 + z3, x3 - z3
+        difference = (a * a - b * b) % prime
+        x3, z3 = pow(d * a + c * b, 2, prime), x1 * pow(d * a - c * b, 2, prime) % prime
+        x2, z2 = a * a * b * b % prime, difference * (a * a + 121665 * difference) % prime
+    x2, z2 = (x3, z3) if swapped else (x2, z2)
+    return (x2 * pow(z2, prime - 2, prime) % prime).to_bytes(32, "little")
+
+
+def test_keys_without_a_secret_are_refused() -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        ExchangeKey(ALICE).shared_seed(bytes(32), "study")
+
+
+def test_shared_noise_is_the_same_at_both_ends_and_new_for_each_address() -> None:
+    alice, bob = ExchangeKey(ALICE), ExchangeKey(BOB)
+    one = SecureNoise(ALICE, lambda other: alice.shared_seed(bob.public, "study"))
+    two = SecureNoise(BOB, lambda other: bob.shared_seed(alice.public, "study"))
+    shared = one.shared_normal(1, "delta", 0, 5)
+    np.testing.assert_array_equal(shared, two.shared_normal(0, "delta", 0, 5))
+    others = [one.shared_normal(1, "delta", 1, 5), one.shared_normal(1, "star", 0, 5), one.normal("delta", 0, 5)]
+    assert all((shared != other).all() for other in others)
+    # Golden: two machines, or two versions, that differ in the last bit would not cancel.
+    assert hexadecimal(shared) == GOLDEN_SHARED
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_population_noise_shared_by_pairs(dimension: int) -> None:
+    pairs = np.array([[0, 1], [0, 2], [0, 3], [1, 3], [2, 3], [4, 6]])
+    for noise in (InsecurePopulationNoise(3, 7), InsecureStackedNoise(3, 7)):
+        block = noise.shared_normal(pairs, "delta", 2, dimension)
+        for row, (one, other) in zip(block, pairs.tolist(), strict=True):
+            np.testing.assert_array_equal(row, noise.party(one).shared_normal(other, "delta", 2, dimension))
+            np.testing.assert_array_equal(row, noise.party(other).shared_normal(one, "delta", 2, dimension))
+        assert len(np.unique(block)) == block.size
+        np.testing.assert_array_equal(noise.shared_normal(pairs[[4, 1]], "delta", 2, dimension), block[[4, 1]])
+        assert noise.shared_normal(pairs[:0], "delta", 2, dimension).shape == (0, dimension)

@@ -22,7 +22,7 @@ PAYLOAD = encode_vector(np.array([1.0]))
 
 
 def transfer(round_: int, valid_for: float = 5.0, agreement: bytes = AGREED) -> Transfer:
-    return Transfer(0, MIXING, round_, 0.5, valid_for, agreement)
+    return Transfer(0, MIXING, round_, 0.5, valid_for, agreement, 2)
 
 
 def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, None, None]]) -> None:
@@ -131,8 +131,8 @@ def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -
         (3, transfer(2), PAYLOAD),
         (1, transfer(2, agreement=b"other..."), PAYLOAD),
         (1, transfer(2), encode_vector(np.array([np.nan]))),
-        (1, Transfer(0, MIXING, 2, np.inf, 1.0, AGREED), PAYLOAD),
-        (1, Transfer(0, MIXING, 3, 1.0, np.nan, AGREED), PAYLOAD),
+        (1, Transfer(0, MIXING, 2, np.inf, 1.0, AGREED, 2), PAYLOAD),
+        (1, Transfer(0, MIXING, 3, 1.0, np.nan, AGREED, 2), PAYLOAD),
     ],
 )
 def test_what_the_protocol_does_not_allow(tmp_path: Path, sender: int, message: Transfer, payload: bytes) -> None:

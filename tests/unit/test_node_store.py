@@ -13,7 +13,7 @@ import pytest
 from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
-from quietmean.node.store import ACCEPTED, PENDING, RECLAIMED, REFUSED, ClosedRound, Store
+from quietmean.node.store import ACCEPTED, PENDING, RECLAIMED, REFUSED, ClosedRound, Outgoing, Store
 
 STUDY = "ab" * 32
 VALUE = np.array([0.5, 0.25])
@@ -106,7 +106,7 @@ def test_a_round_from_start_to_end(path: Path) -> None:
     assert stored[:2] == (1, 1)
     np.testing.assert_array_equal(load_state(State, stored[2]).held, [0.0, 1.0])
     outgoing = store.outgoing(1, 1)
-    assert outgoing == {party: (np.array([1.0, 2.0]).tobytes(), 0.5) for party in (1, 2, 3)}
+    assert outgoing == {party: Outgoing(np.array([1.0, 2.0]).tobytes(), 2, 0.5) for party in (1, 2, 3)}
     assert store.sent_status(1, 1, 2) == PENDING
     (received,) = store.received(1, 1, 0)
     np.testing.assert_array_equal(received.vector, incoming.vector)
@@ -157,7 +157,7 @@ def test_a_failed_step_leaves_no_trace(path: Path) -> None:
 def test_pledges_stay(path: Path) -> None:
     store = opened(path)
     store.save_commit(1, b"h" * 32)
-    store.save_reveal(1, b"n" * 32, 2.0)
+    store.save_reveal(1, b"n" * 32, 2.0, b"x" * 32)
     store.save_commit(2, b"g" * 32)
     store.close()
     store = opened(path)

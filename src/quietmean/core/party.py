@@ -26,13 +26,18 @@ Vector: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What ``sender`` tells ``recipients`` in ``round``: a vector of shape (d,) and the public weight it carries."""
+    """What ``sender`` tells ``recipients`` in ``round``: a vector of shape (d,) and the public weight it carries.
+
+    ``content`` is what else a protocol says, in its own encoding (keys, ciphertexts, packed bits); the vector may then be empty,
+    of shape (0,). Content comes from a stranger's machine: a party treats what it cannot read as not arrived.
+    """
 
     sender: PartyId
     recipients: tuple[PartyId, ...]
     round: int
     vector: Vector
     weight: float
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +88,19 @@ class PartyMachine(Protocol[State]):
 
 
 class NoiseSource(Protocol):
-    """A party's own standard Gaussian noise, addressed by purpose and index: the same address, the same noise."""
+    """All that is random for one party, addressed by purpose and index: the same address gives the same.
 
-    def normal(self, purpose: str, index: int, dimension: int) -> Vector: ...
+    What is ``shared`` with another party is the same at both ends and known to nobody else.
+    """
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        """Standard Gaussian noise, shape (d,)."""
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        """Standard Gaussian noise that ``other`` knows too, shape (d,)."""
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        """32 secret bytes, to seed a stream of bits."""
 
 
 class PopulationNoise(Protocol):
@@ -93,5 +108,8 @@ class PopulationNoise(Protocol):
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         """Shape (n, d)."""
+
+    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+        """Row m is what the two parties ``pairs[m]`` share. Pairs have shape (M, 2), smaller number first; result (M, d)."""
 
     def party(self, party: PartyId) -> NoiseSource: ...

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy.seed import Seed
+from quietmean.entropy.exchange import ExchangeKey
+from quietmean.entropy.seed import SEED_BYTES, Seed
 from quietmean.entropy.stream import BitStream, SecureNoise
 
 # Blocks are drawn again when they were evicted: memory stays bounded, values do not change.
@@ -39,8 +42,24 @@ class InsecurePopulationNoise:
             self._blocks.popitem(last=False)
         return block
 
+    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+        """Shape (M, d). One stream for all pairs of parties; a pair's number is its place in it, so that few calls read many."""
+        seed = self._seed.derive("shared", purpose, index)
+        blocks_per_pair = -(-dimension // 2)
+        numbers = pairs[:, 0].astype(np.int64) * self._parties + pairs[:, 1]
+        order = np.argsort(numbers)
+        values = np.empty((len(pairs), 2 * blocks_per_pair))
+        breaks = np.nonzero(np.diff(numbers[order]) != 1)[0] + 1
+        for run in np.split(order, breaks) if len(order) else ():
+            stream = BitStream(seed, int(numbers[run[0]]) * blocks_per_pair)
+            values[run] = stream.standard_normal((len(run), 2 * blocks_per_pair))
+        return values[:, :dimension]
+
     def party(self, party: PartyId) -> NoiseSource:
         return _OneRow(self, party)
+
+    def secret(self, party: PartyId, purpose: str, index: int) -> bytes:
+        return self._seed.derive("secret", party, purpose, index).secret
 
 
 class _OneRow:
@@ -52,15 +71,62 @@ class _OneRow:
         row: Vector = self._population.normal(purpose, index, dimension)[self._party]
         return row
 
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        pair = np.array([sorted((self._party, other))])
+        row: Vector = self._population.shared_normal(pair, purpose, index, dimension)[0]
+        return row
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return self._population.secret(self._party, purpose, index)
+
 
 class InsecureStackedNoise:
     """The population view of n separate :class:`SecureNoise` sources, as n real parties would hold them."""
 
     def __init__(self, seed: int, parties: int) -> None:
-        self._sources = [SecureNoise(insecure_seed(seed, "party", party)) for party in range(parties)]
+        self._keys = [ExchangeKey(insecure_seed(seed, "exchange", party)) for party in range(parties)]
+        self._sources = [
+            SecureNoise(insecure_seed(seed, "party", party), partial(self._shared_seed, party)) for party in range(parties)
+        ]
+
+    def _shared_seed(self, party: PartyId, other: PartyId) -> Seed:
+        return self._keys[party].shared_seed(self._keys[other].public, "insecure")
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         return np.stack([source.normal(purpose, index, dimension) for source in self._sources])
 
+    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+        drawn = [self._sources[one].shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
+        return np.array(drawn).reshape(len(pairs), dimension)
+
     def party(self, party: PartyId) -> NoiseSource:
         return self._sources[party]
+
+
+class InsecureSilence:
+    """No noise and no secret at all, for one party."""
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return bytes(SEED_BYTES)
+
+
+class InsecureSilentPopulation:
+    """No noise for n parties."""
+
+    def __init__(self, parties: int) -> None:
+        self._parties = parties
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros((self._parties, dimension))
+
+    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros((len(pairs), dimension))
+
+    def party(self, party: PartyId) -> NoiseSource:
+        return InsecureSilence()

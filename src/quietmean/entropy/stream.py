@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import SupportsIndex
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from quietmean.core.party import Vector
+from quietmean.core.party import PartyId, Vector
 from quietmean.entropy.gaussian import fill_standard_normal
 from quietmean.entropy.seed import Seed
 
@@ -19,9 +20,11 @@ class BitStream:
     Equal seeds give equal streams on every machine and with every library version.
     """
 
-    def __init__(self, seed: Seed) -> None:
-        # A stream is used for one purpose only, under a key derived for it: a constant counter start is safe.
-        self._encryptor = Cipher(algorithms.AES(seed.derive("bit stream").secret), modes.CTR(bytes(16))).encryptor()
+    def __init__(self, seed: Seed, skip_blocks: int = 0) -> None:
+        """``skip_blocks``: start this many 16-byte blocks into the stream."""
+        # A stream is used for one purpose only, under a key derived for it: a counter that starts at 0 is safe.
+        counter = modes.CTR(skip_blocks.to_bytes(16, "big"))
+        self._encryptor = Cipher(algorithms.AES(seed.derive("bit stream").secret), counter).encryptor()
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next ``count`` uniform 64-bit words."""
@@ -48,12 +51,27 @@ class BitStream:
         return values
 
 
-class SecureNoise:
-    """A party's noise source under its secret seed: one stream for each (purpose, index)."""
+def no_shared_seed(other: PartyId) -> Seed:
+    raise ValueError(f"no key was agreed with party {other}")
 
-    def __init__(self, seed: Seed) -> None:
+
+class SecureNoise:
+    """A party's noise source under its secret seed: one stream for each (purpose, index).
+
+    ``shared_seed`` gives the seed that this party has in common with another one (see :class:`ExchangeKey`).
+    """
+
+    def __init__(self, seed: Seed, shared_seed: Callable[[PartyId], Seed] = no_shared_seed) -> None:
         self._seed = seed
+        self._shared_seed = shared_seed
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         """``dimension`` independent N(0, 1) values; the same address always gives the same values."""
         return BitStream(self._seed.derive("noise", purpose, index)).standard_normal(dimension)
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        """The same at both ends."""
+        return BitStream(self._shared_seed(other).derive("shared noise", purpose, index)).standard_normal(dimension)
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return self._seed.derive("secret", purpose, index).secret

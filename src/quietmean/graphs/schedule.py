@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,11 +22,14 @@ class Schedule:
     """Out-neighbours, shape (T, n, k_max), padded with -1. Row ``t - 1`` belongs to round t = 1..T.
 
     A party divides what it holds evenly between itself and its out-neighbours: every share is 1 / (out-degree + 1).
+    ``pairs``, shape (M, 2), smaller number first, in rising order: who has a secret in common, where a protocol wants that.
     """
 
     neighbours: NDArray[np.int32]
+    pairs: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
 
     def __post_init__(self) -> None:
+        self._check_pairs()
         table = np.sort(self.neighbours, axis=2)
         own = np.arange(self.parties)[None, :, None]
         if np.any(table >= self.parties) or np.any(table < NOBODY):
@@ -35,6 +38,27 @@ class Schedule:
             raise InputError("a party is its own neighbour: remove it, its own share stays with it anyway")
         if np.any((table[:, :, 1:] == table[:, :, :-1]) & (table[:, :, 1:] != NOBODY)):
             raise InputError("a party has the same neighbour twice in one round: list each neighbour once")
+
+    def _check_pairs(self) -> None:
+        pairs = self.pairs
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InputError(f"pairs have shape {pairs.shape}: give two parties for each pair")
+        if pairs.size and (pairs.min() < 0 or pairs.max() >= self.parties or (pairs[:, 0] >= pairs[:, 1]).any()):
+            raise InputError(f"a pair is not two parties of 0..{self.parties - 1}, the smaller number first: mend it")
+        if (np.diff(pairs[:, 0] * self.parties + pairs[:, 1]) <= 0).any():
+            raise InputError("pairs are listed twice or out of order: list each pair once, in rising order")
+
+    def partners(self, party: PartyId) -> tuple[PartyId, ...]:
+        """Who has a secret in common with ``party``, in rising order."""
+        return self._partners[party]
+
+    @cached_property
+    def _partners(self) -> tuple[tuple[PartyId, ...], ...]:
+        partners: list[list[PartyId]] = [[] for _ in range(self.parties)]
+        for one, other in self.pairs.tolist():
+            partners[one].append(other)
+            partners[other].append(one)
+        return tuple(tuple(sorted(row)) for row in partners)
 
     @property
     def rounds(self) -> int:
@@ -61,7 +85,9 @@ class Schedule:
         return [[list(self.recipients(t, i)) for i in range(self.parties)] for t in range(1, self.rounds + 1)]
 
     @classmethod
-    def from_lists(cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int) -> Schedule:
+    def from_lists(
+        cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int, pairs: NDArray[np.int64] | None = None
+    ) -> Schedule:
         """From one list per party per round; lists may differ in length."""
         widest = max((len(row) for round_ in lists for row in round_), default=0)
         table = np.full((len(lists), parties, widest), NOBODY, dtype=np.int32)
@@ -70,7 +96,7 @@ class Schedule:
                 raise InputError(f"round {t + 1} lists neighbours of {len(round_)} parties, not {parties}: one list per party")
             for i, row in enumerate(round_):
                 table[t, i, : len(row)] = row
-        return cls(table)
+        return cls(table) if pairs is None else cls(table, pairs)
 
     @classmethod
     def empty(cls, parties: int) -> Schedule:

@@ -1,7 +1,8 @@
 """Before round 1: everybody is there, and nobody could choose the schedule.
 
-Each party commits to a nonce and its public weight, reveals them once all commitments are in, and the public seed is derived
-from all nonces. One honest nonce makes it unpredictable. What is agreed is on disk, so that a restart goes on with it.
+Each party commits to a nonce, its public weight and its public exchange key, reveals them once all commitments are in, and the
+public seed is derived from them all. One honest nonce makes it unpredictable. Every party hears every key from its owner itself,
+over a connection that proves who that is. What is agreed is on disk, so that a restart goes on with it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,15 @@ from quietmean.node.wire import Commit, Reveal
 _TELL_SECONDS = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a party commits to: 32 random bytes, its public weight, its X25519 public key for this study."""
+
+    nonce: bytes
+    weight: float
+    exchange: bytes
+
+
 class Pledges:
     """What everybody committed to and revealed; the receiving half of the agreement."""
 
@@ -36,32 +47,32 @@ class Pledges:
         self.all_committed = asyncio.Event()
         self._note_commits()
 
-    def pledge(self, party: PartyId, nonce: bytes, weight: float) -> bytes:
+    def pledge(self, party: PartyId, opening: Opening) -> bytes:
         """Make this node's own commitment, once; returns its hash."""
-        commit = commitment(self._study, party, nonce, weight)
+        commit = commitment(self._study, party, opening)
         if party not in self._known:
             self.commit(party, commit)
-            self.reveal(party, nonce, weight)
+            self.reveal(party, opening)
         return commit
 
     def commit(self, party: PartyId, commit: bytes) -> None:
         known = self._known.get(party)
         if known is None:
             self._store.save_commit(party, commit)
-            self._known[party] = Pledge(commit, None, None)
+            self._known[party] = Pledge(commit)
             self._note_commits()
         elif known.hash != commit:
             raise PeerError("it committed to something else before: it lost its store, or plays two games")
 
-    def reveal(self, party: PartyId, nonce: bytes, weight: float) -> None:
+    def reveal(self, party: PartyId, opening: Opening) -> None:
         known = self._known.get(party)
-        if known is None or commitment(self._study, party, nonce, weight) != known.hash:
+        if known is None or commitment(self._study, party, opening) != known.hash:
             raise PeerError("it revealed something else than it committed to")
-        if not (math.isfinite(weight) and weight > 0):
-            raise PeerError(f"a weight of {weight}, it must be a number > 0")
+        if not (math.isfinite(opening.weight) and opening.weight > 0):
+            raise PeerError(f"a weight of {opening.weight}, it must be a number > 0")
         if known.nonce is None:
-            self._store.save_reveal(party, nonce, weight)
-            self._known[party] = Pledge(known.hash, nonce, weight)
+            self._store.save_reveal(party, opening.nonce, opening.weight, opening.exchange)
+            self._known[party] = Pledge(known.hash, opening.nonce, opening.weight, opening.exchange)
 
     def _note_commits(self) -> None:
         if not self.uncommitted:
@@ -77,24 +88,33 @@ class Pledges:
 
     def public_seed(self) -> Seed:
         """From everybody's nonce and weight; all must be in."""
-        labels = [label for _, pledge in sorted(self._known.items()) for label in (pledge.nonce or b"", f"{pledge.weight!r}")]
+        labels = [
+            label
+            for _, pledge in sorted(self._known.items())
+            for label in (pledge.nonce or b"", f"{pledge.weight!r}", pledge.exchange or b"")
+        ]
         return Seed.public("schedule", self._study, *labels)
+
+    def exchange_key(self, party: PartyId) -> bytes:
+        """The public key of a party that has revealed it."""
+        return self._known[party].exchange or b""
 
     def weights(self) -> NDArray[np.float64]:
         """Shape (n,)."""
         return np.array([pledge.weight for _, pledge in sorted(self._known.items())], dtype=np.float64)
 
 
-def commitment(study: str, party: PartyId, nonce: bytes, weight: float) -> bytes:
+def commitment(study: str, party: PartyId, opening: Opening) -> bytes:
     # The party is in it: nobody can pass another's commitment off as its own.
-    return hashlib.sha256(f"quietmean commit\n{study}\n{party}\n{weight!r}\n".encode() + nonce).digest()
+    text = f"quietmean commit\n{study}\n{party}\n{opening.weight!r}\n".encode()
+    return hashlib.sha256(text + opening.nonce + opening.exchange).digest()
 
 
-async def agree(context: Context, pledges: Pledges, weight: float, start_timeout: float) -> None:
+async def agree(context: Context, pledges: Pledges, opening: Opening, start_timeout: float) -> None:
     """Returns when everybody holds everybody's nonce; ProtocolFailure that names the missing after ``start_timeout`` seconds."""
-    commit = pledges.pledge(context.party, context.store.nonce, weight)
+    commit = pledges.pledge(context.party, opening)
     acknowledged: set[PartyId] = set()
-    telling = [context.spawn(_tell(context, pledges, peer, commit, weight, acknowledged)) for peer in context.others]
+    telling = [context.spawn(_tell(context, pledges, peer, commit, opening, acknowledged)) for peer in context.others]
     try:
         async with asyncio.timeout(start_timeout):
             await _all_in(context, pledges, acknowledged)
@@ -108,14 +128,14 @@ async def agree(context: Context, pledges: Pledges, weight: float, start_timeout
 
 
 async def _tell(
-    context: Context, pledges: Pledges, peer: PartyId, commit: bytes, weight: float, acknowledged: set[PartyId]
+    context: Context, pledges: Pledges, peer: PartyId, commit: bytes, opening: Opening, acknowledged: set[PartyId]
 ) -> None:
     link = context.links[peer]
     answer = await link.ask(Commit(0, commit))
     if answer.status == ACCEPTED:
         # Whoever reveals first would let the last one choose.
         await pledges.all_committed.wait()
-        answer = await link.ask(Reveal(0, context.store.nonce, weight))
+        answer = await link.ask(Reveal(0, opening.nonce, opening.weight, opening.exchange))
     if answer.status == ACCEPTED:
         acknowledged.add(peer)
     else:

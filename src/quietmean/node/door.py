@@ -49,7 +49,9 @@ class Door:
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: bytes) -> Answer:
         """The answer, which for an early transfer may be long in coming."""
         check_finite(transfer.valid_for, "time")
-        message = Message(sender, (self._party,), transfer.round, decode_vector(payload), check_finite(transfer.weight, "weight"))
+        weight, split = check_finite(transfer.weight, "weight"), 8 * transfer.dimension
+        vector, content = decode_vector(payload[:split]), payload[split:]
+        message = Message(sender, (self._party,), transfer.round, vector, weight, content)
         if _place(transfer) <= self.position:
             return self._answer(transfer, self._take(sender, transfer, message))
         return self._answer(transfer, await self._park(sender, transfer, message))

@@ -16,8 +16,8 @@ import numpy as np
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release, Vector
-from quietmean.entropy import SecureNoise, Seed
-from quietmean.node.agreement import Pledges, agree
+from quietmean.entropy import ExchangeKey, SecureNoise, Seed
+from quietmean.node.agreement import Opening, Pledges, agree
 from quietmean.node.closing import exchange_logs, own_log
 from quietmean.node.context import Context, Report
 from quietmean.node.door import Door
@@ -121,7 +121,10 @@ class _Node:
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         target = settings.plan.target
         self._rounds = settings.plan.protocol.rounds(settings.plan.parameters)
-        limits = Limits.of_study(target.parties, self._rounds, target.dimension)
+        self._exchange = ExchangeKey(store.seed)
+        self._shared_seeds: dict[PartyId, Seed] = {}
+        content = settings.plan.protocol.content_limit(settings.plan.parameters, target.parties, target.dimension)
+        limits = Limits.of_study(target.parties, self._rounds, target.dimension, content)
         whereabouts = Whereabouts(settings.round_timeout, self._clock, settings.gone_timeout)
         credentials = Credentials(settings.identity, settings.roster)
         self._traffic = Traffic()
@@ -158,7 +161,8 @@ class _Node:
 
     async def _agree(self) -> Seed:
         if self._store.state() is None:
-            await agree(self._context, self._pledges, self._settings.weight, self._settings.start_timeout)
+            opening = Opening(self._store.nonce, self._settings.weight, self._exchange.public)
+            await agree(self._context, self._pledges, opening, self._settings.start_timeout)
         seed = self._pledges.public_seed()
         self._context.agreement = seed.derive("agreement check").secret[:8]
         return seed
@@ -167,12 +171,20 @@ class _Node:
         if self._stored_phase() > Phase.MIXING:
             return
         settings, plan = self._settings, self._settings.plan
-        noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name))
+        noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name), self._shared_seed)
         machine = plan.machine(plan.schedule(seed), self._party, settings.value, settings.weight, noise)
         await PhaseRunner(self._context, Phase.MIXING, machine, may_miss=True).run()
 
+    def _shared_seed(self, other: PartyId) -> Seed:
+        if other not in self._shared_seeds:
+            context = f"{self._settings.study} {self._settings.plan.protocol.name}"
+            self._shared_seeds[other] = self._exchange.shared_seed(self._pledges.exchange_key(other), context)
+        return self._shared_seeds[other]
+
     async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
         release = self._store.release(Phase.MIXING)
+        if not self._settings.plan.protocol.releases_are_public:
+            return (self._party,)
         machine = self._settings.plan.dissemination_machine(self._party, release, seed)
         # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
         state = await PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False).run()
@@ -204,12 +216,20 @@ class _Node:
         )
 
     def _total(self, heard: tuple[PartyId, ...]) -> Release:
-        total = self._store.release(Phase.DISSEMINATION)
         plan = self._settings.plan
+        if not plan.protocol.releases_are_public:
+            return self._own_result()
+        total = self._store.release(Phase.DISSEMINATION)
         others = plan.protocol.releasers(plan.parameters, plan.target.parties) - {self._party}
         if total is None or total.weight <= 0 or (others and not others & set(heard)):
             raise ProtocolFailure("no other party's result arrived here: the others had left or finished, ask one for the result")
         return total
+
+    def _own_result(self) -> Release:
+        release = self._store.release(Phase.MIXING)
+        if release is None:
+            raise ProtocolFailure("this party was away at the end and has no result: the others have it, ask one of them")
+        return release
 
     def _stored_phase(self) -> int:
         stored = self._store.state()
@@ -241,7 +261,7 @@ class _Node:
             if isinstance(request, Commit):
                 self._pledges.commit(sender, request.hash)
             else:
-                self._pledges.reveal(sender, request.nonce, request.weight)
+                self._pledges.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
         except PeerError as error:
             # Told to the other side too: its user must know why the study does not start.
             self._refused(self._settings.roster.name(sender), str(error))

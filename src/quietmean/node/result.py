@@ -47,8 +47,8 @@ class NodeResult:
     @property
     def mean(self) -> Vector:
         """The estimate, shape (d,)."""
-        mean: Vector = self.total_vector / self.total_weight
-        return mean
+        execution = self.execution
+        return execution.protocol.decode(execution.parameters, execution.parties, self.total_vector, self.total_weight)
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}

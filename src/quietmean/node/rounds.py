@@ -16,7 +16,7 @@ from typing import Any
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId, PartyMachine, Step
 from quietmean.node.context import Context, Wait
-from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, ClosedRound
+from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, ClosedRound, Outgoing
 from quietmean.node.whereabouts import LONGEST_WAIT, Phase, Position
 from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw
 
@@ -67,7 +67,7 @@ class PhaseRunner:
         return step.state
 
     async def _exchange(
-        self, here: Position, outgoing: Mapping[PartyId, tuple[bytes, float]], expected: frozenset[PartyId]
+        self, here: Position, outgoing: Mapping[PartyId, Outgoing], expected: frozenset[PartyId]
     ) -> dict[PartyId, str]:
         """Send and wait; what became of each message."""
         context = self._context
@@ -81,22 +81,18 @@ class PhaseRunner:
             }
             return due | {party: True for party in outgoing if party not in answers}
 
-        sending = [
-            context.spawn(self._send(here, receiver, vector, weight, answers)) for receiver, (vector, weight) in outgoing.items()
-        ]
+        sending = [context.spawn(self._send(here, receiver, message, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_settled()
         for task in sending:
             # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal.
             task.cancel()
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
 
-    async def _send(
-        self, here: Position, receiver: PartyId, vector: bytes, weight: float, answers: dict[PartyId, Answer]
-    ) -> None:
+    async def _send(self, here: Position, receiver: PartyId, message: Outgoing, answers: dict[PartyId, Answer]) -> None:
         context = self._context
         valid_for = LONGEST_WAIT * context.round_timeout
-        transfer = Transfer(0, *here, weight, valid_for, context.agreement)
-        await context.links[receiver].ask(transfer, vector, lambda answer: answers.update({receiver: answer}))
+        transfer = Transfer(0, *here, message.weight, valid_for, context.agreement, message.dimension)
+        await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
 
     async def _withdraw(self, here: Position, receiver: PartyId) -> None:
         answer = await self._context.links[receiver].ask(Withdraw(0, *here))

@@ -22,33 +22,46 @@ from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.entropy import Seed
 from quietmean.node.wire import decode_vector, encode_vector
 
-SCHEMA = 1
+SCHEMA = 2
 PENDING: Final = "pending"
 ACCEPTED: Final = "accepted"
 REFUSED: Final = "refused"
 RECLAIMED: Final = "reclaimed"
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL);
+CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
 CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL, state BLOB NOT NULL);
 CREATE TABLE release (phase INTEGER PRIMARY KEY, vector BLOB NOT NULL, weight REAL NOT NULL);
 CREATE TABLE round (phase INTEGER, round INTEGER, online INTEGER NOT NULL, PRIMARY KEY (phase, round));
 CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB NOT NULL, weight REAL NOT NULL,
-                      PRIMARY KEY (phase, round, number));
+                      content BLOB NOT NULL, PRIMARY KEY (phase, round, number));
 CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
                      used INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (phase, round, receiver));
-CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL,
+CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
                     PRIMARY KEY (phase, round, sender));
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
-    """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it."""
+    """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it.
+
+    ``exchange`` is its public key for secrets in common.
+    """
 
     hash: bytes
-    nonce: bytes | None
-    weight: float | None
+    nonce: bytes | None = None
+    weight: float | None = None
+    exchange: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message as it goes over the wire: ``dimension`` float64 values, then the protocol's own content."""
+
+    payload: bytes
+    dimension: int
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +148,17 @@ class Store:
     # --- agreement ---------------------------------------------------------------------------------------------------
 
     def pledges(self) -> dict[PartyId, Pledge]:
-        return {row[0]: Pledge(*row[1:]) for row in self._rows("SELECT party, hash, nonce, weight FROM pledge")}
+        return {row[0]: Pledge(*row[1:]) for row in self._rows("SELECT party, hash, nonce, weight, exchange FROM pledge")}
 
     def save_commit(self, party: PartyId, commit: bytes) -> None:
         with self._transaction():
             self._database.execute("INSERT INTO pledge (party, hash) VALUES (?, ?)", (party, commit))
 
-    def save_reveal(self, party: PartyId, nonce: bytes, weight: float) -> None:
+    def save_reveal(self, party: PartyId, nonce: bytes, weight: float, exchange: bytes) -> None:
         with self._transaction():
-            self._database.execute("UPDATE pledge SET nonce = ?, weight = ? WHERE party = ?", (nonce, weight, party))
+            self._database.execute(
+                "UPDATE pledge SET nonce = ?, weight = ?, exchange = ? WHERE party = ?", (nonce, weight, exchange, party)
+            )
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
@@ -179,23 +194,30 @@ class Store:
             [(status, *key, receiver) for receiver, status in closed.statuses.items()],
         )
         # The ids stay, so that a late copy is recognised; the contents are of no more use here.
-        self._database.execute("UPDATE inbox SET vector = NULL WHERE phase = ? AND round = ?", key)
+        self._database.execute("UPDATE inbox SET vector = NULL, content = NULL WHERE phase = ? AND round = ?", key)
         self._database.execute("DELETE FROM message WHERE phase = ? AND round = ?", key)
 
     def _send(self, phase: int, number: int, message: Message) -> None:
         key = (phase, message.round)
         vector = encode_vector(message.vector)
-        self._database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", (*key, number, vector, message.weight))
+        self._database.execute(
+            "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, vector, message.weight, message.content)
+        )
         self._database.executemany(
             "INSERT INTO outbox (phase, round, receiver, number, status) VALUES (?, ?, ?, ?, ?)",
             [(*key, receiver, number, PENDING) for receiver in message.recipients],
         )
 
-    def outgoing(self, phase: int, round_: int) -> dict[PartyId, tuple[bytes, float]]:
-        """For each receiver of the round in progress, the vector's bytes and the weight."""
-        query = """SELECT receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
-                   WHERE phase = ? AND round = ? ORDER BY receiver"""
-        return {receiver: (vector, weight) for receiver, vector, weight in self._rows(query, phase, round_)}
+    def outgoing(self, phase: int, round_: int) -> dict[PartyId, Outgoing]:
+        """For each receiver, its message of the round in progress."""
+        query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
+        messages = {
+            number: Outgoing(vector + content, len(vector) // 8, weight)
+            for number, vector, weight, content in self._rows(query, phase, round_)
+        }
+        query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
+        # Of a round that is over only the receivers are kept.
+        return {receiver: messages[number] for receiver, number in self._rows(query, phase, round_) if number in messages}
 
     def sent_status(self, phase: int, round_: int, receiver: PartyId) -> str | None:
         row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)
@@ -212,8 +234,8 @@ class Store:
         """Take a transfer in; once this returns it counts, whatever happens."""
         with self._transaction():
             self._database.execute(
-                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?)",
-                (phase, message.round, message.sender, encode_vector(message.vector), message.weight),
+                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
+                (phase, message.round, message.sender, encode_vector(message.vector), message.weight, message.content),
             )
 
     def forget(self, phase: int, round_: int, sender: PartyId) -> None:
@@ -226,9 +248,11 @@ class Store:
 
     def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
         """What has come in for the round in progress."""
-        query = "SELECT sender, vector, weight FROM inbox WHERE phase = ? AND round = ? ORDER BY sender"
-        rows = self._rows(query, phase, round_)
-        return [Message(sender, (receiver,), round_, decode_vector(vector), weight) for sender, vector, weight in rows]
+        query = "SELECT sender, vector, weight, content FROM inbox WHERE phase = ? AND round = ? ORDER BY sender"
+        return [
+            Message(sender, (receiver,), round_, decode_vector(vector), weight, content)
+            for sender, vector, weight, content in self._rows(query, phase, round_)
+        ]
 
     # --- the log -----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import numpy as np
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Vector
 
-VERSION = 1
+VERSION = 2
 HELLO_LIMIT = 1024
 HEADER_LIMIT = 64 * 1024
 _PREFIX = struct.Struct(">II")
@@ -60,20 +60,23 @@ class Request(Frame, frozen=True):
 
 
 class Commit(Request, frozen=True, tag="commit"):
-    """Agreement, first half: the hash of a nonce and a weight."""
+    """Agreement, first half: the hash of what will be revealed."""
 
     hash: Bytes32
 
 
 class Reveal(Request, frozen=True, tag="reveal"):
-    """Agreement, second half."""
+    """Agreement, second half: ``exchange`` is the party's X25519 public key for this study."""
 
     nonce: Bytes32
     weight: float
+    exchange: Bytes32
 
 
 class Transfer(Request, frozen=True, tag="transfer"):
-    """A share of (phase, round); the payload is its vector. Nobody accepts it later than ``valid_for`` seconds from its arrival.
+    """A message of (phase, round): the payload is a vector of ``dimension`` values, then what else the protocol says.
+
+    Nobody accepts it later than ``valid_for`` seconds from its arrival.
 
     ``agreement`` is what the sender holds for the study's public seed (first bytes), so that parties who were told different
     nonces find out.
@@ -84,6 +87,7 @@ class Transfer(Request, frozen=True, tag="transfer"):
     weight: float
     valid_for: float
     agreement: bytes
+    dimension: Count
 
 
 class Withdraw(Request, frozen=True, tag="withdraw"):
@@ -140,34 +144,44 @@ _decode_log = msgspec.msgpack.Decoder(PartyLog).decode
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest header, transfer payload (exact, in bytes) and log payload of one connection."""
+    """The largest header of one connection, a vector's dimension, and the largest content and log, all in bytes but that."""
 
     header: int
-    vector: int
+    dimension: int
+    content: int
     log: int
 
     @classmethod
     def before_welcome(cls) -> Limits:
-        return cls(HELLO_LIMIT, 0, 0)
+        return cls(HELLO_LIMIT, 0, 0, 0)
 
     @classmethod
-    def of_study(cls, parties: int, rounds: int, dimension: int) -> Limits:
+    def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0) -> Limits:
         """A party has at most n messages out and n in each round; an entry takes at most 11 bytes."""
-        return cls(HEADER_LIMIT, 8 * dimension, HEADER_LIMIT + 11 * (2 * rounds + 1) * (parties + 1))
+        return cls(HEADER_LIMIT, dimension, content, HEADER_LIMIT + 11 * (2 * rounds + 1) * (parties + 1))
 
     def check(self, header: int, payload: int) -> None:
         if header > self.header:
             raise PeerError(f"a header of {header} bytes, the limit is {self.header}")
-        if payload > max(self.vector, self.log):
-            raise PeerError(f"a payload of {payload} bytes, the limit is {max(self.vector, self.log)}")
+        limit = max(8 * self.dimension + self.content, self.log)
+        if payload > limit:
+            raise PeerError(f"a payload of {payload} bytes, the limit is {limit}")
 
     def check_payload(self, frame: AnyFrame, payload: int) -> None:
-        if isinstance(frame, Transfer) and payload != self.vector:
-            raise PeerError(f"a vector of {payload} bytes, this study's have {self.vector}")
+        if isinstance(frame, Transfer):
+            self._check_transfer(frame, payload)
         if isinstance(frame, Log) and payload > self.log:
             raise PeerError(f"a log of {payload} bytes, the limit is {self.log}")
         if payload and not isinstance(frame, Transfer | Log):
             raise PeerError(f"{payload} bytes after a header that has no payload")
+
+    def _check_transfer(self, transfer: Transfer, payload: int) -> None:
+        # Only a protocol whose messages have content of their own may leave the vector out.
+        if transfer.dimension != self.dimension and not (transfer.dimension == 0 and self.content):
+            raise PeerError(f"a vector of {transfer.dimension} values, this study's have {self.dimension}")
+        content = payload - 8 * transfer.dimension
+        if not 0 <= content <= self.content:
+            raise PeerError(f"{payload} bytes with a vector of {transfer.dimension} values: that leaves {content} of content")
 
 
 def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:

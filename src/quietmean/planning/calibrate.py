@@ -23,7 +23,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.privacy.many import one_thread
-from quietmean.protocols import Protocol
+from quietmean.protocols import Demand, Design, Protocol
 from quietmean.protocols.dissemination import Dissemination
 
 
@@ -73,6 +73,8 @@ def calibrate(
     if unknown:
         known = ", ".join(sorted(protocol.options)) or "none"
         raise InputError(f"protocol {protocol.name} has no option {min(unknown)!r}: it has {known}")
+    if (design := protocol.design(_demand(target), options or {})) is not None:
+        return _designed(target, protocol, design, dissemination)
     draft = protocol.draft(target.parties, options or {})
     if not protocol.private:
         return Plan(
@@ -93,6 +95,28 @@ def calibrate(
         dissemination or _default_dissemination(target.parties),
         _prediction(target, scenarios, star, delta) | {"calibration": str(calibration)},
     )
+
+
+def _demand(target: Target) -> Demand:
+    return Demand(
+        target.parties,
+        target.dimension,
+        target.epsilon,
+        target.delta,
+        target.sensitivity,
+        target.colluding,
+        target.dropouts,
+    )
+
+
+def _designed(target: Target, protocol: Protocol[Any], design: Design[Any], dissemination: Dissemination | None) -> Plan:
+    prediction = {
+        "mse_noise": float(f"{design.mse_noise:.6g}"),
+        "mse_dropout_bias": float(f"{design.mse_dropout_bias:.6g}"),
+        "certificate": design.certificate,
+        "calibration": "direct",
+    }
+    return Plan(target, protocol, design.parameters, dissemination or _default_dissemination(target.parties), prediction)
 
 
 def draw_guards(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int, count: int) -> list[Scenario]:

@@ -51,7 +51,8 @@ class Execution:
 
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
-        return trace(self.parties, self.machine, self.history, self._arrivals())
+        public = self.protocol.releases_are_public
+        return trace(self.parties, self.machine, self.history, self._arrivals(), public_releases=public)
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
@@ -61,6 +62,14 @@ class Execution:
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
         """The same by the batch kernel."""
         return self.protocol.batch(self.parameters, self.schedule, self.history, values, self.weights, noise)
+
+    def estimate(self, releases: Releases) -> Vector:
+        """The mean that everybody computes from what was released, shape (d,)."""
+        return self.protocol.decode(self.parameters, self.parties, *releases.total())
+
+    def counted(self) -> NDArray[np.bool_]:
+        """Whose value is in the result, shape (n,)."""
+        return self.protocol.counted(self.parameters, self.schedule, self.history)
 
     def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
         return self.protocol.machine(self.parameters, self.schedule, party, value, float(self.weights[party]), noise)
@@ -85,6 +94,8 @@ class Execution:
             "online": self.history.online.tolist(),
             "sensitivity": self.sensitivity,
         }
+        if self.schedule.pairs.size:
+            document["pairs"] = self.schedule.pairs.tolist()
         document |= self.protocol.describe(self.parameters)
         if self.history.lost is not None and self.history.lost.any():
             rounds, senders, slots = np.nonzero(self.history.lost)
@@ -112,7 +123,8 @@ class Execution:
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] * (rounds + 1))
         if len(online) != rounds + 1 or any(len(row) != parties for row in online):
             raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties")
-        schedule = Schedule.from_lists(neighbours, parties)
+        pairs = _array_field(raw, "pairs", list[tuple[int, int]], [])
+        schedule = Schedule.from_lists(neighbours, parties, np.array(pairs, dtype=np.int64).reshape(-1, 2))
         return cls(
             protocol,
             parameters,

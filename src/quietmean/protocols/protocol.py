@@ -27,22 +27,63 @@ class Releases:
     weight: NDArray[np.float64]
     by: NDArray[np.bool_]
 
-    def estimate(self) -> Vector:
-        """The mean, shape (d,): total vector over total weight."""
-        total = float(self.weight[self.by].sum())
-        if not self.by.any() or total <= 0:
+    def total(self) -> tuple[Vector, float]:
+        """The sums of vectors (d,) and weights over all who released."""
+        weight = float(self.weight[self.by].sum())
+        if not self.by.any() or weight <= 0:
             raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
-        mean: Vector = self.vector[self.by].sum(axis=0) / total
+        return self.vector[self.by].sum(axis=0), weight
+
+    def estimate(self) -> Vector:
+        """The plain mean, shape (d,): total vector over total weight."""
+        vector, weight = self.total()
+        mean: Vector = vector / weight
         return mean
 
 
+@dataclass(frozen=True)
+class Demand:
+    """What a protocol that designs itself is asked for: a guarantee against ``colluding`` of the parties.
+
+    ``sensitivity``: L2 change of a party's value when one protected unit is replaced; a fraction ``dropouts`` leaves for good.
+    """
+
+    parties: int
+    dimension: int
+    epsilon: float
+    delta: float
+    sensitivity: float
+    colluding: int
+    dropouts: float
+
+
+@dataclass(frozen=True)
+class Design(Generic[Parameters]):
+    """Parameters for a :class:`Demand`, the predicted error per coordinate (noise; lost values), and what is certified."""
+
+    parameters: Parameters
+    mse_noise: float
+    mse_dropout_bias: float
+    certificate: str
+
+
 class Protocol(ABC, Generic[Parameters]):
-    """A protocol, stateless. ``parameters`` is its frozen dataclass; noise levels in it are standard deviations."""
+    """A protocol, stateless. ``parameters`` is its frozen dataclass; noise levels in it are standard deviations.
+
+    ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced; without it the transcript
+    describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
+    ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
+    ``stackable``: independent executions may be run as one large one; false where party numbers carry roles.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     trust: ClassVar[str] = "no server"
+    guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement, unconditional, exact"
     private: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
+    releases_are_public: ClassVar[bool] = True
+    stackable: ClassVar[bool] = True
     options: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
@@ -60,6 +101,22 @@ class Protocol(ABC, Generic[Parameters]):
     @abstractmethod
     def with_noise(self, parameters: Parameters, star: float, delta: float) -> Parameters:
         """The same with other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
+
+    def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[Parameters] | None:
+        """Parameters computed directly; None leaves it to calibration on simulated executions."""
+        return None
+
+    def decode(self, parameters: Parameters, parties: int, vector: Vector, weight: float) -> Vector:
+        """The estimate from the sums of all releases: public post-processing."""
+        return vector / weight
+
+    def counted(self, parameters: Parameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+        """Whose value is in the result, shape (n,)."""
+        return history.finished
+
+    def content_limit(self, parameters: Parameters, parties: int, dimension: int) -> int:
+        """The most bytes of content that any message has; 0 where messages are vectors."""
+        return 0
 
     @abstractmethod
     def rounds(self, parameters: Parameters) -> int:

@@ -26,7 +26,7 @@ from scipy.stats import beta, norm
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
 from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
 from quietmean.privacy import Adversary, certify, epsilon_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import Transcript, run_lockstep
@@ -137,11 +137,17 @@ def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: 
         raise InputError(f"confidence is {confidence:g}: choose 0.5 <= confidence < 1, for example 0.95")
 
 
-class _Silence:
-    """No noise at all."""
+class _KnownToCoalition(InsecureSilence):
+    """Of an honest party's noise, what it shares with the coalition."""
 
-    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        return np.zeros(dimension)
+    def __init__(self, source: NoiseSource, coalition: frozenset[PartyId]) -> None:
+        self._source = source
+        self._coalition = coalition
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        if other not in self._coalition:
+            return np.zeros(dimension)
+        return self._source.shared_normal(other, purpose, index, dimension)
 
 
 class _Rows:
@@ -192,7 +198,7 @@ class _View:
         """Without noise the view must be what the transcript says; raises :class:`ProtocolFailure`."""
         seen: list[dict[int, Vector]] = [{}, {}]
         for world in (0, 1):
-            self._listen(self._values(target, world, seed, 1), lambda party: _Silence(), seen[world].__setitem__)
+            self._listen(self._values(target, world, seed, 1), lambda party: InsecureSilence(), seen[world].__setitem__)
         shifts, _ = self.maps(target)
         for place, row in enumerate(self.rows):
             party, round_ = int(self.transcript.sender[row]), int(self.transcript.message_round[row])
@@ -230,7 +236,12 @@ class _View:
         seen = self._weighted(weights, self._values(target, world, seed, size), noise.party)
         # Who colludes knows its own noise, and world 0: it runs the machines itself, without the noise of honest parties.
         known = self._values(target, 0, seed, size if own else 1)
-        return seen - self._weighted(weights, known, lambda party: noise.party(party) if party in own else _Silence())
+
+        def told(party: PartyId) -> NoiseSource:
+            source = noise.party(party)
+            return source if party in own else _KnownToCoalition(source, own)
+
+        return seen - self._weighted(weights, known, told)
 
     def _weighted(self, weights: Vector, values: Vector, noise: Callable[[PartyId], NoiseSource]) -> Vector:
         total = np.zeros(values.shape[1])
@@ -270,7 +281,7 @@ class _View:
         machines = [self.machine(party, values[party], noise(party)) for party in range(self.execution.parties)]
         result = run_lockstep(machines, self.execution.history, _arrivals(self.execution), on_send)
         for party, release in result.releases.items():
-            hear(party, machines[party].rounds + 1, release.vector, exposed=True)
+            hear(party, machines[party].rounds + 1, release.vector, self.execution.protocol.releases_are_public)
 
 
 def _blocks(trials: int, parties: int) -> Iterator[tuple[int, int]]:

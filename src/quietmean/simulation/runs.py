@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -151,7 +151,9 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
-    return sums[done] / weights[done, None], truth[done]
+    decode = partial(plan.protocol.decode, plan.parameters, parties)
+    estimates = [decode(total, float(one)) for total, one in zip(sums[done], weights[done], strict=True)]
+    return np.array(estimates).reshape(-1, dimension), truth[done]
 
 
 def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, History]:
@@ -166,8 +168,7 @@ def _stack_execution(
     plan: Plan, schedules: list[Schedule], histories: list[History], values: Vector, seed: Seed
 ) -> tuple[Vector, NDArray[np.float64], NDArray[np.bool_]]:
     parties = plan.target.parties
-    if plan.protocol.trusted(plan.parameters):
-        # Roles are tied to party numbers: run one by one.
+    if not plan.protocol.stackable:
         results = []
         for run, (schedule, history) in enumerate(zip(schedules, histories, strict=True)):
             noise = InsecurePopulationNoise(int.from_bytes(seed.derive(run).secret[:8], "big"), parties)
@@ -180,7 +181,8 @@ def _stack_execution(
         )
     tables = [schedule.neighbours for schedule in schedules]
     shifted = [np.where(table == NOBODY, NOBODY, table + run * parties) for run, table in enumerate(tables)]
-    schedule = Schedule(np.concatenate(shifted, axis=1).astype(np.int32))
+    pairs = np.concatenate([schedule.pairs + run * parties for run, schedule in enumerate(schedules)])
+    schedule = Schedule(np.concatenate(shifted, axis=1).astype(np.int32), pairs)
     history = History(np.concatenate([history.online for history in histories], axis=1))
     noise = InsecurePopulationNoise(int.from_bytes(seed.secret[:8], "big"), len(values))
     releases = plan.protocol.batch(plan.parameters, schedule, history, values, np.ones(len(values)), noise)

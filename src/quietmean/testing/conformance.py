@@ -15,7 +15,7 @@ import numpy as np
 
 from quietmean.core.codec import canonical_json, dump_state, load_state
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Vector
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise
+from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, InsecureSilentPopulation, InsecureStackedNoise
 from quietmean.graphs import History
 from quietmean.protocols.execution import Execution
 from quietmean.testing.comparison import assert_same_transcript
@@ -30,7 +30,8 @@ KEPT_NOISE = "star"
 def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
     """All checks that apply. ``values`` has shape (n, d); ``seed`` is that of the (insecure) noise."""
     check_file(execution)
-    check_transcript(execution)
+    if execution.protocol.linear:
+        check_transcript(execution)
     check_batch(execution, values, seed)
     check_weights(execution)
     check_restarts(execution, values, seed)
@@ -41,6 +42,8 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
 def mixes(execution: Execution) -> bool:
     """Does every party pass mass around and release its part of it at the end?"""
     releasers = execution.protocol.releasers(execution.parameters, execution.parties)
+    if not execution.protocol.linear or not execution.protocol.releases_are_public:
+        return False
     return execution.schedule.rounds > 0 and releasers == frozenset(range(execution.parties))
 
 
@@ -72,7 +75,7 @@ def check_batch(execution: Execution, values: Vector, seed: int = 0) -> None:
 
 def check_weights(execution: Execution) -> None:
     """Weights travel as values do: where every value is its party's weight, every noiseless release is its own weight."""
-    result = execution.run(execution.weights[:, None], _Muted(execution.parties))
+    result = execution.run(execution.weights[:, None], InsecureSilentPopulation(execution.parties))
     for party, release in result.releases.items():
         told = np.array([release.weight])
         _assert_close(release.vector, told, float(execution.weights.sum()), f"weight against values of party {party}")
@@ -85,12 +88,12 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
     """
     finishing = _everyone_finishes(execution)
     silent = replace(finishing, history=replace(finishing.history, lost=np.ones(execution.schedule.neighbours.shape, bool)))
-    mute = _Muted(execution.parties)
+    mute = InsecureSilentPopulation(execution.parties)
     scale = _magnitude(execution, values) * execution.parties
     mixed, injected = _total(finishing.run(values, mute)), _total(silent.run(values, mute))
     _assert_close(mixed, injected, scale + float(execution.weights.sum()), "total without noise")
     noise = InsecurePopulationNoise(seed, execution.parties)
-    everything, kept = _total(finishing.run(values, noise)), _total(finishing.run(values, _Muted(execution.parties, noise)))
+    everything, kept = _total(finishing.run(values, noise)), _total(finishing.run(values, _KeptNoise(execution.parties, noise)))
     _assert_close(everything, kept, scale, f"total with all noise against that with {KEPT_NOISE!r} noise only")
 
 
@@ -108,6 +111,7 @@ def check_restarts(execution: Execution, values: Vector, seed: int = 0) -> None:
         assert receivers == reached, f"the drive of party {one.sender} differs in round {one.round}: it is not deterministic"
         what = f"message of party {one.sender} in round {one.round}"
         _assert_identical(Release(one.vector, one.weight), Release(other.vector, other.weight), what)
+        assert one.content == other.content, f"{what} has other content after a restart"
     assert steady.result.releases.keys() == restarted.result.releases.keys(), "a restart changes who releases"
     for party, release in steady.result.releases.items():
         _assert_identical(release, restarted.result.releases[party], f"release of party {party}")
@@ -177,30 +181,28 @@ class _Restarting:
         return load_state(self.state_type, dump_state(state))
 
 
-class _Muted:
-    """Population noise that is zero, except the noise that stays if ``kept`` is given."""
+class _KeptNoise(InsecureSilentPopulation):
+    """Only the noise that is meant to stay in the result."""
 
-    def __init__(self, parties: int, kept: PopulationNoise | None = None) -> None:
-        self._parties = parties
-        self._kept = kept
+    def __init__(self, parties: int, noise: PopulationNoise) -> None:
+        super().__init__(parties)
+        self._noise = noise
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        if self._kept is not None and purpose == KEPT_NOISE:
-            return self._kept.normal(purpose, index, dimension)
-        return np.zeros((self._parties, dimension))
+        kept = purpose == KEPT_NOISE
+        return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
     def party(self, party: PartyId) -> NoiseSource:
-        return _MutedRow(self, party)
+        return _KeptNoiseOfOne(self._noise.party(party))
 
 
-class _MutedRow:
-    def __init__(self, population: _Muted, party: PartyId) -> None:
-        self._population = population
-        self._party = party
+class _KeptNoiseOfOne(InsecureSilence):
+    def __init__(self, noise: NoiseSource) -> None:
+        self._noise = noise
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        row: Vector = self._population.normal(purpose, index, dimension)[self._party]
-        return row
+        kept = purpose == KEPT_NOISE
+        return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
 
 def _everyone_finishes(execution: Execution) -> Execution:

@@ -11,6 +11,7 @@ from quietmean.transcript.lockstep import run_lockstep
 from quietmean.transcript.transcript import Transcript, TranscriptBuilder
 
 Term = tuple[str, int]  # ("message" | "value" | "noise", index)
+NoiseAddress = tuple[tuple[PartyId, ...], str, int]  # who knows it, purpose, index
 
 
 class LinearForm:
@@ -56,16 +57,26 @@ class LinearForm:
 class SymbolicNoise:
     """A party's noise as symbols: the same address gives the same symbol."""
 
-    def __init__(self, builder: TranscriptBuilder, party: PartyId) -> None:
+    def __init__(self, builder: TranscriptBuilder, drawn: dict[NoiseAddress, int], party: PartyId) -> None:
+        """``drawn`` is common to all parties of an execution."""
         self._builder = builder
         self._party = party
-        self._drawn: dict[tuple[str, int], int] = {}
+        self._drawn = drawn
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        key = (purpose, index)
-        if key not in self._drawn:
-            self._drawn[key] = self._builder.add_noise([self._party], 1.0, purpose)
-        return cast(Vector, LinearForm({("noise", self._drawn[key]): 1.0}))
+        return self._symbol((self._party,), purpose, index)
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        return self._symbol((min(self._party, other), max(self._party, other)), purpose, index)
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        raise TypeError("bits cannot be traced: only Gaussian noise is symbolic")
+
+    def _symbol(self, known_to: tuple[PartyId, ...], purpose: str, index: int) -> Vector:
+        address = (known_to, purpose, index)
+        if address not in self._drawn:
+            self._drawn[address] = self._builder.add_noise(known_to, 1.0, purpose)
+        return cast(Vector, LinearForm({("noise", self._drawn[address]): 1.0}))
 
 
 MachineMaker = Callable[[PartyId, Vector, NoiseSource], PartyMachine[State]]
@@ -76,11 +87,17 @@ def trace(
     make_machine: MachineMaker[State],
     history: History,
     arrives: Callable[[int, PartyId, PartyId], bool],
+    *,
+    public_releases: bool = True,
 ) -> Transcript:
-    """The transcript of the real machines under ``history``. ``make_machine(party, value, noise)`` builds one of them."""
+    """The transcript of the real machines under ``history``. ``make_machine(party, value, noise)`` builds one of them.
+
+    Without ``public_releases`` every party keeps its result to itself.
+    """
     builder = TranscriptBuilder(parties)
+    drawn: dict[NoiseAddress, int] = {}
     machines = [
-        make_machine(party, cast(Vector, LinearForm({("value", party): 1.0})), SymbolicNoise(builder, party))
+        make_machine(party, cast(Vector, LinearForm({("value", party): 1.0})), SymbolicNoise(builder, drawn, party))
         for party in range(parties)
     ]
 
@@ -104,5 +121,5 @@ def trace(
 
     result = run_lockstep(machines, history, arrives, on_send)
     for party, release in result.releases.items():
-        record(party, machines[party].rounds + 1, frozenset(), release.vector, released=True)
+        record(party, machines[party].rounds + 1, frozenset(), release.vector, released=public_releases)
     return builder.build()

@@ -36,6 +36,7 @@ class CentralDp(Protocol[CentralDpParameters]):
     options = frozenset({"curator"})
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"
     trust = "the curator sees every value"
+    stackable = False
 
     def parse(self, raw: Mapping[str, Any], parties: int) -> CentralDpParameters:
         curator = optional_field(raw, "curator", int, 0)
@@ -64,6 +65,11 @@ class CentralDp(Protocol[CentralDpParameters]):
 
     def trusted(self, parameters: CentralDpParameters) -> frozenset[PartyId]:
         return frozenset({parameters.curator})
+
+    def counted(self, parameters: CentralDpParameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+        counted: NDArray[np.bool_] = history.delivered(schedule)[0].any(axis=1)
+        counted[parameters.curator] = True
+        return counted
 
     def machine(
         self,
@@ -100,8 +106,7 @@ class CentralDp(Protocol[CentralDpParameters]):
         weights: NDArray[np.float64],
         noise: PopulationNoise,
     ) -> Releases:
-        counted = history.delivered(schedule)[0].any(axis=1)
-        counted[parameters.curator] = True
+        counted = self.counted(parameters, schedule, history)
         vector, weight = np.zeros_like(values), np.zeros(len(values))
         star = noise.normal("star", 0, values.shape[1])[parameters.curator]
         vector[parameters.curator] = values[counted].sum(axis=0) + parameters.sigma * star

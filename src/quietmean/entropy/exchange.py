@@ -1,0 +1,31 @@
+"""Seeds that two parties have in common: X25519 key agreement and HKDF-SHA256."""
+
+from __future__ import annotations
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from quietmean.entropy.seed import SEED_BYTES, Seed
+
+PUBLIC_KEY_BYTES = 32
+
+
+class ExchangeKey:
+    """One party's key pair for one study. The private half is derived from a secret seed, so that a restart has it again."""
+
+    def __init__(self, seed: Seed) -> None:
+        self._private = X25519PrivateKey.from_private_bytes(seed.derive("exchange key").secret)
+        self.public = self._private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+    def shared_seed(self, other: bytes, context: str) -> Seed:
+        """What this party and the owner of the public key ``other`` have in common, for one ``context``.
+
+        Raises ValueError for a key that is none, or that was made to leave no secret (a point of small order).
+        """
+        agreed = self._private.exchange(X25519PublicKey.from_public_bytes(other))
+        # Both keys are part of the derivation, in an order that both ends agree on.
+        first, second = sorted((self.public, other))
+        information = b"quietmean pair\0" + first + second + context.encode()
+        return Seed(HKDF(SHA256(), SEED_BYTES, salt=None, info=information).derive(agreed))
