@@ -38,7 +38,7 @@ def make_values(parties: int, dimension: int = 2) -> Vector:
 def assert_mass_is_right(result: NodeResult, values: Vector) -> None:
     """The total is what the logged execution gives in lockstep, without any noise."""
     releases = result.execution.run(values, InsecureSilentPopulation(len(values))).releases
-    assert result.used_though_reclaimed == ()
+    assert result.counted_twice == ()
     np.testing.assert_allclose(result.total_weight, sum(releases[party].weight for party in result.heard), rtol=1e-9)
     np.testing.assert_allclose(
         result.total_vector, np.sum([releases[party].vector for party in result.heard], axis=0), rtol=1e-9, atol=1e-9

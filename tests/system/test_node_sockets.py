@@ -96,7 +96,7 @@ def test_everybody_gets_the_mean(tmp_path: Path, parties: int) -> None:
         assert result.execution.history.online.all()
         assert result.execution.history.lost is None
         assert result.transfers == 4 + parties - 1
-        assert (result.late, result.refusals, result.used_though_reclaimed) == ((), (), ())
+        assert (result.late, result.refusals, result.counted_twice) == ((), (), ())
         assert result.execution.to_json() == results[0].execution.to_json()
         assert NodeResult.from_json(result.to_json()).execution.to_json() == result.execution.to_json()
     assert len({result.public_seed for result in results}) == 1

@@ -13,7 +13,7 @@ import pytest
 from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
-from quietmean.node.store import ACCEPTED, PENDING, RECLAIMED, REFUSED, ClosedRound, Outgoing, Store
+from quietmean.node.store import ACCEPTED, PENDING, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing, Store
 
 STUDY = "ab" * 32
 VALUE = np.array([0.5, 0.25])
@@ -114,20 +114,44 @@ def test_a_round_from_start_to_end(path: Path) -> None:
 
     closed = ClosedRound(1, {1: ACCEPTED, 2: REFUSED, 3: RECLAIMED})
     store.record(1, step(4, release=Release(np.array([7.0, 8.0]), 1.5)), closed, missed=(2, 3))
-    store.mark_used(1, 1, 3)
+    assert store.reclaimed(1) == ((1, 3),)
+    store.resolve(1, 1, 3, REFUSED)
     store.close()
 
     store = opened(path)
     assert store.rounds_online(1) == (1,)
     assert store.arrived_there(1) == ((1, 1),)
     assert store.arrived_here(1) == ((1, 2),)
-    assert store.used_though_reclaimed() == ((1, 1, 3),)
-    assert not store.outgoing(1, 1)
+    assert store.counted_twice() == ()
+    assert not store.reclaimed(1)
     assert store.has_accepted(1, 1, 2)
     release = store.release(1)
     assert release is not None
     np.testing.assert_array_equal(release.vector, [7.0, 8.0])
     store.close()
+
+
+def test_a_share_that_was_used_though_taken_back(path: Path) -> None:
+    """It stays in the store until it is settled, through restarts, and no longer."""
+    store = opened(path)
+    store.record(1, step(1, Message(0, (1, 3), 1, np.array([1.0, 2.0]), 0.5)))
+    store.record(1, step(2), ClosedRound(1, {1: ACCEPTED, 3: RECLAIMED}))
+    assert store.unsettled(1, 0) == []
+    store.resolve(1, 1, 3, USED)
+    store.resolve(1, 1, 1, USED)  # settled questions are not opened again
+    store.close()
+
+    store = opened(path)
+    (share,) = store.unsettled(1, 0)
+    assert (share.sender, share.recipients, share.round, share.weight) == (0, (3,), 1, 0.5)
+    np.testing.assert_array_equal(share.vector, [1.0, 2.0])
+    assert store.counted_twice() == ((1, 1, 3),)
+    assert store.settled(1) == ((1, 3, 0),)
+    assert store.arrived_there(1) == ((1, 1), (1, 3))
+    store.record(1, step(3), ClosedRound(2, {}, [(1, 3)]))
+    assert (store.unsettled(1, 0), store.counted_twice(), store.settled(1)) == ([], (), ((1, 3, 2),))
+    store.close()
+    assert sqlite3.connect(path).execute("SELECT count(*) FROM message").fetchone() == (0,)
 
 
 def test_a_transfer_counts_once(path: Path) -> None:

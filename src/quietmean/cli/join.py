@@ -113,7 +113,7 @@ def command(
         "bytes": result.bytes_sent,
         "seconds": round(time.monotonic() - begun, 3),
         "refusals": list(result.refusals),
-        "used_though_reclaimed": [list(transfer) for transfer in result.used_though_reclaimed],
+        "counted_twice": [list(transfer) for transfer in result.counted_twice],
         "receipt": str(path),
     }
     if charged is not None:

@@ -40,6 +40,14 @@ class Message:
     content: bytes = b""
 
 
+def settlement(message: Message) -> Message:
+    """What takes a share out of the sender's holdings that it had kept, but that was used by its receiver: its negative.
+
+    The sender is handed it like a message that came in, once it knows.
+    """
+    return Message(message.sender, (message.sender,), message.round, -message.vector, -message.weight)
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """What a party makes public at the end: a vector of shape (d,) and its weight. The mean is sum(vector) / sum(weight)."""

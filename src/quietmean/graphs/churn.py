@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +12,30 @@ from quietmean.entropy import BitStream, Seed
 from quietmean.graphs.schedule import NOBODY, Schedule
 
 
+NEVER = 0
+
+
 @dataclass(frozen=True, eq=False)
 class History:
     """What happened to a schedule: ``online`` of shape (T + 1, n) for rounds 0..T; ``lost`` of shape (T, n, k_max).
 
     A message arrives if sender and receiver are online in its round and it is not marked lost. Every sender knows what
-    arrived (IncA, section 2.4). Everyone is online in round 0: who never started is not a party.
+    arrived (IncA, section 2.4), at the latest some rounds afterwards: ``settled``, shape (M, 4), lists (round, sender, receiver,
+    later round) of messages that arrived though the sender had to assume that they did not, and at the end of which later
+    round it took out again what it had kept (0: it never did, and this share counts twice). Everyone is online in round 0: who never started is not a party.
     """
 
     online: NDArray[np.bool_]
     lost: NDArray[np.bool_] | None = None
+    settled: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), dtype=np.int64))
 
     def __post_init__(self) -> None:
+        for round_, sender, receiver, later in self.settled.tolist():
+            if later != NEVER and not (0 < round_ < later < len(self.online) and self.online[later, sender]):
+                raise InputError(
+                    f"message [{round_}, {sender}, {receiver}] cannot be settled in round {later}: name a later round in which "
+                    "its sender is online"
+                )
         if not self.online[0].all():
             absent = np.nonzero(~self.online[0])[0].tolist()
             raise InputError(f"parties {absent} are offline in round 0: who never started is not a party, leave them out")
@@ -46,6 +58,25 @@ class History:
         receiver_present = present[np.arange(len(present))[:, None, None], receivers]
         arrived: NDArray[np.bool_] = (schedule.neighbours != NOBODY) & present[:, :, None] & receiver_present
         return arrived if self.lost is None else arrived & ~self.lost
+
+    def acknowledged(self, schedule: Schedule) -> NDArray[np.bool_]:
+        """Shape (T, n, k_max): what had arrived as far as its sender knew when the round ended."""
+        arrived = self.delivered(schedule)
+        for round_, sender, slot, _ in self.settled_slots(schedule):
+            arrived[round_ - 1, sender, slot] = False
+        return arrived
+
+    def settled_slots(self, schedule: Schedule) -> list[tuple[int, int, int, int]]:
+        """(round, sender, neighbour slot, later round) for each message that was settled later."""
+        if not len(self.settled):
+            return []
+        delivered, found = self.delivered(schedule), []
+        for round_, sender, receiver, later in self.settled.tolist():
+            slots = np.nonzero(delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver))[0]
+            if slots.size == 0:
+                raise InputError(f"settled message [{round_}, {sender}, {receiver}] did not arrive: list only those that did")
+            found.append((round_, sender, int(slots[0]), later))
+        return found
 
     def _check(self, schedule: Schedule) -> None:
         expected = (schedule.rounds + 1, schedule.parties)

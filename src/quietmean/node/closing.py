@@ -13,7 +13,10 @@ from quietmean.node.wire import Log, PartyLog, encode_log
 
 def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
     store = context.store
-    return PartyLog(store.rounds_online(Phase.MIXING), store.arrived_there(Phase.MIXING), store.arrived_here(Phase.MIXING), heard)
+    mixing = Phase.MIXING
+    return PartyLog(
+        store.rounds_online(mixing), store.arrived_there(mixing), store.arrived_here(mixing), heard, store.settled(mixing)
+    )
 
 
 async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, PartyLog]) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from quietmean.core.party import PartyId
 from quietmean.node.door import Door
 from quietmean.node.result import Late
-from quietmean.node.roster import Roster
 from quietmean.node.store import Store
-from quietmean.node.transport import Link
 from quietmean.node.whereabouts import PROBE_INTERVAL, Phase, Whereabouts
-from quietmean.node.wire import Probe
+from quietmean.node.wire import Answer, AnyRequest, Probe
 
 # Waking up later than planned by this part of the round's time-out means that the process was held up.
 _OWN_SLEEP = 0.05
@@ -23,15 +21,32 @@ _OWN_SLEEP = 0.05
 Report: TypeAlias = Callable[[dict[str, Any]], None]
 
 
+class PeerLink(Protocol):
+    """The way to one peer. ``trouble``: in words, why it does not answer; ``unreachable``: nobody listens at its address."""
+
+    trouble: str
+    unreachable: bool
+
+    async def ask(
+        self, request: AnyRequest, payload: bytes = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+    ) -> Answer:
+        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
+
+        ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
+        """
+
+    async def close(self) -> None: ...
+
+
 @dataclass
 class Context:
     """One running node. ``changed`` is set whenever something came in that a wait could be waiting for."""
 
     party: PartyId
-    roster: Roster
+    party_names: Sequence[str]
     store: Store
     door: Door
-    links: Mapping[PartyId, Link]
+    links: Mapping[PartyId, PeerLink]
     whereabouts: Whereabouts
     round_timeout: float
     report: Report
@@ -45,7 +60,7 @@ class Context:
         return sorted(self.links)
 
     def names(self, parties: Any) -> list[str]:
-        return [self.roster.name(party) for party in sorted(parties)]
+        return [self.party_names[party] for party in sorted(parties)]
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task that ends with the node at the latest and wakes the wait in progress when it is done."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId
-from quietmean.node.store import ACCEPTED, PENDING, REFUSED, Store
+from quietmean.node.store import ACCEPTED, PENDING, REFUSED, USED, Store
 from quietmean.node.whereabouts import Position
 from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw, check_finite, decode_vector
 
@@ -73,7 +73,7 @@ class Door:
     def confirm(self, receiver: PartyId, request: Confirm) -> Answer:
         """A receiver that was away asks whether its copy of my transfer still stands."""
         status = self._store.sent_status(*_place(request), receiver)
-        return self._answer(request, status in (PENDING, ACCEPTED))
+        return self._answer(request, status in (PENDING, ACCEPTED, USED))
 
     def _take(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
         place = _place(transfer)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.graphs import History, Schedule
+from quietmean.graphs.churn import NEVER
 from quietmean.node.wire import PartyLog
 
 
@@ -26,7 +28,20 @@ def reconstruct(schedule: Schedule, logs: Mapping[PartyId, PartyLog], heard: Ite
                 # parties may have seen must not be left out.
                 known = sender in logs or receiver in logs
                 lost[round_ - 1, sender, slot] = known and (round_, sender, receiver) not in arrived
-    return History(online, lost if lost.any() else None)
+    unsettled = History(online, lost if lost.any() else None)
+    return replace(unsettled, settled=_settled(schedule, unsettled, logs))
+
+
+def _settled(schedule: Schedule, history: History, logs: Mapping[PartyId, PartyLog]) -> NDArray[np.int64]:
+    """Of what the senders tell, what can be: a log is only as good as its author."""
+    delivered = history.delivered(schedule)
+    rows = []
+    for sender, log in sorted(logs.items()):
+        for round_, receiver, later in log.settled:
+            arrived = (delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any()
+            if arrived and (later == NEVER or (later > round_ and history.online[later, sender])):
+                rows.append((round_, sender, receiver, later))
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 
 def _arrived(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyId]]:

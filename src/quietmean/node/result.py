@@ -27,7 +27,7 @@ class NodeResult:
     """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
 
     ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
-    all frames of this process, ``seconds`` its time in the study. ``used_though_reclaimed`` lists (phase, round, receiver) of
+    all frames of this process, ``seconds`` its time in the study. ``counted_twice`` lists (phase, round, receiver) of
     messages that count twice, after a crash at the wrong moment.
     """
 
@@ -42,7 +42,7 @@ class NodeResult:
     seconds: float
     late: tuple[Late, ...]
     refusals: tuple[str, ...]
-    used_though_reclaimed: tuple[tuple[int, int, PartyId], ...]
+    counted_twice: tuple[tuple[int, int, PartyId], ...]
 
     @property
     def mean(self) -> Vector:
@@ -69,6 +69,6 @@ class NodeResult:
                 "heard": tuple(raw["heard"]),
                 "late": msgspec.convert(raw["late"], tuple[Late, ...]),
                 "refusals": tuple(raw["refusals"]),
-                "used_though_reclaimed": msgspec.convert(raw["used_though_reclaimed"], tuple[tuple[int, int, int], ...]),
+                "counted_twice": msgspec.convert(raw["counted_twice"], tuple[tuple[int, int, int], ...]),
             }
         )

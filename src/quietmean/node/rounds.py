@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from quietmean.core.codec import load_state
-from quietmean.core.party import PartyId, PartyMachine, Step
+from quietmean.core.party import PartyId, PartyMachine, Step, settlement
 from quietmean.node.context import Context, Wait
-from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, ClosedRound, Outgoing
+from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
 from quietmean.node.whereabouts import LONGEST_WAIT, Phase, Position
 from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw
 
@@ -24,17 +24,24 @@ _logger = logging.getLogger("quietmean.node")
 
 
 class PhaseRunner:
-    """``may_miss``: rounds that have passed for everybody else are missed rather than run alone."""
+    """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
 
-    def __init__(self, context: Context, phase: Phase, machine: PartyMachine[Any], may_miss: bool) -> None:
+    ``sends_shares``: what is sent is taken out of what is held; a share that was taken back although it had been used is settled.
+    """
+
+    def __init__(self, context: Context, phase: Phase, machine: PartyMachine[Any], *, may_miss: bool, sends_shares: bool) -> None:
         self._context = context
         self._phase = phase
         self._machine = machine
         self._may_miss = may_miss
+        self._sends_shares = sends_shares
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
         state, resumed = self._state()
+        if self._sends_shares:
+            for round_, receiver in self._context.store.reclaimed(self._phase):
+                self._context.spawn(self._withdraw((int(self._phase), round_), receiver))
         while state.round <= self._machine.rounds:
             state = await self._round(state, resumed)
             resumed = False
@@ -57,14 +64,38 @@ class PhaseRunner:
         outgoing = context.store.outgoing(*here)
         self._report(here, expected | outgoing.keys())
         statuses = await self._exchange(here, outgoing, expected)
+        if self._sends_shares and state.round == self._machine.rounds:
+            statuses = await self._settle_before_the_end(here, statuses)
         delivered = frozenset(receiver for receiver, status in statuses.items() if status == ACCEPTED)
         received = context.store.received(*here, context.party)
-        step, missed = self._skip_passed_rounds(self._machine.end_round(state, received, delivered))
-        context.store.record(self._phase, step, ClosedRound(state.round, statuses), missed)
+        due = context.store.unsettled(self._phase, context.party) if self._sends_shares else []
+        ended = self._machine.end_round(state, [*received, *map(settlement, due)], delivered)
+        step, missed = self._skip_passed_rounds(ended)
+        settled = [(message.round, message.recipients[0]) for message in due]
+        context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed)
         for receiver, status in statuses.items():
-            if status == RECLAIMED:
+            if status == RECLAIMED and self._sends_shares:
                 context.spawn(self._withdraw(here, receiver))
         return step.state
+
+    async def _settle_before_the_end(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
+        """Find out what became of every share that was, or is about to be, taken back: after this round it is too late."""
+        context = self._context
+        known = {receiver: status for receiver, status in statuses.items() if status != RECLAIMED}
+
+        async def ask(receiver: PartyId) -> None:
+            answer = await context.links[receiver].ask(Withdraw(0, *here))
+            known[receiver] = answer.status
+
+        def unresolved() -> dict[PartyId, bool]:
+            earlier = {receiver: True for _, receiver in context.store.reclaimed(self._phase)}
+            return earlier | {receiver: True for receiver in statuses if receiver not in known}
+
+        asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in known]
+        await Wait(context, unresolved).until_settled()
+        for task in asking:
+            task.cancel()
+        return statuses | known
 
     async def _exchange(
         self, here: Position, outgoing: Mapping[PartyId, Outgoing], expected: frozenset[PartyId]
@@ -95,13 +126,12 @@ class PhaseRunner:
         await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
 
     async def _withdraw(self, here: Position, receiver: PartyId) -> None:
+        """Ask until there is an answer whether a message that was taken back had been used; if so, it is settled later."""
         answer = await self._context.links[receiver].ask(Withdraw(0, *here))
+        self._context.store.resolve(*here, receiver, USED if answer.status == ACCEPTED else REFUSED)
         if answer.status == ACCEPTED:
-            # This share counts twice now: here, where it was taken back, and there. Linear protocols could subtract it
-            # again at the receiver; until they do, it is on record.
-            self._context.store.mark_used(*here, receiver)
-            name = self._context.roster.name(receiver)
-            _logger.warning("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
+            name = self._context.party_names[receiver]
+            _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
 
     async def _catch_up_on_news(self, here: Position) -> None:
         """After a restart: where is everybody, and do the senders still stand by what was taken in before the crash?"""

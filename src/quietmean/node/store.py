@@ -26,7 +26,10 @@ SCHEMA = 2
 PENDING: Final = "pending"
 ACCEPTED: Final = "accepted"
 REFUSED: Final = "refused"
+# The sender gave up waiting and kept its share; whether the receiver had used it is not known yet.
 RECLAIMED: Final = "reclaimed"
+# It had. What the sender kept is to be taken out again: ``settled`` says at the end of which round that was done.
+USED: Final = "used"
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
@@ -36,7 +39,7 @@ CREATE TABLE round (phase INTEGER, round INTEGER, online INTEGER NOT NULL, PRIMA
 CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB NOT NULL, weight REAL NOT NULL,
                       content BLOB NOT NULL, PRIMARY KEY (phase, round, number));
 CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
-                     used INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (phase, round, receiver));
+                     settled INTEGER, PRIMARY KEY (phase, round, receiver));
 CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
                     PRIMARY KEY (phase, round, sender));
 """
@@ -66,10 +69,11 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class ClosedRound:
-    """How a round ended: for each receiver, accepted, refused or reclaimed."""
+    """How a round ended: for each receiver, accepted, refused or reclaimed; which earlier (round, receiver) were settled."""
 
     round: int
     statuses: Mapping[PartyId, str]
+    settled: Sequence[tuple[int, PartyId]] = ()
 
 
 class Store:
@@ -193,9 +197,22 @@ class Store:
             "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ?",
             [(status, *key, receiver) for receiver, status in closed.statuses.items()],
         )
+        self._database.executemany(
+            "UPDATE outbox SET settled = ? WHERE phase = ? AND round = ? AND receiver = ?",
+            [(closed.round, phase, round_, receiver) for round_, receiver in closed.settled],
+        )
         # The ids stay, so that a late copy is recognised; the contents are of no more use here.
         self._database.execute("UPDATE inbox SET vector = NULL, content = NULL WHERE phase = ? AND round = ?", key)
-        self._database.execute("DELETE FROM message WHERE phase = ? AND round = ?", key)
+        self._wipe_messages(phase, closed.round)
+
+    def _wipe_messages(self, phase: int, last_round: int) -> None:
+        """Delete what was sent up to a closed round, except shares that may still have to be settled."""
+        self._database.execute(
+            """DELETE FROM message WHERE phase = ? AND round <= ? AND NOT EXISTS (
+                 SELECT 1 FROM outbox WHERE outbox.phase = message.phase AND outbox.round = message.round
+                 AND outbox.number = message.number AND (status = ? OR (status = ? AND settled IS NULL)))""",
+            (phase, last_round, RECLAIMED, USED),
+        )
 
     def _send(self, phase: int, number: int, message: Message) -> None:
         key = (phase, message.round)
@@ -223,12 +240,27 @@ class Store:
         row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)
         return None if row is None else str(row[0])
 
-    def mark_used(self, phase: int, round_: int, receiver: PartyId) -> None:
-        """A transfer that was reclaimed had been used by its receiver after all."""
+    def reclaimed(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+        """(round, receiver) of messages that were taken back without knowing whether they had been used."""
+        query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status = ? ORDER BY round, receiver"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase, RECLAIMED))
+
+    def resolve(self, phase: int, round_: int, receiver: PartyId, status: str) -> None:
+        """What became of a message that was taken back: refused or used."""
         with self._transaction():
             self._database.execute(
-                "UPDATE outbox SET used = 1 WHERE phase = ? AND round = ? AND receiver = ?", (phase, round_, receiver)
+                "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ? AND status = ?",
+                (status, phase, round_, receiver, RECLAIMED),
             )
+
+    def unsettled(self, phase: int, party: PartyId) -> list[Message]:
+        """Own messages whose shares were kept here and used there, one for each receiver."""
+        query = """SELECT round, receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
+                   WHERE phase = ? AND status = ? AND settled IS NULL ORDER BY round, receiver"""
+        return [
+            Message(party, (receiver,), round_, decode_vector(vector), weight)
+            for round_, receiver, vector, weight in self._rows(query, phase, USED)
+        ]
 
     def accept(self, phase: int, message: Message) -> None:
         """Take a transfer in; once this returns it counts, whatever happens."""
@@ -261,18 +293,24 @@ class Store:
 
     def arrived_there(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """(round, receiver) of own messages that were accepted."""
-        query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status = ? ORDER BY round, receiver"
-        return tuple((row[0], row[1]) for row in self._rows(query, phase, ACCEPTED))
+        query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status IN (?, ?) ORDER BY round, receiver"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase, ACCEPTED, USED))
+
+    def settled(self, phase: int) -> tuple[tuple[int, PartyId, int], ...]:
+        """(round, receiver, round in which it was settled, 0 if it never was) of shares kept here though used there."""
+        query = """SELECT round, receiver, coalesce(settled, 0) FROM outbox WHERE phase = ? AND status = ?
+                   ORDER BY round, receiver"""
+        return tuple((row[0], row[1], row[2]) for row in self._rows(query, phase, USED))
 
     def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """(round, sender) of messages taken in."""
         query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
         return tuple((row[0], row[1]) for row in self._rows(query, phase))
 
-    def used_though_reclaimed(self) -> tuple[tuple[int, int, PartyId], ...]:
-        """(phase, round, receiver) of messages that count twice: once here and once there."""
-        query = "SELECT phase, round, receiver FROM outbox WHERE used ORDER BY phase, round, receiver"
-        return tuple((row[0], row[1], row[2]) for row in self._rows(query))
+    def counted_twice(self) -> tuple[tuple[int, int, PartyId], ...]:
+        """(phase, round, receiver) of shares that were used there and stayed here to the end."""
+        query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
+        return tuple((row[0], row[1], row[2]) for row in self._rows(query, USED))
 
     # --- SQLite ------------------------------------------------------------------------------------------------------
 

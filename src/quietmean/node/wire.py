@@ -126,12 +126,16 @@ class Answer(Frame, frozen=True, tag="answer"):
 
 
 class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party's mixing rounds: when it took part, which of its messages arrived where, what arrived here, whose release came."""
+    """A party's mixing rounds: when it took part, which of its messages arrived where, what arrived here, whose release came.
+
+    ``settled``: (round, receiver, later round) of shares that it kept until then although they had been used; 0 for never.
+    """
 
     online: tuple[Count, ...]
     sent: tuple[tuple[Count, Count], ...]
     received: tuple[tuple[Count, Count], ...]
     heard: tuple[Count, ...]
+    settled: tuple[tuple[Count, Count, Count], ...] = ()
 
 
 AnyRequest: TypeAlias = Commit | Reveal | Transfer | Withdraw | Confirm | Probe | Log
@@ -158,7 +162,7 @@ class Limits:
     @classmethod
     def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0) -> Limits:
         """A party has at most n messages out and n in each round; an entry takes at most 11 bytes."""
-        return cls(HEADER_LIMIT, dimension, content, HEADER_LIMIT + 11 * (2 * rounds + 1) * (parties + 1))
+        return cls(HEADER_LIMIT, dimension, content, HEADER_LIMIT + 11 * (4 * rounds + 1) * (parties + 1))
 
     def check(self, header: int, payload: int) -> None:
         if header > self.header:
@@ -241,6 +245,9 @@ def decode_log(raw: bytes, parties: int, rounds: int) -> PartyLog:
     pairs = [*log.sent, *log.received]
     if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
         raise PeerError(f"a log with a round outside 1..{rounds}")
-    if any(party >= parties for party in (*log.heard, *(party for _, party in pairs))):
+    if any(not 1 <= round_ <= rounds or later > rounds for round_, _, later in log.settled):
+        raise PeerError(f"a log with a settlement outside rounds 1..{rounds}")
+    known = (*log.heard, *(party for _, party in pairs), *(party for _, party, _ in log.settled))
+    if any(party >= parties for party in known):
         raise PeerError(f"a log with a party outside 0..{parties - 1}")
     return log

@@ -101,6 +101,8 @@ class Execution:
             rounds, senders, slots = np.nonzero(self.history.lost)
             receivers = self.schedule.neighbours[rounds, senders, slots]
             document["lost"] = np.stack([rounds + 1, senders, receivers], axis=1).tolist()
+        if len(self.history.settled):
+            document["settled"] = self.history.settled.tolist()
         if not (self.weights == 1.0).all():
             document["weights"] = self.weights.tolist()
         plain: dict[str, Any] = to_plain(document)
@@ -130,7 +132,9 @@ class Execution:
             parameters,
             schedule,
             History(
-                np.array(online, dtype=np.bool_), _lost_mask(_array_field(raw, "lost", list[tuple[int, int, int]], []), schedule)
+                np.array(online, dtype=np.bool_),
+                _lost_mask(_array_field(raw, "lost", list[tuple[int, int, int]], []), schedule),
+                np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4),
             ),
             optional_field(raw, "sensitivity", float, 1.0),
             np.array(_array_field(raw, "weights", list[float], [1.0] * parties), dtype=np.float64),

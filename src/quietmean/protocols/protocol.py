@@ -17,6 +17,7 @@ from quietmean.graphs import History, Schedule
 from quietmean.transcript import Transcript
 
 Parameters = TypeVar("Parameters")
+ANY_DOMAIN = "any bounded set"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,10 @@ class Protocol(ABC, Generic[Parameters]):
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced; without it the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
+    ``sends_shares``: what a party sends is taken out of what it holds, and must be put back if it does not arrive.
     ``stackable``: independent executions may be run as one large one; false where party numbers carry roles.
+    ``domain``: which values it takes; one that does not take any bounded set of them is planned only when it is named.
+    ``has_transcript``: false where a view has no linear-Gaussian description, and ``guarantee`` is all there is to certify.
     """
 
     name: ClassVar[str]
@@ -83,7 +87,10 @@ class Protocol(ABC, Generic[Parameters]):
     private: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
+    sends_shares: ClassVar[bool] = False
     stackable: ClassVar[bool] = True
+    domain: ClassVar[str] = ANY_DOMAIN
+    has_transcript: ClassVar[bool] = True
     options: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
@@ -105,6 +112,10 @@ class Protocol(ABC, Generic[Parameters]):
     def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[Parameters] | None:
         """Parameters computed directly; None leaves it to calibration on simulated executions."""
         return None
+
+    def figures(self, parameters: Parameters, demand: Demand) -> dict[str, Any]:
+        """What else to report of a plan, in the terms of the protocol's own paper: plain JSON data."""
+        return {}
 
     def decode(self, parameters: Parameters, parties: int, vector: Vector, weight: float) -> Vector:
         """The estimate from the sums of all releases: public post-processing."""
@@ -133,6 +144,14 @@ class Protocol(ABC, Generic[Parameters]):
     def trusted(self, parameters: Parameters) -> frozenset[PartyId]:
         """Parties that the protocol's claim needs honest: a coalition with one of them learns everything."""
         return frozenset()
+
+    def indispensable(self, parameters: Parameters) -> frozenset[PartyId]:
+        """Parties without whom there is no result: plans and simulations assume that they stay. Those trusted, by default."""
+        return self.trusted(parameters)
+
+    def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+        """Values (n, d) made to fit ``domain``, for simulations and tests: as they are, unless it is a domain of its own."""
+        return values
 
     @abstractmethod
     def machine(

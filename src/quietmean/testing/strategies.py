@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,41 @@ def _central_dp(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     return {"sigma": draw(deviations()), "curator": draw(st.integers(0, parties - 1))}
 
 
+@st.composite
+def _cordp_dme(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    noise = {"sigma_own": draw(deviations()), "sigma_pair": draw(deviations())}
+    partners = draw(st.sampled_from([None, *range(2, parties, 2)]))
+    return noise | {"aggregator": draw(st.one_of(st.none(), st.integers(0, parties - 1))), "partners": partners}
+
+
+@st.composite
+def _gopa(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    noise = {"sigma_star": draw(deviations()), "sigma_delta": draw(deviations())}
+    return noise | {"partners": draw(st.integers(1, parties)), "aggregator": draw(st.integers(0, parties - 1))}
+
+
+@st.composite
+def _muffliato(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    momentum = draw(st.one_of(st.just(1.0), st.floats(1.0, 1.9)))
+    return {"rounds": draw(st.integers(1, MAX_ROUNDS)), "sigma": draw(deviations()), "momentum": momentum}
+
+
+@st.composite
+def _priv_unit(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    return {"epsilon": draw(st.floats(0.1, 10.0))}
+
+
 # What a protocol's parameters may be, as JSON, given the number of parties.
-PARAMETERS: dict[str, Parameters] = {"inca": _inca, "gossip": _gossip, "local-dp": _local_dp, "central-dp": _central_dp}
+PARAMETERS: dict[str, Parameters] = {
+    "inca": _inca,
+    "gossip": _gossip,
+    "local-dp": _local_dp,
+    "central-dp": _central_dp,
+    "cordp-dme": _cordp_dme,
+    "gopa": _gopa,
+    "muffliato": _muffliato,
+    "priv-unit-g": _priv_unit,
+}
 
 
 @st.composite
@@ -91,7 +125,10 @@ def executions(
     else:
         schedule = protocol.schedule(parsed, parties, insecure_seed(draw(st.integers(0, 99))))
     weights = draw(st.one_of(st.just(np.ones(parties)), arrays.arrays(np.float64, parties, elements=st.floats(0.1, 10.0))))
-    return Execution(protocol, parsed, schedule, draw(histories(schedule)), draw(st.floats(0.1, 10.0)), weights)
+    history = draw(histories(schedule))
+    if protocol.sends_shares:
+        history = replace(history, settled=draw(_settled(schedule, history)))
+    return Execution(protocol, parsed, schedule, history, draw(st.floats(0.1, 10.0)), weights)
 
 
 @st.composite
@@ -128,6 +165,20 @@ def histories(draw: st.DrawFn, schedule: Schedule) -> History:
     online[0] = True
     lost = draw(st.one_of(st.none(), _sparse(schedule.neighbours.shape)))
     return History(online, None if lost is None else lost & (schedule.neighbours != NOBODY))
+
+
+@st.composite
+def _settled(draw: st.DrawFn, schedule: Schedule, history: History) -> NDArray[np.int64]:
+    """Some messages that arrived though their senders learnt of it only some rounds later."""
+    delivered = history.delivered(schedule)
+    candidates = [
+        (round_ + 1, sender, int(schedule.neighbours[round_, sender, slot]), later)
+        for round_, sender, slot in np.argwhere(delivered).tolist()
+        for later in range(round_ + 2, schedule.rounds + 1)
+        if history.online[later, sender]
+    ]
+    chosen = draw(st.lists(st.sampled_from(candidates), max_size=3, unique_by=lambda row: row[:3])) if candidates else []
+    return np.array(sorted(chosen), dtype=np.int64).reshape(-1, 4)
 
 
 def _sparse(shape: tuple[int, ...]) -> st.SearchStrategy[NDArray[np.bool_]]:

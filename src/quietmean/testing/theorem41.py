@@ -68,6 +68,10 @@ def _mixing(document: Mapping[str, Any], t: int) -> Matrix:
         for j in [i, *neighbours]:
             arrives = online[j] and (t, i, j) not in lost
             w[j if arrives else i, i] += 1.0 / (len(neighbours) + 1)
+    for round_, i, _, _ in document.get("settled", []):
+        if round_ == t:
+            # The sender does not know yet that it arrived, and keeps it too.
+            w[i, i] += 1.0 / (len(document["neighbours"][t - 1][i]) + 1)
     return w
 
 
@@ -92,6 +96,11 @@ def _linear_maps(document: Mapping[str, Any]) -> tuple[list[Matrix], list[Matrix
         w = _mixing(document, t) if t else np.zeros((n, n))
         values.append(w @ values[-1] + d_c if t else d_c)
         noise.append(w @ noise[-1] + zeta if t else zeta)
+        for round_, i, _, later in document.get("settled", []):
+            if later == t:
+                share = 1.0 / (len(document["neighbours"][round_ - 1][i]) + 1)
+                values[t][i] -= share * values[round_ - 1][i]
+                noise[t][i] -= share * noise[round_ - 1][i]
     return values, noise
 
 

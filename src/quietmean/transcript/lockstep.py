@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from quietmean.core.party import Message, PartyId, PartyMachine, PartyState, Release, State
+from quietmean.core.party import Message, PartyId, PartyMachine, PartyState, Release, State, settlement
 from quietmean.graphs import History
 
 Delivery = Callable[[Message, frozenset[PartyId]], None]
@@ -28,6 +28,7 @@ def run_lockstep(
     """Run all rounds. ``arrives(round, sender, recipient)`` decides deliveries; ``on_send`` watches them."""
     steps = [machine.start() for machine in machines]
     releases: dict[PartyId, Release] = {}
+    settlements = _Settlements(history)
     for round_ in range(1, machines[0].rounds + 1):
         inboxes: dict[PartyId, list[Message]] = {party: [] for party in range(len(machines))}
         delivered: dict[PartyId, frozenset[PartyId]] = {}
@@ -38,11 +39,12 @@ def run_lockstep(
                 on_send(message, reached)
                 for other in reached:
                     inboxes[other].append(message)
-                arrived |= reached
+                arrived |= settlements.acknowledged(message, reached)
             delivered[party] = frozenset(arrived)
         for party, machine in enumerate(machines):
             state = steps[party].state
             if history.online[round_, party]:
+                inboxes[party] += settlements.due(round_, party)
                 steps[party] = machine.end_round(state, inboxes[party], delivered[party])
             else:
                 steps[party] = machine.miss_round(state)
@@ -50,3 +52,22 @@ def run_lockstep(
         if step.release is not None:
             releases[party] = step.release
     return LockstepResult(releases, [step.state for step in steps])
+
+
+class _Settlements:
+    """Messages whose arrival the sender learns of some rounds late."""
+
+    def __init__(self, history: History) -> None:
+        self._later = {(round_, sender, receiver): later for round_, sender, receiver, later in history.settled.tolist()}
+        self._kept: dict[tuple[int, PartyId], list[Message]] = {}
+
+    def acknowledged(self, message: Message, reached: frozenset[PartyId]) -> frozenset[PartyId]:
+        """Whom the sender knows to have been reached; what the others got is kept for later."""
+        later = {other: self._later.get((message.round, message.sender, other)) for other in reached} if self._later else {}
+        for settled in later.values():
+            if settled is not None:
+                self._kept.setdefault((settled, message.sender), []).append(message)
+        return frozenset(other for other in reached if later.get(other) is None)
+
+    def due(self, round_: int, party: PartyId) -> list[Message]:
+        return [settlement(message) for message in self._kept.get((round_, party), [])]

@@ -114,6 +114,8 @@ def trace(
         )
 
     def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
+        if message.vector.size == 0:
+            return  # content alone: nothing that depends on values or noise
         form = cast(LinearForm, message.vector)
         row = record(message.sender, message.round, receivers, message.vector)
         # What the receivers go on with is the new variable, not its definition: their copies are this very object.

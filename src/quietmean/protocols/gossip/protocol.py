@@ -39,6 +39,7 @@ class GossipParameters:
 class Gossip(Protocol[GossipParameters]):
     name = "gossip"
     private = False
+    sends_shares = True
     options = frozenset({"rounds", "schedule", "out_degree"})
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"
 

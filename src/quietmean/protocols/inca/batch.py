@@ -24,11 +24,21 @@ def run_batch(
     dimension = values.shape[1]
     noisy_values = values + parameters.sigma_star * noise.normal("star", 0, dimension)
     delivered = history.delivered(schedule)
+    settled = history.settled_slots(schedule)
+    unnoticed: list[tuple[int, int, Vector, float]] = []
     held, weight, scratch = np.zeros_like(values), np.zeros(len(values)), np.empty_like(values)
     for round_ in range(schedule.rounds + 1):
         if round_ > 0:
             mixing = mixing_matrix(schedule, delivered, round_)
+            shares = [(sender, later) for earlier, sender, _, later in settled if earlier == round_]
+            part = 1.0 / (schedule.out_degree[round_ - 1] + 1)
+            kept = [(later, sender, held[sender] * part[sender], weight[sender] * part[sender]) for sender, later in shares]
             held, weight = np.asarray(mixing @ held), np.asarray(mixing @ weight)
+            for _, sender, share, its_weight in kept:
+                held[sender], weight[sender] = held[sender] + share, weight[sender] + its_weight
+            for _, sender, share, its_weight in (entry for entry in unnoticed if entry[0] == round_):
+                held[sender], weight[sender] = held[sender] - share, weight[sender] - its_weight
+            unnoticed += kept
         for members, portion, terms in injection_groups(parameters, history, round_):
             # A slice of all parties avoids the copies that a list of them needs.
             chosen = slice(None) if members.size == len(values) else members

@@ -59,7 +59,7 @@ class IncaParty:
         held = state.held * kept + self._noisy_value * portion
         weight = state.weight * kept + portion * self._weight
         # In a fixed order, so that a restarted party gets the same sum to the last bit.
-        for message in sorted(received, key=lambda message: message.sender):
+        for message in sorted(received, key=lambda message: (message.sender, message.round)):
             held = held + message.vector
             weight += message.weight
         terms = injection.cancellations[state.injections] if last else injection.rows[state.injections]

@@ -29,6 +29,7 @@ def default_rounds(parties: int) -> int:
 
 class Inca(Protocol[IncaParameters]):
     name = "inca"
+    sends_shares = True
     options = frozenset({"rounds", "schedule", "out_degree", "injection"})
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 

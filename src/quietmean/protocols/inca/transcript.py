@@ -36,7 +36,9 @@ def declared_transcript(parameters: IncaParameters, schedule: Schedule, history:
     everyone = np.arange(parties)
     next_round = _next_online(history)
     scale_of = _shares(schedule, next_round)
-    delivered = history.delivered(schedule)
+    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
+    settled = history.settled_slots(schedule)
+    sent_row = np.full((rounds + 1, parties), -1)
     dependence, noise, known = _Triplets(), _Triplets(), _Triplets()
 
     count = parties
@@ -56,9 +58,12 @@ def declared_transcript(parameters: IncaParameters, schedule: Schedule, history:
             dependence.add(row_of[receiving], current[sending], scale[receiving])
             known.add(current[sending], receiving.astype(np.int64), 1.0)
             degree = schedule.out_degree[round_ - 1][online]
-            kept = 1.0 - arrived.sum(axis=1)[online] / (degree + 1)
+            kept = 1.0 - acknowledged[round_ - 1].sum(axis=1)[online] / (degree + 1)
             # The own variable is a share of what was held: times (degree + 1) gives all of it.
             dependence.add(row_of[online], current[online], scale[online] * kept * (degree + 1))
+            sent_row[round_] = current
+            for earlier, holder in ((earlier, holder) for earlier, holder, _, later in settled if later == round_):
+                dependence.add(row_of[[holder]], sent_row[earlier, [holder]], -scale[holder])
         for members, portion, terms in injection_groups(parameters, history, round_):
             rows = row_of[members]
             dependence.add(rows, members, scale[members] * portion)

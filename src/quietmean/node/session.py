@@ -1,0 +1,233 @@
+"""One party's part in one study, whatever carries its messages: agreement, mixing, dissemination, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.party import PartyId, Release, Vector
+from quietmean.entropy import ExchangeKey, SecureNoise, Seed
+from quietmean.node.agreement import Opening, Pledges, agree
+from quietmean.node.closing import exchange_logs, own_log
+from quietmean.node.context import Context, PeerLink, Report
+from quietmean.node.door import Door
+from quietmean.node.history import reconstruct
+from quietmean.node.result import NodeResult
+from quietmean.node.rounds import PhaseRunner
+from quietmean.node.store import ACCEPTED, REFUSED, Store
+from quietmean.node.transport import Traffic
+from quietmean.node.whereabouts import Phase, Position, Whereabouts
+from quietmean.node.wire import (
+    Answer,
+    AnyRequest,
+    Commit,
+    Confirm,
+    Log,
+    PartyLog,
+    Probe,
+    Reveal,
+    Transfer,
+    Withdraw,
+    decode_log,
+)
+from quietmean.planning import Plan
+
+_logger = logging.getLogger("quietmean.node")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a session is about: who, with what, for how long. ``study`` is the digest that all parties have in common."""
+
+    party: PartyId
+    names: tuple[str, ...]
+    study: str
+    plan: Plan
+    value: Vector = field(repr=False)
+    weight: float
+    round_timeout: float
+    start_timeout: float
+    gone_timeout: float | None
+    report: Report
+
+
+class Session:
+    """Talks to the others through ``links`` and is talked to through :meth:`handle`. Everything that lasts is in the store."""
+
+    def __init__(
+        self, part: Part, store: Store, make_links: Callable[[Session], Mapping[PartyId, PeerLink]], traffic: Traffic
+    ) -> None:
+        self._part = part
+        self._store = store
+        self._traffic = traffic
+        self._refusals: list[str] = []
+        self._logs: dict[PartyId, PartyLog] = {}
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._rounds = part.plan.protocol.rounds(part.plan.parameters)
+        self._exchange = ExchangeKey(store.seed)
+        self._shared_seeds: dict[PartyId, Seed] = {}
+        self._pledges = Pledges(store, part.study, part.plan.target.parties)
+        self.whereabouts = Whereabouts(part.round_timeout, self._clock, part.gone_timeout)
+        changed = asyncio.Event()
+        self._context = Context(
+            party=part.party,
+            party_names=part.names,
+            store=store,
+            door=Door(store, part.party, lambda: self._context.agreement, changed.set),
+            links=make_links(self),
+            whereabouts=self.whereabouts,
+            round_timeout=part.round_timeout,
+            report=part.report,
+            changed=changed,
+        )
+
+    @property
+    def position(self) -> Position:
+        return self._context.door.position
+
+    async def run(self) -> NodeResult:
+        """From the first commitment, or from where the store says that this party was, to the result."""
+        started = self._clock()
+        try:
+            seed = await self._agree()
+            await self._mix(seed)
+            heard = await self._disseminate(seed)
+            return await self._close(seed, heard, started)
+        finally:
+            await self._context.stop()
+
+    async def close_links(self) -> None:
+        await asyncio.gather(*(link.close() for link in self._context.links.values()))
+
+    async def _agree(self) -> Seed:
+        if self._store.state() is None:
+            opening = Opening(self._store.nonce, self._part.weight, self._exchange.public)
+            await agree(self._context, self._pledges, opening, self._part.start_timeout)
+        seed = self._pledges.public_seed()
+        self._context.agreement = seed.derive("agreement check").secret[:8]
+        return seed
+
+    async def _mix(self, seed: Seed) -> None:
+        if self._stored_phase() > Phase.MIXING:
+            return
+        part, plan = self._part, self._part.plan
+        noise = SecureNoise(self._store.seed.derive(part.study, plan.protocol.name), self._shared_seed)
+        machine = plan.machine(plan.schedule(seed), self._part.party, part.value, part.weight, noise)
+        await PhaseRunner(self._context, Phase.MIXING, machine, may_miss=True, sends_shares=plan.protocol.sends_shares).run()
+
+    def _shared_seed(self, other: PartyId) -> Seed:
+        if other not in self._shared_seeds:
+            context = f"{self._part.study} {self._part.plan.protocol.name}"
+            self._shared_seeds[other] = self._exchange.shared_seed(self._pledges.exchange_key(other), context)
+        return self._shared_seeds[other]
+
+    async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
+        release = self._store.release(Phase.MIXING)
+        if not self._part.plan.protocol.releases_are_public:
+            return (self._part.party,)
+        machine = self._part.plan.dissemination_machine(self._part.party, release, seed)
+        shares = self._part.plan.dissemination.kind == "push-sum"
+        # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
+        state = await PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares).run()
+        heard: tuple[PartyId, ...] = getattr(state, "heard", ())
+        return heard
+
+    async def _close(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
+        log = own_log(self._context, heard)
+        await exchange_logs(self._context, log, self._logs)
+        plan, store = self._part.plan, self._store
+        schedule = plan.schedule(seed)
+        history = reconstruct(schedule, self._logs | {self._part.party: log}, heard)
+        # Push-sum does not tell apart whose releases are in its sums: all that were made are.
+        heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
+        total = self._total(heard)
+        return NodeResult(
+            total_vector=total.vector,
+            total_weight=total.weight,
+            heard=heard,
+            execution=plan.execution(seed, history, self._pledges.weights()),
+            public_seed=seed.secret.hex(),
+            transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
+            bytes_sent=self._traffic.sent,
+            bytes_received=self._traffic.received,
+            seconds=self._clock() - started,
+            late=tuple(self._context.late),
+            refusals=tuple(self._refusals),
+            counted_twice=store.counted_twice(),
+        )
+
+    def _total(self, heard: tuple[PartyId, ...]) -> Release:
+        plan = self._part.plan
+        if not plan.protocol.releases_are_public:
+            return self._own_result()
+        total = self._store.release(Phase.DISSEMINATION)
+        others = plan.protocol.releasers(plan.parameters, plan.target.parties) - {self._part.party}
+        if total is None or total.weight <= 0 or (others and not others & set(heard)):
+            raise ProtocolFailure("no other party's result arrived here: the others had left or finished, ask one for the result")
+        return total
+
+    def _own_result(self) -> Release:
+        release = self._store.release(Phase.MIXING)
+        if release is None:
+            raise ProtocolFailure("this party was away at the end and has no result: the others have it, ask one of them")
+        return release
+
+    def _stored_phase(self) -> int:
+        stored = self._store.state()
+        return Phase.AGREEMENT if stored is None else stored[0]
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: bytes) -> Answer:
+        """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never asks."""
+        context = self._context
+        context.whereabouts.heard(sender, _told_position(request))
+        match request:
+            case Transfer():
+                return await context.door.transfer(sender, request, payload)
+            case Withdraw():
+                return context.door.withdraw(sender, request)
+            case Confirm():
+                return context.door.confirm(sender, request)
+            case Log():
+                self._logs[sender] = decode_log(payload, len(self._part.names), self._rounds)
+                context.changed.set()
+            case Commit() | Reveal():
+                return self._pledged(sender, request)
+            case Probe():
+                # Its position was noted above, and the answer's is what it asks for.
+                context.changed.set()
+        return Answer(request.number, ACCEPTED, *context.door.position)
+
+    def _pledged(self, sender: PartyId, request: Commit | Reveal) -> Answer:
+        position = self._context.door.position
+        try:
+            if isinstance(request, Commit):
+                self._pledges.commit(sender, request.hash)
+            else:
+                self._pledges.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
+        except PeerError as error:
+            # Told to the other side too: its user must know why the study does not start.
+            self.refused(self._part.names[sender], str(error))
+            return Answer(request.number, REFUSED, *position, reason=str(error))
+        self._context.changed.set()
+        return Answer(request.number, ACCEPTED, *position)
+
+    def refused(self, peer: str, reason: str) -> None:
+        """Something was refused, here or there; ``peer`` is a name or an address."""
+        _logger.warning("refused %s: %s", peer, reason)
+        self._refusals.append(f"{peer}: {reason}")
+        self._part.report({"event": "refused", "peer": peer, "reason": reason})
+
+
+def _told_position(request: AnyRequest) -> Position:
+    match request:
+        case Transfer() | Probe():
+            return request.phase, request.round
+        case Log():
+            return int(Phase.CLOSING), 0
+        case _:
+            return int(Phase.AGREEMENT), 0
