@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -185,7 +186,7 @@ def full_log(party: int, rounds: range, heard: tuple[int, ...] = ()) -> PartyLog
 
 def test_history_of_a_quiet_run() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in range(4)}
-    history = reconstruct(RING, logs, heard=range(4))
+    history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
     assert history.online.all()
     assert history.lost is None
 
@@ -197,7 +198,7 @@ def test_history_with_a_party_gone_for_good() -> None:
         1: log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (2, 0), (3, 0)]),
         3: log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2)]),
     }
-    history = reconstruct(RING, logs, heard=(0, 1, 3))
+    history = reconstruct(RING, logs, heard=(0, 1, 3), sends_shares=True)
     np.testing.assert_array_equal(history.online[:, 2], [True, True, True, False])
     assert history.online[:, [0, 1, 3]].all()
     assert history.lost is not None
@@ -207,12 +208,12 @@ def test_history_with_a_party_gone_for_good() -> None:
 
 def test_history_of_a_party_that_released_but_left_no_log() -> None:
     logs = {party: full_log(party, range(1, 4), heard=(0, 1, 2, 3)) for party in (0, 1, 3)}
-    assert reconstruct(RING, logs, heard=()).online.all()
+    assert reconstruct(RING, logs, heard=(), sends_shares=True).online.all()
 
 
 def test_messages_between_parties_without_logs_count_as_arrived() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in (0, 3)}
-    history = reconstruct(RING, logs, heard=(0, 1, 2, 3))
+    history = reconstruct(RING, logs, heard=(0, 1, 2, 3), sends_shares=True)
     assert history.online.all()
     assert history.lost is None
 
@@ -222,6 +223,20 @@ def test_a_missed_round_in_the_middle() -> None:
     logs[1] = log([1, 2, 3], [(1, 2), (3, 2)], [(1, 0), (2, 0), (3, 0)])
     logs[2] = log([1, 3], [(1, 3), (3, 3)], [(1, 1), (3, 1)])
     logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (3, 2)])
-    history = reconstruct(RING, logs, heard=range(4))
+    history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
     np.testing.assert_array_equal(history.online[:, 2], [True, True, False, True])
     assert history.lost is None
+
+
+def test_a_share_that_both_ends_count_is_in_the_history() -> None:
+    """The receiver took it in, the sender does not know of it, or settled it later as it says."""
+    logs = {party: full_log(party, range(1, 4)) for party in range(4)}
+    logs[0] = log([1, 2, 3], [(2, 1), (3, 1)], logs[0].received)
+    history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
+    assert (history.settled.tolist(), history.lost) == ([[1, 0, 1, 0]], None)
+    assert len(reconstruct(RING, logs, heard=range(4), sends_shares=False).settled) == 0
+    logs[0] = msgspec.structs.replace(logs[0], sent=((1, 1), (2, 1), (3, 1)), settled=((1, 1, 3),))
+    assert reconstruct(RING, logs, heard=range(4), sends_shares=True).settled.tolist() == [[1, 0, 1, 3]]
+    # What cannot be is left out: a log is its author's word only.
+    logs[0] = msgspec.structs.replace(logs[0], settled=((1, 2, 3), (2, 1, 1)))
+    assert len(reconstruct(RING, logs, heard=range(4), sends_shares=True).settled) == 0

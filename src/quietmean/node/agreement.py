@@ -50,9 +50,9 @@ class Pledges:
     def pledge(self, party: PartyId, opening: Opening) -> bytes:
         """Make this node's own commitment, once; returns its hash."""
         commit = commitment(self._study, party, opening)
-        if party not in self._known:
-            self.commit(party, commit)
-            self.reveal(party, opening)
+        self.commit(party, commit)
+        # Also where a crash came between the two.
+        self.reveal(party, opening)
         return commit
 
     def commit(self, party: PartyId, commit: bytes) -> None:

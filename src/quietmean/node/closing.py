@@ -31,7 +31,7 @@ async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, 
         return absent | {party: True for party in context.others if party not in told}
 
     sending = [context.spawn(_tell(context, party, payload, told)) for party in context.others]
-    await Wait(context, missing, full_time=True).until_settled()
+    await Wait(context, missing, full_time="all").until_settled()
     for task in sending:
         task.cancel()
     await asyncio.gather(*sending, return_exceptions=True)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from quietmean.core.party import PartyId
 from quietmean.node.door import Door
@@ -94,10 +94,16 @@ class Context:
 class Wait:
     """A wait for others that ends when nobody is missing, or nobody who is missing is worth waiting for any longer.
 
-    ``missing`` gives who is waited for, and whether that party owes an answer (rather than a message).
+    ``missing`` gives who is waited for, and whether that party owes an answer (rather than a message). ``full_time``: for whom
+    suspicion does not shorten the wait: nobody, whose process may be alive, or all.
     """
 
-    def __init__(self, context: Context, missing: Callable[[], Mapping[PartyId, bool]], full_time: bool = False) -> None:
+    def __init__(
+        self,
+        context: Context,
+        missing: Callable[[], Mapping[PartyId, bool]],
+        full_time: Literal["nobody", "alive", "all"] = "nobody",
+    ) -> None:
         self._context = context
         self._missing = missing
         self._full_time = full_time
@@ -141,7 +147,8 @@ class Wait:
         gone = self._context.links[party].unreachable
         whereabouts = self._context.whereabouts
         deadline = whereabouts.deadline(party, self._start, answer_due, gone)
-        return max(deadline, whereabouts.full_time(self._start, gone)) if self._full_time else deadline
+        patient = self._full_time == "all" or (self._full_time == "alive" and not gone)
+        return max(deadline, whereabouts.full_time(self._start, gone)) if patient else deadline
 
     def _probe(self, missing: Mapping[PartyId, bool], now: float) -> None:
         self._next_probe = {party: time for party, time in self._next_probe.items() if party in missing}

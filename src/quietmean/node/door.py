@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId
@@ -92,10 +93,14 @@ class Door:
     async def _park(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
         loop = asyncio.get_running_loop()
         earlier = self._parked.pop(sender, None)
-        if earlier is not None and not earlier.verdict.done():
-            earlier.verdict.set_result(False)
         parked = _Parked(transfer, message, loop.time() + transfer.valid_for, loop.create_future())
         self._parked[sender] = parked
+        if earlier is not None and not earlier.verdict.done():
+            if _place(earlier.transfer) == _place(transfer):
+                # Two copies of one transfer: they have one fate.
+                parked.verdict.add_done_callback(partial(_share_verdict, earlier.verdict))
+            else:
+                earlier.verdict.set_result(False)
         try:
             return await parked.verdict
         finally:
@@ -105,6 +110,11 @@ class Door:
 
     def _answer(self, request: Transfer | Withdraw | Confirm, yes: bool) -> Answer:
         return Answer(request.number, ACCEPTED if yes else REFUSED, *self.position)
+
+
+def _share_verdict(copy: asyncio.Future[bool], verdict: asyncio.Future[bool]) -> None:
+    if not copy.done():
+        copy.set_result(not verdict.cancelled() and verdict.exception() is None and verdict.result())
 
 
 def _place(request: Transfer | Withdraw | Confirm) -> Position:

@@ -14,8 +14,8 @@ from quietmean.graphs.churn import NEVER
 from quietmean.node.wire import PartyLog
 
 
-def reconstruct(schedule: Schedule, logs: Mapping[PartyId, PartyLog], heard: Iterable[PartyId]) -> History:
-    """Online rounds and lost messages. ``heard``: whose releases this party has, besides what the logs say."""
+def reconstruct(schedule: Schedule, logs: Mapping[PartyId, PartyLog], heard: Iterable[PartyId], *, sends_shares: bool) -> History:
+    """Online rounds, lost messages and late settlements. ``heard``: whose releases this party has, besides what the logs say."""
     arrived = _arrived(logs)
     online = _online(schedule, logs, arrived, {*heard, *(party for log in logs.values() for party in log.heard)})
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
@@ -29,18 +29,21 @@ def reconstruct(schedule: Schedule, logs: Mapping[PartyId, PartyLog], heard: Ite
                 known = sender in logs or receiver in logs
                 lost[round_ - 1, sender, slot] = known and (round_, sender, receiver) not in arrived
     unsettled = History(online, lost if lost.any() else None)
-    return replace(unsettled, settled=_settled(schedule, unsettled, logs))
+    return replace(unsettled, settled=_settled(schedule, unsettled, logs)) if sends_shares else unsettled
 
 
 def _settled(schedule: Schedule, history: History, logs: Mapping[PartyId, PartyLog]) -> NDArray[np.int64]:
     """Of what the senders tell, what can be: a log is only as good as its author."""
     delivered = history.delivered(schedule)
+    told = {(round_, sender, receiver): later for sender, log in logs.items() for round_, receiver, later in log.settled}
+    # What its receiver took in and its sender knows nothing of counts in both places.
+    sent = {(round_, sender, receiver) for sender, log in logs.items() for round_, receiver in log.sent}
+    received = {(round_, sender, party) for party, log in logs.items() for round_, sender in log.received if sender in logs}
     rows = []
-    for sender, log in sorted(logs.items()):
-        for round_, receiver, later in log.settled:
-            arrived = (delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any()
-            if arrived and (later == NEVER or (later > round_ and history.online[later, sender])):
-                rows.append((round_, sender, receiver, later))
+    for (round_, sender, receiver), later in sorted((dict.fromkeys(received - sent, NEVER) | told).items()):
+        arrived = (delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any()
+        if arrived and (later == NEVER or (later > round_ and history.online[later, sender])):
+            rows.append((round_, sender, receiver, later))
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
 
 

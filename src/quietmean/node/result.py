@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from quietmean.core.party import PartyId, Vector
+from quietmean.graphs.churn import NEVER
 from quietmean.protocols.execution import Execution
 
 
@@ -27,8 +28,9 @@ class NodeResult:
     """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
 
     ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
-    all frames of this process, ``seconds`` its time in the study. ``counted_twice`` lists (phase, round, receiver) of
-    messages that count twice, after a crash at the wrong moment.
+    all frames of this process, ``seconds`` its time in the study. ``silent``: who told nothing at the end of what happened
+    to it. ``unresolved``: (phase, round, receiver) of own messages that were taken back after the time-out, and
+    of which the receiver has not told since whether it had used them.
     """
 
     total_vector: Vector
@@ -42,13 +44,20 @@ class NodeResult:
     seconds: float
     late: tuple[Late, ...]
     refusals: tuple[str, ...]
-    counted_twice: tuple[tuple[int, int, PartyId], ...]
+    silent: tuple[PartyId, ...]
+    unresolved: tuple[tuple[int, int, PartyId], ...]
 
     @property
     def mean(self) -> Vector:
         """The estimate, shape (d,)."""
         execution = self.execution
         return execution.protocol.decode(execution.parameters, execution.parties, self.total_vector, self.total_weight)
+
+    @property
+    def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:
+        """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them."""
+        settled = self.execution.history.settled
+        return tuple((row[0], row[1], row[2]) for row in settled[settled[:, 3] == NEVER].tolist())
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -69,6 +78,7 @@ class NodeResult:
                 "heard": tuple(raw["heard"]),
                 "late": msgspec.convert(raw["late"], tuple[Late, ...]),
                 "refusals": tuple(raw["refusals"]),
-                "counted_twice": msgspec.convert(raw["counted_twice"], tuple[tuple[int, int, int], ...]),
+                "silent": tuple(raw["silent"]),
+                "unresolved": msgspec.convert(raw["unresolved"], tuple[tuple[int, int, int], ...]),
             }
         )

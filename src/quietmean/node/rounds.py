@@ -92,7 +92,7 @@ class PhaseRunner:
             return earlier | {receiver: True for receiver in statuses if receiver not in known}
 
         asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in known]
-        await Wait(context, unresolved).until_settled()
+        await Wait(context, unresolved, full_time="alive").until_settled()
         for task in asking:
             task.cancel()
         return statuses | known

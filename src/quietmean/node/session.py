@@ -19,7 +19,7 @@ from quietmean.node.door import Door
 from quietmean.node.history import reconstruct
 from quietmean.node.result import NodeResult
 from quietmean.node.rounds import PhaseRunner
-from quietmean.node.store import ACCEPTED, REFUSED, Store
+from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, Store
 from quietmean.node.transport import Traffic
 from quietmean.node.whereabouts import Phase, Position, Whereabouts
 from quietmean.node.wire import (
@@ -142,7 +142,8 @@ class Session:
         await exchange_logs(self._context, log, self._logs)
         plan, store = self._part.plan, self._store
         schedule = plan.schedule(seed)
-        history = reconstruct(schedule, self._logs | {self._part.party: log}, heard)
+        logs = self._logs | {self._part.party: log}
+        history = reconstruct(schedule, logs, heard, sends_shares=plan.protocol.sends_shares)
         # Push-sum does not tell apart whose releases are in its sums: all that were made are.
         heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
         total = self._total(heard)
@@ -158,7 +159,8 @@ class Session:
             seconds=self._clock() - started,
             late=tuple(self._context.late),
             refusals=tuple(self._refusals),
-            counted_twice=store.counted_twice(),
+            silent=tuple(party for party in self._context.others if party not in self._logs),
+            unresolved=store.unsettled_shares(RECLAIMED) if plan.protocol.sends_shares else (),
         )
 
     def _total(self, heard: tuple[PartyId, ...]) -> Release:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -83,13 +83,16 @@ class Store:
         self._database = database
 
     @classmethod
-    def open(cls, path: Path, study: str, value: Vector, weight: float) -> Store:
-        """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else."""
+    def open(cls, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed] = Seed.from_os) -> Self:
+        """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else.
+
+        ``fresh`` gives the seed and the nonce of a new store.
+        """
         database = _connect(path)
         try:
             store = cls(database)
             store._prepare(path)
-            store._check_owner(path, study, value, weight)
+            store._check_owner(path, study, value, weight, fresh)
         except sqlite3.DatabaseError as error:
             database.close()
             raise _unusable(path, error) from None
@@ -114,13 +117,13 @@ class Store:
                 f"store {path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with the old one"
             )
 
-    def _check_owner(self, path: Path, study: str, value: Vector, weight: float) -> None:
+    def _check_owner(self, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed]) -> None:
         with self._transaction():
             if self._fact("study") is None:
-                seed = Seed.from_os()
+                seed = fresh()
                 self._set_fact("study", study.encode())
                 self._set_fact("seed", seed.secret)
-                self._set_fact("nonce", Seed.from_os().secret)
+                self._set_fact("nonce", fresh().secret)
                 self._set_fact("input", _input_digest(seed, value, weight))
         if self._fact("study") != study.encode():
             raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
@@ -307,10 +310,10 @@ class Store:
         query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
         return tuple((row[0], row[1]) for row in self._rows(query, phase))
 
-    def counted_twice(self) -> tuple[tuple[int, int, PartyId], ...]:
-        """(phase, round, receiver) of shares that were used there and stayed here to the end."""
+    def unsettled_shares(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
+        """(phase, round, receiver) of messages that were taken back: USED there (and here too), or RECLAIMED, not known."""
         query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
-        return tuple((row[0], row[1], row[2]) for row in self._rows(query, USED))
+        return tuple((row[0], row[1], row[2]) for row in self._rows(query, status))
 
     # --- SQLite ------------------------------------------------------------------------------------------------------
 

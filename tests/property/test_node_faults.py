@@ -1,0 +1,161 @@
+"""Studies of real sessions under random faults, in virtual time: no mass is lost, none is doubled, and all know the same."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from quietmean.core.party import Message, PartyId, Vector
+from quietmean.node.store import Store
+from quietmean.planning import Plan, Target
+from quietmean.protocols import get_protocol
+from quietmean.protocols.dissemination import Dissemination
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.testing.faults import Crash, Story, StoryResult, check_story, run_story
+from quietmean.testing.network import Partition, Weather
+from quietmean.testing.stories import short_stories, stories
+
+# Durable writes cost nothing on a memory file system.
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+MEMORY = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+
+
+def inca(parties: int, rounds: int, out_degree: int = 1, spread: Dissemination | None = None) -> Plan:
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2)
+    # Cancelled noise on: what is drawn anew after a restart, or settled wrongly, shows.
+    parameters = IncaParameters(Injection.incremental(rounds), 0.0, 1.0, "permutation", out_degree)
+    return Plan(target, get_protocol("inca"), parameters, spread or Dissemination())
+
+
+def values_of(parties: int) -> Vector:
+    values: Vector = np.sin(np.arange(2.0 * parties)).reshape(parties, 2)
+    return values
+
+
+def tell(plan: Plan, story: Story) -> StoryResult:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        return run_story(plan, values_of(plan.target.parties), story, Path(directory))
+
+
+@st.composite
+def settings_of_inca(draw: st.DrawFn) -> Plan:
+    parties = draw(st.integers(2, 5))
+    out_degree = draw(st.integers(1, min(2, parties - 1)))
+    return inca(parties, draw(st.integers(1, 5)), out_degree)
+
+
+def anything_may_happen(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.data(), settings_of_inca())
+    def holds(data: st.DataObject, plan: Plan) -> None:
+        story = data.draw(stories(plan.target.parties))
+        check_story(plan, values_of(plan.target.parties), tell(plan, story))
+
+    holds()
+
+
+def nothing_lasts(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.data(), settings_of_inca())
+    def holds(data: st.DataObject, plan: Plan) -> None:
+        assert_faultless(plan, tell(plan, data.draw(short_stories(plan.target.parties))))
+
+    holds()
+
+
+def assert_faultless(plan: Plan, outcome: StoryResult) -> None:
+    """Everybody finished with everybody's value in, once."""
+    parties = plan.target.parties
+    assert sorted(outcome.results) == list(range(parties)), outcome.failures
+    for result in outcome.results.values():
+        assert result.heard == tuple(range(parties))
+        assert result.execution.history.online.all()
+        assert (result.counted_twice, result.unresolved) == ((), ())
+        np.testing.assert_allclose(result.mean, values_of(parties).mean(axis=0), rtol=0, atol=1e-12)
+
+
+def test_the_invariant_under_any_faults() -> None:
+    anything_may_happen(100)
+
+
+def test_nothing_is_lost_if_all_return_in_time() -> None:
+    nothing_lasts(100)
+
+
+@pytest.mark.slow
+def test_the_invariant_under_thousands_of_faults() -> None:
+    anything_may_happen(4000)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_in_thousands_of_short_stories() -> None:
+    nothing_lasts(2000)
+
+
+def test_a_crash_between_any_two_durable_writes() -> None:
+    """Every point of every party, before and after the write, not a sample of them."""
+    plan = inca(3, 3)
+    fault_free = tell(plan, Story())
+    assert_faultless(plan, fault_free)
+    assert min(fault_free.writes) > 15
+    for party, writes in enumerate(fault_free.writes):
+        for write in range(writes):
+            for committed in (False, True):
+                story = Story(crashes={party: [Crash(write, committed)]}, round_timeout=20.0)
+                assert_faultless(plan, tell(plan, story))
+
+
+def test_a_story_is_the_same_each_time() -> None:
+    plan = inca(4, 4)
+    story = Story(Weather(5, 0.3, 0.1, 0.1, 0.1, [Partition(frozenset({1}), 0.5, 6.0)]), {2: [Crash(8), Crash(after=2.0)]})
+    first, second = tell(plan, story), tell(plan, story)
+    assert (first.writes, first.seconds) == (second.writes, second.seconds)
+    assert {party: result.to_json() for party, result in first.results.items()} == {
+        party: result.to_json() for party, result in second.results.items()
+    }
+
+
+def partitions_mid_round() -> list[Story]:
+    """What was told before the partition is used; the answers come only when the senders have taken their shares back."""
+    split = Partition(frozenset({1, 2}), 2.5, 8.5)
+    return [Story(Weather(seed, 0.2, 0.05, 0.1, partitions=[split])) for seed in range(8)]
+
+
+def test_settlements_happen_and_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the same stories count shares twice."""
+    plan = inca(4, 6)
+    settled = 0
+    for story in partitions_mid_round():
+        outcome = tell(plan, story)
+        check_story(plan, values_of(4), outcome)
+        settled += any(len(result.execution.history.settled) > 0 for result in outcome.results.values())
+        assert not any(result.counted_twice for result in outcome.results.values())
+    assert settled >= 4
+
+    def forget(self: Store, phase: int, party: PartyId) -> list[Message]:
+        return []
+
+    monkeypatch.setattr(Store, "unsettled", forget)
+    outcomes = [tell(plan, story) for story in partitions_mid_round()]
+    assert sum(any(result.counted_twice for result in outcome.results.values()) for outcome in outcomes) >= 4
+
+
+def test_a_receiver_that_counts_what_was_taken_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer says that it forgot the share, its store does not: the check sees it."""
+    monkeypatch.setattr(Store, "forget", lambda self, phase, round_, sender: None)
+    plan, wrong = inca(4, 6), 0
+    split = [Partition(frozenset({1, 2}), 2.5, 7.0)]
+    for seed in range(20):
+        crash = {1: [Crash(after=3.0, away=3.0)]}
+        outcome = tell(plan, Story(Weather(seed, 0.3, 0.1, 0.2, partitions=split), crash))
+        try:
+            check_story(plan, values_of(4), outcome)
+        except AssertionError:
+            wrong += 1
+        wrong += any(result.counted_twice for result in outcome.results.values())
+    assert wrong > 0
