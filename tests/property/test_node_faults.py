@@ -25,21 +25,21 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 MEMORY = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
 
 
-def inca(parties: int, rounds: int, out_degree: int = 1, spread: Dissemination | None = None) -> Plan:
-    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2)
+def inca(parties: int, rounds: int, out_degree: int = 1, dimension: int = 2) -> Plan:
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
     # Cancelled noise on: what is drawn anew after a restart, or settled wrongly, shows.
     parameters = IncaParameters(Injection.incremental(rounds), 0.0, 1.0, "permutation", out_degree)
-    return Plan(target, get_protocol("inca"), parameters, spread or Dissemination())
+    return Plan(target, get_protocol("inca"), parameters, Dissemination())
 
 
-def values_of(parties: int) -> Vector:
-    values: Vector = np.sin(np.arange(2.0 * parties)).reshape(parties, 2)
+def values_of(parties: int, dimension: int = 2) -> Vector:
+    values: Vector = np.sin(np.arange(float(dimension * parties))).reshape(parties, dimension)
     return values
 
 
 def tell(plan: Plan, story: Story) -> StoryResult:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-        return run_story(plan, values_of(plan.target.parties), story, Path(directory))
+        return run_story(plan, values_of(plan.target.parties, plan.target.dimension), story, Path(directory))
 
 
 @st.composite
@@ -70,13 +70,13 @@ def nothing_lasts(examples: int) -> None:
 
 def assert_faultless(plan: Plan, outcome: StoryResult) -> None:
     """Everybody finished with everybody's value in, once."""
-    parties = plan.target.parties
+    parties, dimension = plan.target.parties, plan.target.dimension
     assert sorted(outcome.results) == list(range(parties)), outcome.failures
     for result in outcome.results.values():
         assert result.heard == tuple(range(parties))
         assert result.execution.history.online.all()
         assert (result.counted_twice, result.unresolved) == ((), ())
-        np.testing.assert_allclose(result.mean, values_of(parties).mean(axis=0), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(result.mean, values_of(parties, dimension).mean(axis=0), rtol=0, atol=1e-12)
 
 
 def test_the_invariant_under_any_faults() -> None:
@@ -108,6 +108,15 @@ def test_a_crash_between_any_two_durable_writes() -> None:
             for committed in (False, True):
                 story = Story(crashes={party: [Crash(write, committed)]}, round_timeout=20.0)
                 assert_faultless(plan, tell(plan, story))
+
+
+def test_a_crash_between_durable_writes_of_large_vectors() -> None:
+    """They are in a file of their own beside the database."""
+    plan = inca(3, 2, dimension=10_000)
+    (writes, *_) = tell(plan, Story()).writes
+    for write in range(writes):
+        story = Story(crashes={0: [Crash(write, committed=write % 2 == 0)]}, round_timeout=20.0)
+        assert_faultless(plan, tell(plan, story))
 
 
 def test_a_story_is_the_same_each_time() -> None:

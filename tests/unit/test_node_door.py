@@ -231,7 +231,7 @@ def test_a_missed_round_in_the_middle() -> None:
 def test_a_share_that_both_ends_count_is_in_the_history() -> None:
     """The receiver took it in, the sender does not know of it, or settled it later as it says."""
     logs = {party: full_log(party, range(1, 4)) for party in range(4)}
-    logs[0] = log([1, 2, 3], [(2, 1), (3, 1)], logs[0].received)
+    logs[0] = log([1, 2, 3], [(2, 1), (3, 1)], list(logs[0].received))
     history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
     assert (history.settled.tolist(), history.lost) == ([[1, 0, 1, 0]], None)
     assert len(reconstruct(RING, logs, heard=range(4), sends_shares=False).settled) == 0

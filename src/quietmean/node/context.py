@@ -121,6 +121,8 @@ class Wait:
             missing = self._missing()
             now = self._forgive_own_sleep()
             deadlines = {party: self._deadline(party, answer_due) for party, answer_due in missing.items()}
+            if not missing:
+                context.whereabouts.took(now - self._start)
             if all(deadline <= now for deadline in deadlines.values()):
                 self._give_up_on(missing)
                 return frozenset(missing)

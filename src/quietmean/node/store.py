@@ -1,7 +1,8 @@
 """What a party must not forget: one SQLite file per party and study.
 
 Every method that changes something is one transaction, on disk when the method returns. The private value is not in it, only
-its keyed digest, so that a restart with other data is noticed. Vectors of closed rounds are wiped.
+its keyed digest, so that a restart with other data is noticed. Vectors of closed rounds are wiped. Large vectors are in a file
+beside it (see :mod:`quietmean.node.vault`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from quietmean.core.codec import dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.entropy import Seed
+from quietmean.node.vault import Vault
 from quietmean.node.wire import decode_vector, encode_vector
 
-SCHEMA = 2
+SCHEMA = 3
 PENDING: Final = "pending"
 ACCEPTED: Final = "accepted"
 REFUSED: Final = "refused"
@@ -79,8 +81,9 @@ class ClosedRound:
 class Store:
     """Use :meth:`open`."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: sqlite3.Connection, vault: Vault) -> None:
         self._database = database
+        self._vault = vault
 
     @classmethod
     def open(cls, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed] = Seed.from_os) -> Self:
@@ -90,9 +93,10 @@ class Store:
         """
         database = _connect(path)
         try:
-            store = cls(database)
+            store = cls(database, Vault(path.with_name(path.name + ".vectors")))
             store._prepare(path)
             store._check_owner(path, study, value, weight, fresh)
+            store._vault.open(store._tokens())
         except sqlite3.DatabaseError as error:
             database.close()
             raise _unusable(path, error) from None
@@ -103,6 +107,7 @@ class Store:
 
     def close(self) -> None:
         self._database.close()
+        self._vault.close()
 
     def _prepare(self, path: Path) -> None:
         # Exclusive: a second process on the same store must fail at once, not corrupt the ledger.
@@ -172,11 +177,11 @@ class Store:
     def state(self) -> tuple[int, int, bytes] | None:
         """(phase, round in progress, the machine's state), or None before the first phase."""
         row = self._maybe("SELECT phase, round, state FROM state")
-        return None if row is None else (row[0], row[1], row[2])
+        return None if row is None else (row[0], row[1], self._vault.get(row[2]))
 
     def release(self, phase: int) -> Release | None:
         row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
-        return None if row is None else Release(decode_vector(row[0]), row[1])
+        return None if row is None else Release(decode_vector(self._vault.get(row[0])), row[1])
 
     def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
         """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
@@ -185,13 +190,15 @@ class Store:
                 self._close(phase, closed)
             self._database.executemany("INSERT INTO round VALUES (?, ?, 0)", [(phase, round_) for round_ in missed])
             self._database.execute(
-                "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)", (phase, step.state.round, dump_state(step.state))
+                "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)",
+                (phase, step.state.round, self._vault.put(dump_state(step.state))),
             )
             for number, message in enumerate(step.send):
                 self._send(phase, number, message)
             if step.release is not None:
-                released = (phase, encode_vector(step.release.vector), step.release.weight)
+                released = (phase, self._vault.put(encode_vector(step.release.vector)), step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
+        self._vault.keep_only(self._tokens())
 
     def _close(self, phase: int, closed: ClosedRound) -> None:
         key = (phase, closed.round)
@@ -219,7 +226,7 @@ class Store:
 
     def _send(self, phase: int, number: int, message: Message) -> None:
         key = (phase, message.round)
-        vector = encode_vector(message.vector)
+        vector = self._vault.put(encode_vector(message.vector))
         self._database.execute(
             "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, vector, message.weight, message.content)
         )
@@ -232,7 +239,7 @@ class Store:
         """For each receiver, its message of the round in progress."""
         query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
         messages = {
-            number: Outgoing(vector + content, len(vector) // 8, weight)
+            number: _outgoing(self._vault.get(vector), content, weight)
             for number, vector, weight, content in self._rows(query, phase, round_)
         }
         query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
@@ -261,7 +268,7 @@ class Store:
         query = """SELECT round, receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
                    WHERE phase = ? AND status = ? AND settled IS NULL ORDER BY round, receiver"""
         return [
-            Message(party, (receiver,), round_, decode_vector(vector), weight)
+            Message(party, (receiver,), round_, decode_vector(self._vault.get(vector)), weight)
             for round_, receiver, vector, weight in self._rows(query, phase, USED)
         ]
 
@@ -270,7 +277,14 @@ class Store:
         with self._transaction():
             self._database.execute(
                 "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
-                (phase, message.round, message.sender, encode_vector(message.vector), message.weight, message.content),
+                (
+                    phase,
+                    message.round,
+                    message.sender,
+                    self._vault.put(encode_vector(message.vector)),
+                    message.weight,
+                    message.content,
+                ),
             )
 
     def forget(self, phase: int, round_: int, sender: PartyId) -> None:
@@ -285,7 +299,7 @@ class Store:
         """What has come in for the round in progress."""
         query = "SELECT sender, vector, weight, content FROM inbox WHERE phase = ? AND round = ? ORDER BY sender"
         return [
-            Message(sender, (receiver,), round_, decode_vector(vector), weight, content)
+            Message(sender, (receiver,), round_, decode_vector(self._vault.get(vector)), weight, content)
             for sender, vector, weight, content in self._rows(query, phase, round_)
         ]
 
@@ -322,10 +336,17 @@ class Store:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._vault.sync()
         except BaseException:
             self._database.execute("ROLLBACK")
             raise
         self._database.execute("COMMIT")
+
+    def _tokens(self) -> list[bytes]:
+        """Every token of the vault that a row names."""
+        query = """SELECT state FROM state UNION ALL SELECT vector FROM release UNION ALL SELECT vector FROM message
+                   UNION ALL SELECT vector FROM inbox WHERE vector IS NOT NULL"""
+        return [row[0] for row in self._rows(query)]
 
     def _rows(self, query: str, *arguments: object) -> list[Any]:
         return self._database.execute(query, arguments).fetchall()
@@ -338,6 +359,10 @@ class Store:
         if row is None:
             raise sqlite3.DatabaseError("an entry is missing")
         return row
+
+
+def _outgoing(vector: bytes, content: bytes, weight: float) -> Outgoing:
+    return Outgoing(vector + content if content else vector, len(vector) // 8, weight)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -14,6 +14,11 @@ PROBE_INTERVAL = 0.25
 LONGEST_WAIT = 4.0
 # One that was missed before gets this part of a time-out.
 SUSPECT_WAIT = 0.2
+# A wait without a sign of life is this many times as long as rounds have taken (mean and four deviations, as TCP does it), at
+# least the floor's part of the time-out, at most all of it.
+PATIENCE = 4.0
+FLOOR = 0.5
+_MEMORY = 0.125
 # Answers on their way when the time-out strikes still count.
 GRACE = 0.1
 
@@ -38,6 +43,8 @@ class Whereabouts:
         self._timeout = round_timeout
         self._gone_timeout = round_timeout if gone_timeout is None else gone_timeout
         self._clock = clock
+        self._mean: float | None = None
+        self._deviation = 0.0
         self._positions: dict[PartyId, Position] = {}
         self._suspects: set[PartyId] = set()
         self._last_sign: dict[PartyId, float] = {}
@@ -47,6 +54,20 @@ class Whereabouts:
         self._positions[party] = max(position, self._positions.get(party, position))
         self._suspects.discard(party)
         self._last_sign[party] = self._clock()
+
+    def took(self, seconds: float) -> None:
+        """A wait in which everybody came."""
+        if self._mean is None:
+            self._mean, self._deviation = seconds, seconds / 2
+        self._deviation += _MEMORY * (abs(seconds - self._mean) - self._deviation)
+        self._mean += _MEMORY * (seconds - self._mean)
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for who gives no sign of life: between the floor and the round's time-out, as rounds have taken."""
+        if self._mean is None:
+            return self._timeout
+        return min(max(PATIENCE * (self._mean + 4 * self._deviation), FLOOR * self._timeout), self._timeout)
 
     def missed(self, party: PartyId) -> None:
         """A whole wait without a sign of life."""
@@ -73,7 +94,7 @@ class Whereabouts:
 
     def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
         """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
-        window = self._timeout * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        window = self.patience * (SUSPECT_WAIT if party in self._suspects else 1.0)
         if gone:
             window = min(window, self._gone_timeout)
         end = start + window + (GRACE * self._timeout if answer_due else 0.0)

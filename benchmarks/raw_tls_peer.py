@@ -1,0 +1,68 @@
+"""One process of the yardstick for the node's throughput: the same messages over TLS 1.3 and asyncio streams, nothing else.
+
+Reads one JSON object from standard input: who it is, where the others listen, and how many bytes it sends to whom in each step.
+A step ends when all its messages are acknowledged and all expected ones are in. Prints its seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from quietmean.node.identity import Identity
+from quietmean.node.roster import Roster
+from quietmean.node.tls import Credentials
+
+
+async def main(task: dict[str, Any]) -> float:
+    """Seconds from the first byte to the last acknowledgement, connections made before."""
+    me, roster = task["party"], Roster.load(Path(task["roster"]))
+    credentials = Credentials(Identity.load(Path(task["key"])), roster)
+    arrived = asyncio.Semaphore(0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                await reader.readexactly(size)
+                writer.write(b"k")
+                await writer.drain()
+                arrived.release()
+        except (EOFError, OSError, asyncio.CancelledError):
+            writer.close()
+
+    listening = socket.socket(fileno=task["descriptor"])
+    server = await asyncio.start_server(serve, sock=listening, ssl=credentials.server, limit=256 * 1024)
+    links = {}
+    for other in sorted({peer for step in task["steps"] for peer in step["to"]}):
+        host, port = roster.entries[other].address
+        links[other] = await asyncio.open_connection(host, port, ssl=credentials.client(other), server_hostname="")
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+
+    async def send(peer: int, payload: bytes) -> None:
+        reader, writer = links[peer]
+        writer.write(len(payload).to_bytes(4, "big") + payload)
+        await writer.drain()
+        await reader.readexactly(1)
+
+    begun = time.perf_counter()
+    for step in task["steps"]:
+        payload = bytes([me % 256]) * step["bytes"]
+        await asyncio.gather(*(send(peer, payload) for peer in step["to"]))
+        for _ in range(step["expected"]):
+            await arrived.acquire()
+    seconds = time.perf_counter() - begun
+    print(json.dumps({"seconds": seconds}), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    server.close()
+    return seconds
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.stdin.readline())))

@@ -1,0 +1,124 @@
+"""The node against the same bytes over bare TLS: 20 processes on this machine, and where the node's time goes.
+
+``pytest benchmarks/test_node_throughput.py -s``. Ratios of one run; processes are started and connected beforehand in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.entropy import Seed
+from quietmean.graphs import Schedule
+from quietmean.node.identity import Identity
+from quietmean.node.local import run_local
+from quietmean.node.roster import Roster, RosterEntry
+from quietmean.planning import Plan, Target
+from quietmean.protocols import get_protocol
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+
+PARTIES, ROUNDS = 20, 8
+
+
+def plan(dimension: int) -> Plan:
+    target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=dimension)
+    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(ROUNDS), 0.1, 1.0))
+
+
+def steps_of(schedule: Schedule, party: int, size: int) -> list[dict[str, Any]]:
+    """The mixing rounds, then the broadcast."""
+    mixing = [
+        {"to": schedule.recipients(t, party), "expected": len(schedule.senders(t, party)), "bytes": size}
+        for t in range(1, schedule.rounds + 1)
+    ]
+    others = [other for other in range(PARTIES) if other != party]
+    return [*mixing, {"to": others, "expected": len(others), "bytes": size}]
+
+
+def bare_tls(directory: Path, dimension: int) -> float:
+    """Seconds of the slowest process."""
+    schedule = plan(dimension).schedule(Seed.public("throughput"))
+    listening = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(PARTIES)]
+    entries = []
+    for party, bound in enumerate(listening):
+        identity = Identity.generate()
+        identity.save(directory / f"{party}.key")
+        entries.append(RosterEntry(f"p{party}", ("127.0.0.1", bound.getsockname()[1]), identity.public_key))
+    (directory / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    processes = []
+    for party, bound in enumerate(listening):
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("raw_tls_peer.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=[bound.fileno()],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        task = {
+            "party": party,
+            "roster": str(directory / "roster.toml"),
+            "key": str(directory / f"{party}.key"),
+            "descriptor": bound.fileno(),
+            "steps": steps_of(schedule, party, 8 * dimension),
+        }
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(task) + "\n")
+        process.stdin.flush()
+        processes.append(process)
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+    _tell_all(processes)
+    seconds = [json.loads(process.stdout.readline())["seconds"] for process in processes if process.stdout is not None]
+    _tell_all(processes)
+    for process, bound in zip(processes, listening, strict=True):
+        process.communicate()
+        bound.close()
+    return float(max(seconds))
+
+
+def _tell_all(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+
+def node(directory: Path, dimension: int) -> dict[str, float]:
+    """Seconds from the first mixing round of the first party to the closing of the last one, and the bytes sent."""
+    values = np.random.default_rng(0).normal(size=(PARTIES, dimension))
+    begun: list[float] = []
+    ended: list[float] = []
+
+    def watch(name: str, event: dict[str, Any]) -> None:
+        if event["event"] == "round" and event["phase"] == "mixing" and event["round"] == 1:
+            begun.append(time.perf_counter())
+        elif event["event"] == "closing":
+            ended.append(time.perf_counter())
+
+    outcome = asyncio.run(
+        run_local(plan(dimension), values, directory / "run", round_timeout=120.0, start_timeout=180.0, report=watch)
+    )
+    assert len(outcome.results) == PARTIES
+    return {"seconds": max(ended) - min(begun), "bytes": outcome.bytes_sent}
+
+
+@pytest.mark.parametrize("dimension", [10, 1_000, 100_000])
+def test_node_throughput(tmp_path: Path, dimension: int) -> None:
+    bare = bare_tls(tmp_path, dimension)
+    ours = node(tmp_path, dimension)
+    print(
+        f"\n{PARTIES} processes, d = {dimension}, {ours['bytes'] / 1e6:.1f} MB: bare TLS {bare:.3f} s, "
+        f"node {ours['seconds']:.3f} s, {100 * bare / ours['seconds']:.0f} % of bare"
+    )
