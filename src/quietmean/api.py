@@ -18,6 +18,7 @@ from quietmean.planning.plan import Plan, Target, colluding_count
 from quietmean.privacy import Adversary, Certificate
 from quietmean.privacy import certify as certify_transcript
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.one_shot import OneShot, read_execution
 from quietmean.simulation import SimulationResult
 from quietmean.simulation import simulate as simulate_plan
 
@@ -62,15 +63,17 @@ def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed:
     return simulate_plan(plan, values, runs=runs, seed=seed)
 
 
-def load_execution(path: str | Path) -> Execution:
-    """An execution file or a receipt."""
+def load_execution(path: str | Path) -> Execution | OneShot:
+    """An execution file or a receipt; or the file of a noise mechanism without machines."""
     try:
-        return Execution.from_json(msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any]))
+        return read_execution(msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any]))
     except (OSError, msgspec.DecodeError) as error:
         raise InputError(f"file {path} cannot be read as an execution ({error}): give a file that quietmean wrote") from None
 
 
-def certify(execution: Execution, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] = ()) -> Certificate:
+def certify(
+    execution: Execution | OneShot, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] = ()
+) -> Certificate:
     """What colluding parties and intercepted messages [party, round] reveal about each honest party."""
     adversary = Adversary(frozenset(corrupt), frozenset(observed))
     return certify_transcript(execution.transcript(), adversary, execution.sensitivity)

@@ -9,6 +9,7 @@ from quietmean.privacy import Adversary, certify
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
+from quietmean.transcript import TranscriptBuilder
 
 
 def example(number: int, rounds: int, schedule: str = "uniform", out_degree: int = 1, sigma_delta: float = 1e4) -> Execution:
@@ -63,3 +64,20 @@ def test_protocols_without_exchange() -> None:
     diagnosis = diagnose(example_execution("local-dp", 4, sigma=1.0).transcript(), Adversary())
     assert diagnosis.rank == 0
     assert not diagnosis.full_rank
+
+
+def test_noise_that_pairs_share_joins_them() -> None:
+    """A path 0-1-2-3 of pairs, all told to everybody: a coalition in the middle cuts it."""
+    builder = TranscriptBuilder(4)
+    own = [builder.add_noise([party], 1.0, "star") for party in range(4)]
+    shared = [builder.add_noise([party, party + 1], 1.0, "delta") for party in range(3)]
+    for party in range(4):
+        noise = {own[party]: 1.0}
+        noise |= {shared[party]: 1.0} if party < 3 else {}
+        noise |= {shared[party - 1]: -1.0} if party else {}
+        builder.add_message(party, 1, values={party: 1.0}, noise=noise, released=True)
+    transcript = builder.build()
+    whole = diagnose(transcript, Adversary())
+    assert (whole.groups, whole.rank, whole.full_rank, whole.strongly_connected) == (((0, 1, 2, 3),), 3, True, True)
+    cut = diagnose(transcript, Adversary.collusion({1}))
+    assert (cut.groups, cut.rank, cut.full_rank) == (((2, 3), (0,)), 1, False)

@@ -23,6 +23,7 @@ from quietmean.privacy import (
 )
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.one_shot import OneShot, read_execution, trusted_parties
 
 NAME = "certify"
 
@@ -86,7 +87,7 @@ def command(
         raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
     raw = read_json(execution)
     hints = raw.get("certify") if isinstance(raw.get("certify"), dict) else {}
-    happened = Execution.from_json(raw)
+    happened = read_execution(raw)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     with progress("solving for what the adversary knows"):
         if corrupt is None and observed is None and observe_fraction is None:
@@ -103,7 +104,7 @@ def command(
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
             certificate = certify(transcript, adversary, happened.sensitivity)
             document = certificate.to_json(epsilon=epsilon, delta=delta, prior_sd=prior_sd, matrix=matrix)
-            if happened.schedule.rounds:
+            if isinstance(happened, Execution) and (happened.schedule.rounds or happened.schedule.pairs.size):
                 document["diagnostics"] = diagnose(transcript, adversary).sentences()
             if report is not None:
                 _write_report(report, happened, delta, adversary)
@@ -115,9 +116,11 @@ def command(
             out.print(f"explained in {report}", markup=False)
 
 
-def _write_report(path: Path, execution: Execution, delta: float, against: CoalitionCertificate | Adversary) -> None:
+def _write_report(path: Path, execution: Execution | OneShot, delta: float, against: CoalitionCertificate | Adversary) -> None:
     from quietmean.report.certificate import write_certificate_report
 
+    if not isinstance(execution, Execution):
+        raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
     try:
         if isinstance(against, Adversary):
             write_certificate_report(execution, path, delta=delta, adversary=against)
@@ -127,13 +130,12 @@ def _write_report(path: Path, execution: Execution, delta: float, against: Coali
         raise InputError(f"report {path} cannot be written ({error.strerror}): choose another place") from None
 
 
-def _coalitions(execution: Execution, size: int) -> CoalitionCertificate:
-    trusted = execution.protocol.trusted(execution.parameters)
-    return certify_coalitions(execution.transcript(), execution.sensitivity, size, trusted=trusted)
+def _coalitions(execution: Execution | OneShot, size: int) -> CoalitionCertificate:
+    return certify_coalitions(execution.transcript(), execution.sensitivity, size, trusted=trusted_parties(execution))
 
 
 def _against_coalitions(
-    execution: Execution, coalitions: CoalitionCertificate, epsilon: float | None, delta: float
+    execution: Execution | OneShot, coalitions: CoalitionCertificate, epsilon: float | None, delta: float
 ) -> dict[str, Any]:
     transcript = execution.transcript()
     alone = certify_everyone_else(transcript, execution.sensitivity)

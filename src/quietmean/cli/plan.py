@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json, progress
+from quietmean.cli.console import err, out, print_json, progress
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import Calibration
+from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
 
 NAME = "plan"
+
+
+class Domain(StrEnum):
+    """Where values lie. ``unit-ball``: L2 norm at most 1."""
+
+    UNIT_BALL = "unit-ball"
 
 
 def command(
@@ -22,13 +30,19 @@ def command(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     colluding: float | None = None,
-    dropouts: float = 0.0,
-    sensitivity: float = 1.0,
+    dropouts: float | None = None,
+    responding: int | None = None,
+    sensitivity: float | None = None,
+    domain: Domain | None = None,
+    convention: SensitivityConvention | None = None,
     unit: PrivacyUnit = PrivacyUnit.PARTY,
     protocol: list[str] | None = None,
     rounds: int | None = None,
     neighbours: int | None = None,
     schedule: str | None = None,
+    partners: int | None = None,
+    aggregator: int | None = None,
+    decoder: str | None = None,
     calibration: Calibration = Calibration.EXACT,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -48,9 +62,15 @@ def command(
     colluding
         How many parties may collude: a count, or a fraction below 1; default one in ten.
     dropouts
-        Fraction of parties expected to leave for good.
+        Fraction of parties expected to leave for good; default 0.
+    responding
+        Instead of dropouts: how many parties are expected to stay.
     sensitivity
-        L2 change of a party's value when one protected unit is replaced.
+        L2 change of a party's value when one protected unit is replaced; default 1.
+    domain
+        Instead of sensitivity: where values lie. unit-ball is L2 norm at most 1, so that replacement has sensitivity 2.
+    convention
+        Sensitivity of a domain: replacement, or table-ii (half of it, to reproduce that table of the CorDP-DME paper only).
     unit
         What is protected: one record, or all of a party.
     protocol
@@ -61,6 +81,12 @@ def command(
         To how many others each party sends per round; default 1.
     schedule
         Who sends to whom: permutation (default), uniform, circulant, never-same, ring, complete, hypercube, random-static.
+    partners
+        With how many others each party shares noise (cordp-dme); default with all.
+    aggregator
+        Party that collects all messages and publishes their sum (cordp-dme); default nobody, all publish.
+    decoder
+        unbiased (default), or biased: least worst-case error over a ball (cordp-dme).
     calibration
         exact; or, to compare with the IncA paper, exact-view or paper (epsilon < 1 only).
     save
@@ -71,18 +97,31 @@ def command(
     from quietmean.planning.candidates import rank
     from quietmean.planning.plan import Target, colluding_count
 
+    if responding is not None:
+        if dropouts is not None:
+            raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
+        if not 1 <= responding <= parties:
+            raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
+        dropouts = (parties - responding) / parties
+    given: dict[str, Any] = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
+    given |= {"partners": partners, "aggregator": aggregator, "decoder": decoder}
+    if domain is not None:
+        given["radius"] = 1.0
     target = Target(
         parties=parties,
         epsilon=epsilon,
         delta=delta,
         dimension=dimension,
-        sensitivity=sensitivity,
+        sensitivity=_sensitivity(sensitivity, domain, convention),
         colluding=colluding_count(parties, 0.1 if colluding is None else colluding),
-        dropouts=dropouts,
+        dropouts=dropouts or 0.0,
         unit=unit,
     )
+    if convention == SensitivityConvention.TABLE_II:
+        err.print(
+            "quietmean: convention table-ii protects replacement in the ball less than stated: to reproduce that table only"
+        )
     with progress("calibrating"):
-        given = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
         chosen = {name: value for name, value in given.items() if value is not None}
         candidates = rank(target, protocol, chosen, calibration)
     if save is not None:
@@ -104,3 +143,13 @@ def command(
             plan.protocol.name, f"{c.mse:.4g}", str(c.rounds), f"{c.messages:.1f}", f"{c.bytes_sent:.0f}", plan.protocol.trust
         )
     out.print(table)
+
+
+def _sensitivity(sensitivity: float | None, domain: Domain | None, convention: SensitivityConvention | None) -> float:
+    if domain is None:
+        if convention is not None:
+            raise InputError(f"convention {convention} needs a domain: give --domain unit-ball too")
+        return 1.0 if sensitivity is None else sensitivity
+    if sensitivity is not None:
+        raise InputError(f"sensitivity {sensitivity:g} and domain {domain} say the same twice: give one of them")
+    return ball_sensitivity(1.0, convention or SensitivityConvention.REPLACEMENT)

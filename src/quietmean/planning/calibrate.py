@@ -73,7 +73,7 @@ def calibrate(
     if unknown:
         known = ", ".join(sorted(protocol.options)) or "none"
         raise InputError(f"protocol {protocol.name} has no option {min(unknown)!r}: it has {known}")
-    if (design := protocol.design(_demand(target), options or {})) is not None:
+    if (design := protocol.design(demand_of(target), options or {})) is not None:
         return _designed(target, protocol, design, dissemination)
     draft = protocol.draft(target.parties, options or {})
     if not protocol.private:
@@ -97,7 +97,8 @@ def calibrate(
     )
 
 
-def _demand(target: Target) -> Demand:
+def demand_of(target: Target) -> Demand:
+    """What a protocol that designs itself is asked for."""
     return Demand(
         target.parties,
         target.dimension,

@@ -53,7 +53,7 @@ def draw_scenario(
     schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
     trusted = protocol.trusted(draft)
     history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
-    history.online[:, list(trusted)] = True
+    history.online[:, list(protocol.indispensable(draft))] = True
     execution = Execution(protocol, draft, schedule, history, target.sensitivity, np.ones(target.parties))
     transcript = execution.transcript()
     solver = CoalitionSolver(transcript)

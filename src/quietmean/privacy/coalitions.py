@@ -191,12 +191,14 @@ def random_coalitions(able: Sequence[PartyId], size: int, count: int, seed: Seed
 
 
 def neighbour_coalitions(transcript: Transcript, size: int) -> Iterator[tuple[PartyId, ...]]:
-    """For each party the coalition of those who got most of its messages: candidates for the worst."""
+    """For each party the coalition of those who got most of its messages, then of those who share most noise with it."""
     received = transcript.message_known.toarray().astype(np.int64)
+    knowing = transcript.noise_known.astype(np.int64)
+    shared = (knowing.T @ knowing).toarray()
     for party in range(transcript.parties):
         counts = received[(transcript.sender == party) & ~transcript.released].sum(axis=0)
         counts[party] = -1
-        yield tuple(int(other) for other in np.argsort(-counts, kind="stable")[:size])
+        yield tuple(int(other) for other in np.lexsort((-shared[party], -counts))[:size])
 
 
 def certify_everyone_else(transcript: Transcript, sensitivity: float) -> Array:

@@ -18,9 +18,9 @@ _RANK_TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """``groups``: honest parties connected by messages that the adversary did not see, largest first.
+    """``groups``: honest parties connected by messages or shared noise that the adversary did not see, largest first.
 
-    ``rank``: the independent directions in which such messages can hide changes; n_H - 1 is all there can be (Theorem 4.5).
+    ``rank``: the independent directions in which these can hide changes; n_H - 1 is all there can be (Theorem 4.5).
     ``strongly_connected``: each honest party reaches every other along them (Theorem 4.8). ``static``: every party has the same
     receivers in all of several rounds; ``watched``: honest parties none of whose messages went unseen (Theorem 4.9).
     """
@@ -46,17 +46,15 @@ class Diagnosis:
         told = []
         if self.full_rank:
             how = "strongly connected (Theorem 4.8)" if self.strongly_connected else "enough (Theorem 4.5)"
-            told.append(
-                f"the {self.honest} honest parties hide in one crowd: the messages between them that nobody saw are {how}"
-            )
+            told.append(f"the {self.honest} honest parties hide in one crowd: what they have in common that nobody saw is {how}")
         else:
             told.append(
-                f"unseen messages hide changes in {self.rank} of {self.honest - 1} possible directions: "
+                f"what nobody saw hides changes in {self.rank} of {self.honest - 1} possible directions: "
                 "the condition of Theorem 4.5 fails, and more cancelled noise alone cannot bring central accuracy"
             )
         if len(self.groups) > 1:
             sizes = ", ".join(str(len(group)) for group in self.groups)
-            told.append(f"the honest parties fall into {len(self.groups)} groups without unseen messages between them: {sizes}")
+            told.append(f"the honest parties fall into {len(self.groups)} groups with nothing hidden between them: {sizes}")
         if self.watched:
             told.append(f"every message of parties {', '.join(map(str, self.watched))} was seen")
         if self.static and len(self.watched) >= 2:
@@ -72,12 +70,13 @@ def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
     sent = np.nonzero(~transcript.released & (np.diff(transcript.message_known.indptr) > 1))[0]
     seen = adversary.view(transcript).messages
     hidden = sent[~seen[sent]]
-    edges = _edges(transcript, hidden, place)
+    pairs = _hidden_pairs(transcript, adversary, place)
+    edges = _edges(transcript, hidden, pairs, place)
     groups = _groups(edges, honest)
     watched = sorted(set(transcript.sender[sent].tolist()) - set(transcript.sender[hidden].tolist()) - adversary.corrupt)
     strong = connected_components(edges, connection="strong")[0] == 1 if honest.size else False
     return Diagnosis(
-        groups, _rank(transcript, hidden, place, honest.size), bool(strong), _is_static(transcript, sent), tuple(watched)
+        groups, _rank(transcript, hidden, pairs, place, honest.size), bool(strong), _is_static(transcript, sent), tuple(watched)
     )
 
 
@@ -88,9 +87,19 @@ def _receivers(transcript: Transcript, message: int) -> NDArray[np.int64]:
     return receivers
 
 
-def _edges(transcript: Transcript, hidden: NDArray[np.int64], place: NDArray[np.int64]) -> csr_array[np.float64]:
-    """Who sent to whom unseen, among the honest: shape (n_H, n_H)."""
-    senders, receivers = [], []
+def _hidden_pairs(transcript: Transcript, adversary: Adversary, place: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of honest parties that have noise in common which the adversary does not know: shape (pairs, 2)."""
+    known = transcript.noise_known
+    secret = ~adversary.view(transcript).noise & (transcript.noise_scale > 0) & (np.diff(known.indptr) == 2)
+    owners = known.indices.astype(np.int64)[np.repeat(secret, np.diff(known.indptr))].reshape(-1, 2)
+    return np.unique(place[owners], axis=0)
+
+
+def _edges(
+    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], place: NDArray[np.int64]
+) -> csr_array[np.float64]:
+    """Who sent to whom unseen, among the honest, and who shares noise with whom, both ways: shape (n_H, n_H)."""
+    senders, receivers = pairs.ravel().tolist(), pairs[:, ::-1].ravel().tolist()
     for message in hidden:
         for receiver in _receivers(transcript, int(message)):
             senders.append(int(place[transcript.sender[message]]))
@@ -105,9 +114,16 @@ def _groups(edges: csr_array[np.float64], honest: NDArray[np.int64]) -> tuple[tu
     return tuple(sorted(groups, key=lambda group: (-len(group), group)))
 
 
-def _rank(transcript: Transcript, hidden: NDArray[np.int64], place: NDArray[np.int64], count: int) -> int:
-    """Of the star vectors of the unseen messages: sum of the receivers' unit vectors minus as often the sender's."""
+def _rank(
+    transcript: Transcript, hidden: NDArray[np.int64], pairs: NDArray[np.int64], place: NDArray[np.int64], count: int
+) -> int:
+    """Of the star vectors of the unseen messages: sum of the receivers' unit vectors minus as often the sender's.
+
+    Noise that a pair shares hides what one more and the other less would have.
+    """
     gram = np.zeros((count, count))
+    for one, other in pairs:
+        gram[np.ix_([one, other], [one, other])] += [[1.0, -1.0], [-1.0, 1.0]]
     for message in hidden:
         members = place[[int(transcript.sender[message]), *_receivers(transcript, int(message))]]
         star = np.ones(members.size)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array, diags_array, hstack
 
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
@@ -38,10 +39,7 @@ class CoalitionSolver:
         self._eliminated = transcript.messages <= _MESSAGES
         if self._eliminated:
             self._extra = extra_variance(bare, self._variance)
-            values, noise = bare.eliminated()
-            self._columns = np.hstack([noise, np.sqrt(self._extra) * values])
-            self._known = np.vstack([bare.noise_known.toarray(), np.eye(transcript.parties, dtype=np.bool_)])
-            self._values = values
+            self._values, self._columns = _columns(bare, np.sqrt(self._extra))
         else:
             self._structure = find_rounds(transcript)
 
@@ -52,8 +50,10 @@ class CoalitionSolver:
             return self._large(adversary)
         observed = np.nonzero(adversary.view(self._transcript).messages)[0]
         # From the unknown columns, not by taking the known ones away from a total: that would leave rounding of either sign.
-        noise = self._columns[np.ix_(observed, ~self._known[:, list(coalition)].any(axis=1))]
-        covariance = noise @ noise.T
+        members = np.zeros(self._transcript.parties)
+        members[list(coalition)] = 1.0
+        known_by = np.concatenate([np.asarray(self._transcript.noise_known @ members), members])
+        covariance = _gram(self._columns, observed, known_by == 0)
         unknown = np.diag(covariance) > 1e-9 * self._extra
         observed, covariance = observed[unknown], covariance[np.ix_(unknown, unknown)]
         noisy = _information(covariance, self._values[np.ix_(observed, np.array(honest))])
@@ -69,6 +69,27 @@ class CoalitionSolver:
         if structured is not None and structured.relative_error <= _DOUBTFUL:
             return structured
         return information_matrix(self._transcript, adversary, "sparse")
+
+
+def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArray[np.float64] | csr_array[np.float64]]:
+    """The dense map from values, and that from all noise, which includes ``extra`` noise on the values."""
+    if bare.dependence.nnz:
+        values, noise = bare.eliminated()
+        return values, np.hstack([noise, extra * values])
+    # Where no message builds on another, noise stays as sparse as it is: pairs of parties may share a term each.
+    scaled = bare.noise @ diags_array(bare.noise_scale)
+    return bare.values.toarray(), csr_array(hstack([scaled, extra * bare.values]))
+
+
+def _gram(
+    columns: NDArray[np.float64] | csr_array[np.float64], rows: NDArray[np.int64], unknown: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    if isinstance(columns, np.ndarray):
+        dense = columns[np.ix_(rows, unknown)]
+        covariance: NDArray[np.float64] = dense @ dense.T
+        return covariance
+    sparse = columns[rows] @ diags_array(unknown.astype(np.float64))
+    return np.asarray((sparse @ sparse.T).toarray())
 
 
 def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,17 @@ class Execution:
         """The declared transcript."""
         return self.protocol.transcript(self.parameters, self.schedule, self.history)
 
+    def full_transcript(self) -> Transcript:
+        """The declared transcript with every message in it, also where :meth:`transcript` leaves out what follows from others."""
+        return self.protocol.full_transcript(self.parameters, self.schedule, self.history)
+
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
         public = self.protocol.releases_are_public
-        return trace(self.parties, self.machine, self.history, self._arrivals(), public_releases=public)
+        overheard = partial(self.protocol.is_overheard, self.parameters)
+        return trace(
+            self.parties, self.machine, self.history, self._arrivals(), public_releases=public, is_overheard=overheard
+        )
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
@@ -90,10 +98,12 @@ class Execution:
             "protocol": self.protocol.name,
             "parties": self.parties,
             "rounds": self.schedule.rounds,
-            "neighbours": self.schedule.to_lists(),
             "online": self.history.online.tolist(),
             "sensitivity": self.sensitivity,
         }
+        fixed = self.protocol.fixed_schedule(self.parameters, self.parties)
+        if fixed is None or not np.array_equal(fixed.neighbours, self.schedule.neighbours):
+            document["neighbours"] = self.schedule.to_lists()
         if self.schedule.pairs.size:
             document["pairs"] = self.schedule.pairs.tolist()
         document |= self.protocol.describe(self.parameters)
@@ -117,8 +127,9 @@ class Execution:
             raise InputError(f"parties is {parties}: at least 1 party is needed")
         parameters = protocol.parse(raw, parties)
         rounds = protocol.rounds(parameters)
+        fixed = None if "neighbours" in raw else protocol.fixed_schedule(parameters, parties)
         neighbours = _array_field(raw, "neighbours", list[list[list[int]]], [])
-        if len(neighbours) != rounds:
+        if fixed is None and len(neighbours) != rounds:
             raise InputError(
                 f"neighbours has {len(neighbours)} rounds but {protocol.name} has {rounds}: give one list per round 1..T"
             )
@@ -126,7 +137,7 @@ class Execution:
         if len(online) != rounds + 1 or any(len(row) != parties for row in online):
             raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties")
         pairs = _array_field(raw, "pairs", list[tuple[int, int]], [])
-        schedule = Schedule.from_lists(neighbours, parties, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+        schedule = fixed or Schedule.from_lists(neighbours, parties, np.array(pairs, dtype=np.int64).reshape(-1, 2))
         return cls(
             protocol,
             parameters,

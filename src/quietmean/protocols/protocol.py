@@ -129,6 +129,18 @@ class Protocol(ABC, Generic[Parameters]):
         """The most bytes of content that any message has; 0 where messages are vectors."""
         return 0
 
+    def is_linear(self, parameters: Parameters) -> bool:
+        """:attr:`linear`, where it depends on the parameters."""
+        return self.linear
+
+    def is_overheard(self, parameters: Parameters, round_: int) -> bool:
+        """Do messages of this round go over open channels, so that everybody is taken to know them?"""
+        return False
+
+    def error_variance(self, parameters: Parameters, weights: NDArray[np.float64]) -> float | None:
+        """Variance per coordinate of the noise in the result, where it does not follow from what is released to all."""
+        return None
+
     @abstractmethod
     def rounds(self, parameters: Parameters) -> int:
         """The number T of rounds before the release."""
@@ -136,6 +148,10 @@ class Protocol(ABC, Generic[Parameters]):
     @abstractmethod
     def schedule(self, parameters: Parameters, parties: int, seed: Seed) -> Schedule:
         """Who sends to whom, from a public seed."""
+
+    def fixed_schedule(self, parameters: Parameters, parties: int) -> Schedule | None:
+        """The schedule where the parameters alone say it: execution files then leave it out. None where a seed decides."""
+        return None
 
     def releasers(self, parameters: Parameters, parties: int) -> frozenset[PartyId]:
         """Who releases something at the end if it stays online."""
@@ -161,7 +177,11 @@ class Protocol(ABC, Generic[Parameters]):
 
     @abstractmethod
     def transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
-        """The declared transcript; equal to the traced one."""
+        """The declared transcript; equal to the traced one, or (see :meth:`full_transcript`) worth the same to any coalition."""
+
+    def full_transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
+        """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""
+        return self.transcript(parameters, schedule, history)
 
     @abstractmethod
     def batch(

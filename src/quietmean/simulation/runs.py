@@ -143,11 +143,14 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     if values is None:
         width = plan.target.sensitivity / np.sqrt(dimension)
         drawn = BitStream(root.derive(first, "values")).uniform(count * parties * dimension) * width
-        stacked = drawn.reshape(count * parties, dimension)
+        stacked = plan.protocol.accepted(drawn.reshape(count * parties, dimension), np.ones(count * parties))
     else:
         stacked = np.tile(values, (count, 1))
     total = _stack_execution(plan, schedules, histories, stacked, root.derive(first))
     vector, weight, by = (part.reshape(count, parties, *part.shape[1:]) for part in total)
+    if not plan.protocol.releases_are_public:
+        # Every party ends with an estimate of its own: the first that finished speaks for its run.
+        by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
@@ -160,7 +163,7 @@ def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, 
     """The public seed and the history of a run."""
     rounds = plan.protocol.rounds(plan.parameters)
     history = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0)
-    history.online[:, list(plan.protocol.trusted(plan.parameters))] = True
+    history.online[:, list(plan.protocol.indispensable(plan.parameters))] = True
     return root.derive(run, "schedule"), history
 
 

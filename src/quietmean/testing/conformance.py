@@ -31,7 +31,7 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
     """All checks that apply. ``values`` has shape (n, d); ``seed`` is that of the (insecure) noise."""
     values = execution.protocol.accepted(values, execution.weights)
     check_file(execution)
-    if execution.protocol.linear:
+    if execution.protocol.is_linear(execution.parameters):
         check_transcript(execution)
         check_weights(execution)
     check_batch(execution, values, seed)
@@ -43,7 +43,7 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
 def mixes(execution: Execution) -> bool:
     """Does every party pass mass around and release its part of it at the end?"""
     releasers = execution.protocol.releasers(execution.parameters, execution.parties)
-    if not execution.protocol.linear or not execution.protocol.releases_are_public:
+    if not execution.protocol.is_linear(execution.parameters) or not execution.protocol.releases_are_public:
         return False
     return execution.schedule.rounds > 0 and releasers == frozenset(range(execution.parties))
 
@@ -60,7 +60,7 @@ def check_file(execution: Execution) -> None:
 
 def check_transcript(execution: Execution) -> None:
     """The declared transcript equals the one traced through the party machines: what is told, to whom, under which noise."""
-    assert_same_transcript(execution.transcript(), execution.traced_transcript(), "declared", "traced", TOLERANCE)
+    assert_same_transcript(execution.full_transcript(), execution.traced_transcript(), "declared", "traced", TOLERANCE)
 
 
 def check_batch(execution: Execution, values: Vector, seed: int = 0) -> None:

@@ -90,16 +90,80 @@ def _priv_unit(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     return {"epsilon": draw(st.floats(0.1, 10.0))}
 
 
+@st.composite
+def _consensus(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    numbers = BitStream(insecure_seed(draw(st.integers(0, 2**32 - 1)), "edges"))
+    # A random tree, and some edges more.
+    tree = [[int(numbers.integers(party, 1)[0]), party] for party in range(1, parties)]
+    pairs = numbers.integers(parties, 2 * draw(st.integers(0, 2 * parties))).reshape(-1, 2).tolist()
+    edges = sorted({(min(pair), max(pair)) for pair in [*tree, *pairs] if pair[0] != pair[1]})
+    sigma_z: Any = draw(deviations())
+    if draw(st.booleans()):
+        sigma_z = (sigma_z * (0.5 + numbers.uniform(2 * len(edges)))).reshape(-1, 2).tolist()
+    document: dict[str, Any] = {
+        "edges": [list(edge) for edge in edges],
+        "theta": draw(st.sampled_from([0.0, 0.2, 0.5, 0.9])),
+        "c": draw(st.floats(0.05, 3.0)),
+        "sigma_z": sigma_z,
+        "iterations": draw(st.integers(1, MAX_ROUNDS - 1)),
+        "mode": draw(st.sampled_from(["unicast", "broadcast"])),
+        "patience": draw(st.integers(1, 3)),
+    }
+    noise = draw(st.sampled_from(["none", "none", "gaussian", "uniform", "laplace"]))
+    if noise != "none":
+        document |= {"local_noise": noise, "sigma_local": draw(deviations())}
+    if draw(st.booleans()):
+        document |= {"bits": draw(st.integers(1, 4)), "delta_min": draw(st.sampled_from([0.0, 0.01]))}
+    return document
+
+
+@st.composite
+def _secagg(draw: st.DrawFn, parties: int, degree: int | None = None) -> dict[str, Any]:
+    holders = parties if degree is None else degree + 1
+    threshold = draw(st.integers(holders // 2 + 1, holders))
+    clip, steps = draw(st.floats(0.1, 200.0)), draw(st.sampled_from([64.0, 1000.0]))
+    return {
+        "threshold": threshold,
+        "minimum": draw(st.integers(max(2, threshold if degree is None else 2), parties)),
+        "granularity": clip / steps,
+        "sigma": clip / steps * draw(st.sampled_from([0.4, 3.0, 50.0])),
+        "clip": clip,
+        "bits": draw(st.sampled_from([9, 16, 20, 32])),
+        "centre": draw(st.sampled_from([0.0, 0.5])),
+        "largest_weight": 10.0,
+        "rounding": draw(st.sampled_from(["conditional", "independent"])),
+        "rotation": draw(st.integers(0, 3)),
+        "aggregator": draw(st.integers(0, parties - 1)),
+    }
+
+
+@st.composite
+def _secagg_plus(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    degree = draw(st.sampled_from([*range(2, parties - 1, 2), parties - 1]))
+    return {"degree": degree, **draw(_secagg(parties, degree))}
+
+
+@st.composite
+def _secret_sharing(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    document = draw(_consensus(parties))
+    bits = {"bound": 1.0, "fraction_bits": draw(st.integers(0, 4))}
+    return {"edges": document["edges"], "c": draw(st.sampled_from([0.25, 0.5, 1.0]))} | bits
+
+
 # What a protocol's parameters may be, as JSON, given the number of parties.
 PARAMETERS: dict[str, Parameters] = {
     "inca": _inca,
     "gossip": _gossip,
     "local-dp": _local_dp,
     "central-dp": _central_dp,
+    "consensus": _consensus,
     "cordp-dme": _cordp_dme,
     "gopa": _gopa,
     "muffliato": _muffliato,
     "priv-unit-g": _priv_unit,
+    "secret-sharing": _secret_sharing,
+    "secagg": _secagg,
+    "secagg-plus": _secagg_plus,
 }
 
 

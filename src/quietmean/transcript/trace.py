@@ -89,10 +89,12 @@ def trace(
     arrives: Callable[[int, PartyId, PartyId], bool],
     *,
     public_releases: bool = True,
+    is_overheard: Callable[[int], bool] = lambda round_: False,
 ) -> Transcript:
     """The transcript of the real machines under ``history``. ``make_machine(party, value, noise)`` builds one of them.
 
-    Without ``public_releases`` every party keeps its result to itself.
+    Without ``public_releases`` every party keeps its result to itself. Messages of a round that ``is_overheard`` are known to all,
+    also where they did not arrive.
     """
     builder = TranscriptBuilder(parties)
     drawn: dict[NoiseAddress, int] = {}
@@ -117,7 +119,7 @@ def trace(
         if message.vector.size == 0:
             return  # content alone: nothing that depends on values or noise
         form = cast(LinearForm, message.vector)
-        row = record(message.sender, message.round, receivers, message.vector)
+        row = record(message.sender, message.round, receivers, message.vector, is_overheard(message.round))
         # What the receivers go on with is the new variable, not its definition: their copies are this very object.
         form.terms = {("message", row): 1.0}
 

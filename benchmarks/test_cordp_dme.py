@@ -1,0 +1,78 @@
+"""What CorDP-DME costs one of 100 clients at 100 000 coordinates: offline (keys, expansion) and online (one message).
+
+Ratios are to drawing as many Gaussians with ``numpy.random.Generator(PCG64).standard_normal`` in the same run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from quietmean.core.party import PartyId
+from quietmean.entropy import ExchangeKey, SecureNoise, Seed
+from quietmean.entropy.insecure import insecure_seed
+from quietmean.protocols import get_protocol
+
+PARTIES, DIMENSION = 100, 100_000
+KEYS = [ExchangeKey(insecure_seed(party, "key")) for party in range(PARTIES)]
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def numpy_seconds() -> float:
+    """Drawing n vectors of d Gaussians: the own one and n - 1 shared ones."""
+    generator, buffer = np.random.Generator(np.random.PCG64(1)), np.empty(DIMENSION)
+
+    def draw() -> None:
+        for _ in range(PARTIES):
+            generator.standard_normal(out=buffer)
+
+    return min(seconds(draw) for _ in range(3))
+
+
+def agree() -> dict[PartyId, Seed]:
+    """The seeds of party 0 with all others."""
+    return {other: KEYS[0].shared_seed(KEYS[other].public, "benchmark") for other in range(1, PARTIES)}
+
+
+def test_offline_key_agreement(benchmark: BenchmarkFixture) -> None:
+    benchmark(agree)
+    assert benchmark.stats is not None
+    spent = benchmark.stats.stats.min
+    print(f"\n{PARTIES - 1} key agreements: {1e3 * spent:.1f} ms, {(PARTIES - 1) / spent:.0f} a second")
+
+
+def test_offline_expansion(benchmark: BenchmarkFixture) -> None:
+    protocol = get_protocol("cordp-dme")
+    parameters = protocol.parse({"sigma_own": 1.0, "sigma_pair": 1.0}, PARTIES)
+    schedule = protocol.schedule(parameters, PARTIES, Seed.public("benchmark"))
+    noise = SecureNoise(insecure_seed(0, "own"), cache(agree().__getitem__))
+    machine = protocol.machine(parameters, schedule, 0, np.ones(DIMENSION), 1.0, noise)
+    baseline = numpy_seconds()
+    step = benchmark(machine.start)
+    assert benchmark.stats is not None
+    spent = benchmark.stats.stats.min
+    online = min(seconds(lambda: machine.end_round(step.state, [], frozenset())) for _ in range(5))
+    benchmark.extra_info |= {"ratio_to_numpy_draw": spent / baseline, "online_seconds": online}
+    print(
+        f"\nn={PARTIES} d={DIMENSION}: {spent:.3f} s offline, {spent / baseline:.2f} x numpy's drawing of as many Gaussians "
+        f"({baseline:.3f} s); online {1e6 * online:.0f} us, {8 * DIMENSION / 1e6:.1f} MB to publish"
+    )
+
+
+def test_online_sum(benchmark: BenchmarkFixture) -> None:
+    """What a reader of all messages does: add 100 vectors, decode."""
+    protocol = get_protocol("cordp-dme")
+    parameters = protocol.parse({"sigma_own": 1.0, "sigma_pair": 1.0}, PARTIES)
+    messages = np.ones((PARTIES, DIMENSION))
+    benchmark(lambda: protocol.decode(parameters, PARTIES, messages.sum(axis=0), float(PARTIES)))
+    assert benchmark.stats is not None
+    print(f"\nsum and decode: {1e3 * benchmark.stats.stats.min:.1f} ms")

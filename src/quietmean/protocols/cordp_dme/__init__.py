@@ -1,0 +1,32 @@
+"""CorDP-DME: one message a party, hidden by its own noise and by noise that it shares with others and that cancels in the sum."""
+
+from quietmean.protocols.cordp_dme.decoder import LateDecoder
+from quietmean.protocols.cordp_dme.design import (
+    NoiseDesign,
+    SensitivityConvention,
+    ball_sensitivity,
+    gaussian_variance,
+    least_error,
+    optimal_design,
+    responder_curve,
+)
+from quietmean.protocols.cordp_dme.protocol import CordpDme
+from quietmean.protocols.cordp_dme.sparse import SparseDesign, sparse_design
+from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
+
+__all__ = [
+    "PROTOCOL",
+    "CordpDmeParameters",
+    "LateDecoder",
+    "NoiseDesign",
+    "SensitivityConvention",
+    "SparseDesign",
+    "ball_sensitivity",
+    "gaussian_variance",
+    "least_error",
+    "optimal_design",
+    "responder_curve",
+    "sparse_design",
+]
+
+PROTOCOL = CordpDme()

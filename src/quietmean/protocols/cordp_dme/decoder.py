@@ -1,0 +1,66 @@
+"""From the sum of messages to the estimate; late messages are welcome."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import PartyId, Release, Vector
+from quietmean.protocols.cordp_dme.design import shrinkage
+from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
+
+
+def decode_total(parameters: CordpDmeParameters, parties: int, vector: Vector, weight: float) -> Vector:
+    """The estimate (d,) from the sums of messages and of weights, as the parameters' decoder has it.
+
+    The biased decoder multiplies the mean by 1 / (1 + x), x its squared L2 error without that, over radius^2 (CorDP-DME,
+    Proposition 1). It counts responders by their weights and so needs weights of 1; raises :class:`InputError` for others.
+    """
+    mean: Vector = vector / weight
+    if parameters.decoder == Decoder.UNBIASED or parameters.radius is None:
+        return mean
+    responding = round(weight)
+    if abs(weight - responding) > 1e-9 * parties or not 1 <= responding <= parties:
+        raise InputError(f"the weights sum to {weight:g}: the biased decoder needs weight 1 for every party, use unbiased")
+    noise = vector.size * parameters.noise_in_sum(parties, responding) / responding**2
+    return mean * shrinkage(noise, parameters.radius)
+
+
+class LateDecoder:
+    """Estimates that improve with every message that comes late.
+
+    Privacy is accounted as if all n messages arrived, so a late one costs nothing; its shared noise cancels against that of the
+    messages that are there already.
+    """
+
+    def __init__(self, parameters: CordpDmeParameters, parties: int) -> None:
+        if parameters.aggregator is not None:
+            raise InputError(f"party {parameters.aggregator} aggregates: late messages go to it, give no single ones")
+        self._parameters = parameters
+        self._parties = parties
+        self._releases: dict[PartyId, Release] = {}
+
+    def add(self, party: PartyId, release: Release) -> None:
+        """One more message; the same again changes nothing, another one of the same party is refused."""
+        if not 0 <= party < self._parties:
+            raise InputError(f"party {party} does not exist: parties are numbered 0..{self._parties - 1}")
+        known = self._releases.setdefault(party, release)
+        if not np.array_equal(known.vector, release.vector) or known.weight != release.weight:
+            raise InputError(f"party {party} sent two different messages: the second one would reveal more, keep the first")
+
+    @property
+    def responding(self) -> int:
+        return len(self._releases)
+
+    def estimate(self) -> Vector:
+        """From all messages so far, shape (d,)."""
+        if not self._releases:
+            raise ProtocolFailure("no message has arrived: there is nothing to decode")
+        # In the order of the parties: the same messages give the same sum to the last bit, whenever they came.
+        releases = [self._releases[party] for party in sorted(self._releases)]
+        vector: Vector = np.sum([release.vector for release in releases], axis=0)
+        return decode_total(self._parameters, self._parties, vector, sum(release.weight for release in releases))
+
+    def predicted_mse(self) -> float:
+        """Noise variance per coordinate of the unbiased mean of the messages so far, weights 1."""
+        return self._parameters.noise_in_sum(self._parties, self.responding) / self.responding**2
