@@ -17,6 +17,7 @@ from scipy.stats import norm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Release
+from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence
 from quietmean.graphs import History
@@ -35,7 +36,7 @@ from quietmean.protocols.cordp_dme import (
     responder_curve,
     sparse_design,
 )
-from quietmean.protocols.cordp_dme.design import leakage, round_up
+from quietmean.protocols.cordp_dme.design import leakage
 from quietmean.protocols.cordp_dme.pairs import place_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.sparse import sparse_leakage
 from quietmean.protocols.cordp_dme.spec import Decoder

@@ -141,7 +141,7 @@ def test_history_refuses_what_does_not_fit() -> None:
 
 
 def test_nothing_is_delivered_without_rounds() -> None:
-    delivered = History.everyone(0, 3).delivered(Schedule.empty(3))
+    delivered = History.everyone(0, 3).delivered(Schedule.silent(0, 3))
     assert delivered.shape == (0, 3, 0)
 
 

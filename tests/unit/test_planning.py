@@ -75,7 +75,9 @@ def test_local_and_central_noise_are_what_theory_says() -> None:
     mu = mu_of_budget(1.0, 1e-6)
     local = calibrate(TARGET, get_protocol("local-dp"))
     central = calibrate(TARGET, get_protocol("central-dp"))
-    assert local.parameters.sigma == pytest.approx(1.02 / mu, rel=1e-5)
+    # Local noise is exact; a curator's is calibrated as any protocol's, with the margin.
+    assert local.parameters.sigma == pytest.approx(1.0 / mu, rel=1e-5)
+    assert local.parameters.sigma >= 1.0 / mu
     assert central.parameters.sigma == pytest.approx(1.02 / mu, rel=1e-5)
 
 

@@ -99,9 +99,9 @@ class Schedule:
         return cls(table) if pairs is None else cls(table, pairs)
 
     @classmethod
-    def empty(cls, parties: int) -> Schedule:
-        """No rounds at all."""
-        return cls(np.empty((0, parties, 0), dtype=np.int32))
+    def silent(cls, rounds: int, parties: int) -> Schedule:
+        """Rounds in which nobody sends anything."""
+        return cls(np.empty((rounds, parties, 0), dtype=np.int32))
 
 
 def _distinct_others(stream: BitStream, parties: int, count: int) -> NDArray[np.int32]:

@@ -16,9 +16,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
+from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
+from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.plan import Plan, Target
-from quietmean.planning.scenarios import Scenario, draw_scenario
+from quietmean.planning.scenarios import Scenario, draw_estimates, draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
@@ -47,6 +49,8 @@ _MARGIN = 0.02
 _PAPER_EXCESS = 1.3
 # Fewer executions and coalitions are tried the more parties there are, to answer in seconds.
 _EFFORT = 480
+# The error is predicted from more executions: they need no accounting.
+_PREDICTIONS = 40_000
 # sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
 # limits the damage of dropouts that nobody planned for.
 _RATIOS = np.geomspace(1e-2, 1e3, 121)
@@ -87,13 +91,15 @@ def calibrate(
         scenarios = [draw_scenario(target, protocol, draft, seed.derive(number), tried) for number in range(count)]
         if calibration == Calibration.EXACT:
             scenarios += draw_guards(target, protocol, draft, seed, tried, count // 2)
-        star, delta = choose_levels(target, scenarios, calibration)
+        planned = int(np.clip(_PREDICTIONS // target.parties, 16, 256))
+        estimates = draw_estimates(target, protocol, draft, seed.derive("prediction"), planned)
+        star, delta = choose_levels(target, scenarios, calibration, estimates)
     return Plan(
         target,
         protocol,
         protocol.with_noise(draft, star, delta),
         dissemination or _default_dissemination(target.parties),
-        _prediction(target, scenarios, star, delta) | {"calibration": str(calibration)},
+        _prediction(target, scenarios, estimates, star, delta) | {"calibration": str(calibration)},
     )
 
 
@@ -132,8 +138,14 @@ def draw_guards(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed,
     ]
 
 
-def choose_levels(target: Target, scenarios: list[Scenario], calibration: Calibration) -> tuple[float, float]:
-    """(sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``."""
+def choose_levels(
+    target: Target, scenarios: list[Scenario], calibration: Calibration, estimates: list[LinearEstimate] | None = None
+) -> tuple[float, float]:
+    """(sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``.
+
+    ``estimates`` say what noise costs in executions with dropouts as planned; by default those of the scenarios.
+    """
+    estimates = estimates or [scenario.estimate for scenario in scenarios if scenario.dropouts == target.dropouts]
     exact = calibration == Calibration.EXACT
     if not exact and target.epsilon >= 1:
         raise InputError(
@@ -144,11 +156,11 @@ def choose_levels(target: Target, scenarios: list[Scenario], calibration: Calibr
     # The papers keep the worst simulated execution as it is.
     margin = 1 + _MARGIN if exact else 1.0
     if any(scenario.estimate.delta_variance is None for scenario in scenarios):
-        return _round_up(float(np.sqrt(max(s.worst_information(None) for s in scenarios))) / largest_mu * margin), 0.0
+        return round_up(float(np.sqrt(max(s.worst_information(None) for s in scenarios))) / largest_mu * margin), 0.0
     if exact:
-        star, ratio = _best_pair(scenarios, largest_mu, target.dropouts)
-        star = _round_up(star * margin)
-        return star, _round_up(star * ratio)
+        star, ratio = _best_pair(scenarios, estimates, largest_mu)
+        star = round_up(star * margin)
+        return star, round_up(star * ratio)
     remaining = target.parties - target.colluding - int(target.dropouts * target.parties + 1e-9)
     star = float(np.sqrt(_PAPER_EXCESS / max(remaining, 1))) / largest_mu
     needed = max(required_delta(scenario, star, largest_mu, calibration) for scenario in scenarios)
@@ -157,7 +169,7 @@ def choose_levels(target: Target, scenarios: list[Scenario], calibration: Calibr
             f"with {target.parties} parties, {target.colluding} colluding and dropouts {target.dropouts:g} some execution "
             "cannot be hidden at the papers' sigma_star: take more rounds or calibration exact"
         )
-    return _round_up(star), _round_up(needed)
+    return round_up(star), round_up(needed)
 
 
 def required_delta(scenario: Scenario, star: float, largest_mu: float, calibration: Calibration) -> float:
@@ -178,24 +190,15 @@ def required_delta(scenario: Scenario, star: float, largest_mu: float, calibrati
     return star * math.exp(float(brentq(excess, low, high, xtol=1e-12)))
 
 
-def _best_pair(scenarios: list[Scenario], largest_mu: float, dropouts: float) -> tuple[float, float]:
-    """(sigma_star, ratio) of the least predicted noise variance, dropouts as planned, that keeps the target on every scenario."""
+def _best_pair(scenarios: list[Scenario], estimates: list[LinearEstimate], largest_mu: float) -> tuple[float, float]:
+    """(sigma_star, ratio) of the least predicted noise variance that keeps the target on every scenario."""
     information = np.array([max(s.worst_information(ratio) for s in scenarios) for ratio in _RATIOS])
     star_variance = information / largest_mu**2
-    planned = [s.estimate for s in scenarios if s.dropouts == dropouts]
-    from_star = np.mean([estimate.star_variance for estimate in planned])
-    from_delta = np.mean([estimate.delta_variance or 0.0 for estimate in planned])
+    from_star = np.mean([estimate.star_variance for estimate in estimates])
+    from_delta = np.mean([estimate.delta_variance or 0.0 for estimate in estimates])
     predicted = star_variance * (from_star + from_delta * _RATIOS**2)
     chosen = int(np.argmax(predicted <= predicted.min() * (1 + _TOLERANCE)))
     return float(np.sqrt(star_variance[chosen])), float(_RATIOS[chosen])
-
-
-def _round_up(sigma: float) -> float:
-    """To 6 significant digits, up: machines whose libraries differ in the last bits get the same plan."""
-    if sigma == 0.0:
-        return 0.0
-    digit = 10.0 ** (np.floor(np.log10(sigma)) - 5)
-    return float(np.format_float_positional(np.ceil(sigma / digit - 1e-6) * digit, precision=6, fractional=False))
 
 
 def _default_dissemination(parties: int) -> Dissemination:
@@ -204,22 +207,24 @@ def _default_dissemination(parties: int) -> Dissemination:
     return Dissemination("push-sum", rounds=2 * int(np.ceil(np.log2(parties))) + 20, out_degree=1)
 
 
-def _prediction(target: Target, scenarios: list[Scenario], star: float, delta: float) -> dict[str, Any]:
+def _prediction(
+    target: Target, scenarios: list[Scenario], estimates: list[LinearEstimate], star: float, delta: float
+) -> dict[str, Any]:
     """``exceed_probability``: that a fresh execution against as many coalitions spends more; 95 % confidence, Clopper-Pearson.
 
     The margin makes it far smaller in practice, but no more than this is proven.
     """
-    planned = [s.estimate for s in scenarios if s.dropouts == target.dropouts]
-    noise = np.mean([estimate.noise_variance(star, delta) for estimate in planned])
+    planned = sum(scenario.dropouts == target.dropouts for scenario in scenarios)
+    noise = np.mean([estimate.noise_variance(star, delta) for estimate in estimates])
     # Values spread uniformly over the domain: the assumption that turns lost values into an error.
     spread = (target.sensitivity**2 / target.dimension) / 12.0
-    lost = np.mean([estimate.bias_square for estimate in planned]) * spread
+    lost = np.mean([estimate.bias_square for estimate in estimates]) * spread
     return {
         "mse_noise": float(f"{noise:.6g}"),
         "mse_dropout_bias": float(f"{lost:.6g}"),
         "executions": len(scenarios),
         "certificate": f"worst of {len(scenarios)} simulated executions, each against {len(scenarios[0].release)} coalitions "
         f"of {target.colluding} (the receivers of each party, and random ones)",
-        "exceed_probability": float(f"{exceed_bound(len(planned), 0):.3g}"),
+        "exceed_probability": float(f"{exceed_bound(planned, 0):.3g}"),
         "margin": _MARGIN,
     }

@@ -50,12 +50,8 @@ def draw_scenario(
 ) -> Scenario:
     """Schedule, dropouts (as planned by default) and up to ``tried`` coalitions from a public seed; ``draft`` has unit noise."""
     dropouts = target.dropouts if dropouts is None else dropouts
-    schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
-    trusted = protocol.trusted(draft)
-    history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
-    history.online[:, list(protocol.indispensable(draft))] = True
-    execution = Execution(protocol, draft, schedule, history, target.sensitivity, np.ones(target.parties))
-    transcript = execution.transcript()
+    execution = _draw_execution(target, protocol, draft, seed, dropouts)
+    transcript, trusted = execution.transcript(), protocol.trusted(draft)
     solver = CoalitionSolver(transcript)
     # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
     own = 1.0 if "delta" in transcript.noise_group else 0.0
@@ -65,9 +61,22 @@ def draw_scenario(
         information = solver.information(coalition)
         squares.append(information.basis**2)
         release.append(np.maximum(information.release - own, 0.0))
-        paper.append(_paper_costs(information, release[-1], history.finished))
+        paper.append(_paper_costs(information, release[-1], execution.history.finished))
     paper_star, paper_delta = (np.array(part) for part in zip(*paper, strict=True))
     return Scenario(np.array(squares), np.array(release), paper_star, paper_delta, estimate, dropouts)
+
+
+def draw_estimates(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, count: int) -> list[LinearEstimate]:
+    """How noise and values enter the result in ``count`` simulated executions, dropouts as planned."""
+    executions = (_draw_execution(target, protocol, draft, seed.derive(number), target.dropouts) for number in range(count))
+    return [linear_estimate(execution.transcript(), execution.weights) for execution in executions]
+
+
+def _draw_execution(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, dropouts: float) -> Execution:
+    schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
+    history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
+    history.online[:, list(protocol.indispensable(draft))] = True
+    return Execution(protocol, draft, schedule, history, target.sensitivity, np.ones(target.parties))
 
 
 def _paper_costs(information: InformationMatrix, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:

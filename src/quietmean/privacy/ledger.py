@@ -226,6 +226,14 @@ class Ledger:
             fresh = Entry(study, account, name, unit, mu, mu, RESERVED, stamp, None, "")
             return self._saved(fresh if known is None else replace(known, reserved_mu=mu, mu=mu))
 
+    def check(self, account: str, study: str, mu: float, *, name: str, unit: PrivacyUnit = PrivacyUnit.RECORD) -> None:
+        """Raise :class:`InputError` where :meth:`reserve` would; nothing is charged."""
+        check_mu(mu)
+        with self._transaction("DEFERRED"):
+            payer, known = self._required_account(account), self._entry(study)
+            if known is None or (known.status != SPENT and mu > known.reserved_mu):
+                self._check_room(payer, known, mu, name, unit)
+
     def _check_room(self, account: Account, known: Entry | None, mu: float, name: str, unit: PrivacyUnit) -> None:
         # What hides a whole party hides each of its records, but not the other way round.
         if account.unit == PrivacyUnit.PARTY and unit != PrivacyUnit.PARTY:

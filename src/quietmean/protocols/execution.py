@@ -58,9 +58,7 @@ class Execution:
         """The transcript traced through the real party machines."""
         public = self.protocol.releases_are_public
         overheard = partial(self.protocol.is_overheard, self.parameters)
-        return trace(
-            self.parties, self.machine, self.history, self._arrivals(), public_releases=public, is_overheard=overheard
-        )
+        return trace(self.parties, self.machine, self.history, self._arrivals(), public_releases=public, is_overheard=overheard)
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""

@@ -57,6 +57,20 @@ class Demand:
     colluding: int
     dropouts: float
 
+    @property
+    def responding(self) -> int:
+        """How many parties stay, at least 1."""
+        return max(self.parties - int(self.dropouts * self.parties + 1e-9), 1)
+
+    @property
+    def value_variance(self) -> float:
+        """Per coordinate, of values spread uniformly over the domain: the assumption that turns lost values into an error."""
+        return (self.sensitivity**2 / self.dimension) / 12.0
+
+    def dropout_bias(self, responding: int) -> float:
+        """Mean squared error per coordinate of the mean of ``responding`` values for that of all."""
+        return self.value_variance * (1.0 / responding - 1.0 / self.parties)
+
 
 @dataclass(frozen=True)
 class Design(Generic[Parameters]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,13 @@ class StudyOutcome:
             "parties_counted": int(self.execution.counted().sum()),
         }
 
-    def save_receipt(self, path: Path) -> None:
-        """The execution file, with how to certify it and the public result."""
+    def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
+        """The execution file, with how to certify it and the public result. ``origin``: what it came from, under that name."""
         receipt = {
             **self.execution.to_json(),
             "certify": {"colluding": self.certificate.size, "delta": self.target.delta, "epsilon": self.target.epsilon},
             "result": to_plain(self.to_json()),
+            **({} if origin is None else {"origin": to_plain(origin)}),
         }
         path.write_bytes(canonical_json(receipt) + b"\n")
 
@@ -90,7 +92,8 @@ def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vec
     transcript = execution.transcript()
     trusted = execution.protocol.trusted(execution.parameters)
     certificate = certify_coalitions(transcript, target.sensitivity, target.colluding, trusted=trusted)
-    variance = noise_variance(transcript, execution.weights)
+    stated = execution.protocol.error_variance(execution.parameters, execution.weights)
+    variance = noise_variance(transcript, execution.weights) if stated is None else stated
     changes = query.largest_party_change(execution.weights)
     whole_party = float((certificate.mu * changes).max())
     return StudyOutcome(

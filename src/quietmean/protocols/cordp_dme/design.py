@@ -22,7 +22,6 @@ from quietmean.core.errors import InputError
 
 # A design for all parties responding has no optimum, only an infimum as the shared noise grows: stop this close to it.
 EXCESS = 0.008
-_DIGITS = 6
 
 
 class SensitivityConvention(StrEnum):
@@ -173,14 +172,6 @@ def responder_curve(
         )
         for u in range(1, parties + 1)
     ]
-
-
-def round_up(deviation: float) -> float:
-    """To 6 significant digits, up: more noise only hides more, and machines that differ in the last bits get the same plan."""
-    if deviation == 0.0:
-        return 0.0
-    digit = 10.0 ** (math.floor(math.log10(deviation)) - _DIGITS + 1)
-    return float(f"{math.ceil(deviation / digit - 1e-5) * digit:.{_DIGITS}g}")
 
 
 def _check(parties: int, responding: int, colluding: int) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.cordp_dme.batch import run_batch
@@ -22,7 +23,6 @@ from quietmean.protocols.cordp_dme.design import (
     gaussian_variance,
     least_error,
     optimal_design,
-    round_up,
 )
 from quietmean.protocols.cordp_dme.pairs import complete_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.party import CordpDmeParty
@@ -64,7 +64,7 @@ class CordpDme(Protocol[CordpDmeParameters]):
     def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[CordpDmeParameters]:
         """The optimum by formula; on a sparse graph, by exact accounting of random coalitions."""
         draft = self.draft(demand.parties, options)
-        responding = _responding(demand)
+        responding = demand.responding
         unit = gaussian_variance(demand.epsilon, demand.delta, demand.sensitivity)
         if draft.partners is None:
             design = optimal_design(demand.parties, responding, demand.colluding, unit)
@@ -88,7 +88,7 @@ class CordpDme(Protocol[CordpDmeParameters]):
         """In the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""
         degree = parameters.degree(demand.parties)
         sigma2 = parameters.sigma_own**2 + degree * parameters.sigma_pair**2
-        responding = _responding(demand)
+        responding = demand.responding
         unbiased = _error(replace(parameters, decoder=Decoder.UNBIASED), demand, responding)
         figures = {
             "responding": responding,
@@ -160,20 +160,15 @@ class CordpDme(Protocol[CordpDmeParameters]):
         return run_batch(parameters, schedule, history, values, weights, noise)
 
 
-def _responding(demand: Demand) -> int:
-    return demand.parties - int(demand.dropouts * demand.parties + 1e-9)
-
-
 def _predicted(parameters: CordpDmeParameters, demand: Demand, responding: int) -> tuple[float, float]:
     """Per coordinate: noise, and lost values that are uniform over the domain."""
-    spread = demand.sensitivity**2 / demand.dimension / 12.0
     # An aggregator that would have left stays: then one more responds.
     one_more = 0.0 if parameters.aggregator is None else 1 - responding / demand.parties
     noise, lost = 0.0, 0.0
     for count, probability in ((responding, 1 - one_more), (responding + 1, one_more)):
         if probability > 0:
             noise += probability * _error(parameters, demand, count) / demand.dimension
-            lost += probability * (1 / count - 1 / demand.parties) * spread
+            lost += probability * demand.dropout_bias(count)
     return noise, lost
 
 

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
+from quietmean.privacy import mu_of_budget
 from quietmean.protocols.fields import required_field
 from quietmean.protocols.local_dp.party import LocalDpParty
-from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 
@@ -46,11 +48,22 @@ class LocalDp(Protocol[LocalDpParameters]):
     def with_noise(self, parameters: LocalDpParameters, star: float, delta: float) -> LocalDpParameters:
         return replace(parameters, sigma=star)
 
+    def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[LocalDpParameters]:
+        """sigma = sensitivity / mu: exact, and the same whoever colludes."""
+        sigma = round_up(demand.sensitivity / mu_of_budget(demand.epsilon, demand.delta))
+        responding = demand.responding
+        return Design(
+            LocalDpParameters(sigma),
+            sigma**2 / responding,
+            demand.dropout_bias(responding),
+            "exact: one Gaussian release of each value, whoever colludes",
+        )
+
     def rounds(self, parameters: LocalDpParameters) -> int:
-        return 0
+        return 1
 
     def schedule(self, parameters: LocalDpParameters, parties: int, seed: Seed) -> Schedule:
-        return Schedule.empty(parties)
+        return Schedule.silent(1, parties)
 
     def machine(
         self, parameters: LocalDpParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
@@ -59,9 +72,9 @@ class LocalDp(Protocol[LocalDpParameters]):
 
     def transcript(self, parameters: LocalDpParameters, schedule: Schedule, history: History) -> Transcript:
         builder = TranscriptBuilder(schedule.parties)
-        for party in range(schedule.parties):
+        for party in np.nonzero(history.finished)[0].tolist():
             star = builder.add_noise([party], parameters.sigma, "star")
-            builder.add_message(party, 1, values={party: 1.0}, noise={star: 1.0}, released=True)
+            builder.add_message(party, 2, values={party: 1.0}, noise={star: 1.0}, released=True)
         return builder.build()
 
     def batch(

@@ -1,0 +1,8 @@
+"""Average consensus by PDMM, ADMM or anything between, with subspace perturbation and adaptive differential quantisation."""
+
+from quietmean.protocols.consensus.protocol import Consensus
+from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
+
+__all__ = ["PROTOCOL", "ConsensusParameters", "Quantisation"]
+
+PROTOCOL = Consensus()

@@ -1,0 +1,141 @@
+"""One party of average consensus, as a state machine. Round 1 exchanges z^(0); round t + 1 is iteration t.
+
+A message that does not arrive leaves z as it was, at both ends: both know what arrived. The mean stays the only fixed point. An
+edge that was silent in both directions for some rounds is given up by both ends, so that those who remain end with their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.protocols.consensus.edge import GIVEN_UP, Edge, EdgeRules
+from quietmean.protocols.consensus.local_noise import local_noise
+from quietmean.protocols.consensus.spec import ConsensusParameters
+
+
+@dataclass(frozen=True, slots=True)
+class ConsensusState:
+    """``overloads`` counts entries that a quantiser could not take, ``last_overload`` is the latest such iteration, or 0."""
+
+    round: int
+    edges: tuple[Edge, ...]
+    overloads: int = 0
+    last_overload: int = 0
+
+
+class ConsensusParty:
+    state_type = ConsensusState
+
+    def __init__(self, parameters: ConsensusParameters, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> None:
+        links = parameters.links
+        own = range(int(links.first[party]), int(links.first[party + 1]))
+        self._parameters = parameters
+        self._party = party
+        self._noise = noise
+        self._dimension = value.size
+        self._neighbours = tuple(int(links.receiver[link]) for link in own)
+        self._signs = tuple(float(links.sign[link]) for link in own)
+        self._scales = tuple(float(links.sigma[link]) for link in own)
+        self._rules = tuple(
+            EdgeRules(
+                parameters,
+                float(links.sign[link]),
+                (party, int(links.receiver[link])) if parameters.broadcast else (link, int(links.reverse[link])),
+                self._dimension,
+            )
+            for link in own
+        )
+        self._value = local_noise(parameters, value, noise)
+        self._weight = weight
+
+    @property
+    def rounds(self) -> int:
+        return self._parameters.rounds
+
+    def start(self) -> Step[ConsensusState]:
+        own = [self._perturbation(slot) for slot in range(len(self._neighbours))]
+        sent = tuple(Message(self._party, (other,), 1, own[slot], 0.0) for slot, other in enumerate(self._neighbours))
+        # What the neighbours hold comes with their messages.
+        return Step(ConsensusState(1, ()), sent)
+
+    def end_round(
+        self, state: ConsensusState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[ConsensusState]:
+        inbox = {message.sender: message for message in received}
+        if state.round == 1:
+            return self._proceed(replace(state, round=2, edges=self._opened(inbox, delivered)))
+        iteration = state.round - 1
+        x, weight = self._estimate(state)
+        edges, overloads = [], 0
+        for other, edge, rules in zip(self._neighbours, state.edges, self._rules, strict=True):
+            if edge.silent == GIVEN_UP:
+                edges.append(edge)
+                continue
+            meaning, too_large = rules.sent(edge, x, iteration)
+            # A broadcast is one message, however many neighbours take it in.
+            overloads = max(overloads, too_large) if self._parameters.broadcast else overloads + too_large
+            heard = rules.read(edge, inbox[other], iteration) if other in inbox else None
+            told = (meaning, weight) if other in delivered else None
+            edges.append(rules.moved(edge, told, None if heard is None else (heard, inbox[other].weight)))
+        last = iteration if overloads else state.last_overload
+        return self._proceed(ConsensusState(state.round + 1, tuple(edges), state.overloads + overloads, last))
+
+    def miss_round(self, state: ConsensusState) -> Step[ConsensusState]:
+        if state.round == 1:
+            edges = self._opened({}, frozenset())
+        else:
+            edges = tuple(rules.moved(edge, None, None) for edge, rules in zip(state.edges, self._rules, strict=True))
+        later = replace(state, round=state.round + 1, edges=edges)
+        return Step(later) if later.round > self.rounds else self._proceed(later)
+
+    def expects(self, state: ConsensusState) -> frozenset[PartyId]:
+        if state.round == 1:
+            return frozenset(self._neighbours)
+        active = zip(self._neighbours, state.edges, strict=True)
+        return frozenset(other for other, edge in active if edge.silent != GIVEN_UP)
+
+    def _perturbation(self, slot: int) -> Vector:
+        return self._noise.normal("delta", slot, self._dimension) * self._scales[slot]
+
+    def _opened(self, inbox: dict[PartyId, Message], delivered: frozenset[PartyId]) -> tuple[Edge, ...]:
+        edges = []
+        for slot, (other, rules) in enumerate(zip(self._neighbours, self._rules, strict=True)):
+            both = other in delivered and other in inbox and inbox[other].vector.size == self._dimension
+            edges.append(rules.opened(self._perturbation(slot), inbox[other].vector if both else None))
+        return tuple(edges)
+
+    def _estimate(self, state: ConsensusState) -> tuple[Vector, float]:
+        """x_i of equation (10), and the same of the weights, from the edges in use."""
+        total: Vector | float = 0.0
+        total_weight, degree = 0.0, 0
+        for edge, sign in zip(state.edges, self._signs, strict=True):
+            if edge.silent != GIVEN_UP:
+                total = edge.own * sign + total
+                total_weight += edge.own_weight * sign
+                degree += 1
+        share = 1.0 / (1.0 + self._parameters.c * degree)
+        x: Vector = (self._value - total) * share
+        return x, (self._weight - total_weight) * share
+
+    def _proceed(self, state: ConsensusState) -> Step[ConsensusState]:
+        x, weight = self._estimate(state)
+        if state.round > self.rounds:
+            return Step(state, release=Release(x, weight))
+        active = [slot for slot, edge in enumerate(state.edges) if edge.silent != GIVEN_UP]
+        groups = self._together(state, active) if self._parameters.broadcast else [[slot] for slot in active]
+        sent = []
+        for slots in groups:
+            vector, content = self._rules[slots[0]].message(state.edges[slots[0]], x, state.round - 1)
+            recipients = tuple(self._neighbours[slot] for slot in slots)
+            sent.append(Message(self._party, recipients, state.round, vector, weight, content))
+        return Step(state, tuple(sent))
+
+    def _together(self, state: ConsensusState, active: list[int]) -> list[list[int]]:
+        """Who can be told the same: all who take x_i for the same, which is everybody unless something was lost."""
+        groups: dict[bytes, list[int]] = {}
+        for slot in active:
+            told = state.edges[slot].told
+            groups.setdefault(b"" if told is None else told.tobytes(), []).append(slot)
+        return list(groups.values())

@@ -1,0 +1,65 @@
+"""The mid-rise quantiser with subtractive dither, and its indices as packed bits."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.protocols.consensus.spec import Quantisation
+
+Indices = NDArray[np.int64]
+
+
+def dither(settings: Quantisation, iteration: int, first: int, count: int, dimension: int) -> Vector:
+    """Rows ``first`` .. ``first + count - 1`` of the iteration's dither, uniform on [-1/2, 1/2) of a cell: shape (count, d).
+
+    Both ends of a link know it, and so may everybody: it only has to be independent of what is quantised. Every link (every
+    sender, if it broadcasts) has its own row in every iteration.
+    """
+    seed = Seed.public("consensus dither", settings.dither_seed, iteration)
+    # A stream is read in blocks of 16 bytes, two numbers each.
+    blocks = -(-dimension // 2)
+    numbers = BitStream(seed, first * blocks).uniform(count * 2 * blocks)
+    return numbers.reshape(count, 2 * blocks)[:, :dimension] - 0.5
+
+
+def quantise(settings: Quantisation, iteration: int, vector: Vector, shift: Vector) -> tuple[Indices, NDArray[np.bool_]]:
+    """Indices 0 .. 2^bits - 1 of ``vector`` under the dither ``shift``, any equal shapes, and which entries overloaded."""
+    width, half = settings.width(iteration), 1 << (settings.bits - 1)
+    scaled = vector / width
+    overloads = np.abs(scaled) > settings.largest_input
+    # Clipped before the conversion: an entry may be larger than any integer.
+    indices = np.clip(np.floor(scaled + shift), -half, half - 1).astype(np.int64) + half
+    return indices, overloads
+
+
+def reconstruct(settings: Quantisation, iteration: int, indices: Indices, shift: Vector) -> Vector:
+    """What both ends take for the quantised vector. Without overload the error is uniform on a cell and independent of it."""
+    half = 1 << (settings.bits - 1)
+    values: Vector = (indices - half + 0.5 - shift) * settings.width(iteration)
+    return values
+
+
+def packed_size(bits: int, dimension: int) -> int:
+    """Bytes of ``dimension`` indices."""
+    return -(-bits * dimension // 8)
+
+
+def pack(bits: int, indices: Indices) -> bytes:
+    """Indices of shape (d,), ``bits`` bits each, most significant first."""
+    places = np.arange(bits - 1, -1, -1)
+    return np.packbits(((indices[:, None] >> places) & 1).astype(np.uint8).ravel()).tobytes()
+
+
+def unpack(bits: int, content: bytes, dimension: int) -> Indices | None:
+    """The inverse; None if ``content`` is not that many bytes, or has bits set behind the last index."""
+    if len(content) != packed_size(bits, dimension):
+        return None
+    unpacked = np.unpackbits(np.frombuffer(content, dtype=np.uint8))
+    if unpacked[bits * dimension :].any():
+        return None
+    places = np.arange(bits - 1, -1, -1)
+    indices: Indices = (unpacked[: bits * dimension].reshape(dimension, bits).astype(np.int64) << places).sum(axis=1)
+    return indices

@@ -1,0 +1,91 @@
+"""The papers' reading of GOPA: everything published is public, and the graph is that of the honest users who published.
+
+They see x_i + own noise + pair noise along that graph: covariance sigma_star^2 I + sigma_delta^2 L, L its Laplacian. Noise shared
+with anybody else counts as known. The exact account of an execution never says more: noise that nobody rolled back hides as well,
+and a coalition without the collector sees the total only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.gopa.rounds import Happened
+
+Array = NDArray[np.float64]
+
+# Eigenvalues of a Laplacian below this share of the largest are zero: one for each connected component.
+_CONNECTED = 1e-10
+
+
+def laplacian(pairs: NDArray[np.int64], members: Collection[PartyId]) -> Array:
+    """Of the graph of the pairs (M, 2) among ``members``, shape (m, m), in rising order of the members."""
+    order = np.array(sorted(members), dtype=np.int64)
+    inside = pairs[np.isin(pairs, order).all(axis=1)]
+    ends = np.searchsorted(order, inside)
+    matrix = np.zeros((order.size, order.size))
+    matrix[ends[:, 0], ends[:, 1]] = matrix[ends[:, 1], ends[:, 0]] = -1.0
+    np.fill_diagonal(matrix, -matrix.sum(axis=1))
+    return matrix
+
+
+def complete_graph(parties: int) -> Array:
+    """Laplacian of the complete graph, shape (n, n)."""
+    return parties * np.eye(parties) - np.ones((parties, parties))
+
+
+def graph_mu(graph: Array, sigma_star: float, sigma_delta: float, sensitivity: float = 1.0) -> Array:
+    """mu of each user, shape (m,), under replacement of its value by another at L2 distance ``sensitivity``."""
+    eigenvalues, basis = np.linalg.eigh(graph)
+    return sensitivity * np.sqrt(_information(eigenvalues, basis, sigma_star**2, sigma_delta**2))
+
+
+def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivity: float = 1.0) -> float:
+    """The least sigma_delta with which no user of the graph has more than ``largest_mu``.
+
+    Raises :class:`InputError` where no pair noise suffices, since the own noise of a connected part does not hide its sum.
+    """
+    from scipy.optimize import brentq
+
+    eigenvalues, basis = np.linalg.eigh(graph)
+    wanted = (largest_mu / sensitivity) ** 2
+
+    def excess(variance: float) -> float:
+        return float(_information(eigenvalues, basis, sigma_star**2, variance).max()) / wanted - 1.0
+
+    if excess(math.inf) >= 0:
+        raise InputError(
+            f"with sigma_star = {sigma_star:g} the sum of some connected honest users is not hidden, whatever the pairs share: "
+            "raise sigma_star or take more partners"
+        )
+    if excess(0.0) <= 0:
+        return 0.0
+    high = sigma_star**2 + 1.0 / wanted
+    while excess(high) > 0:
+        high *= 4.0
+    return math.sqrt(float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)))
+
+
+def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dict[PartyId, float]:
+    """mu of every honest user who published, in the papers' reading of an execution of GOPA."""
+    parameters = execution.parameters
+    arrived = Happened.of(parameters.aggregator, execution.schedule, execution.history).arrived
+    members = [party for party in np.nonzero(arrived)[0].tolist() if party not in set(coalition)]
+    graph = laplacian(execution.schedule.pairs, members)
+    found = graph_mu(graph, parameters.sigma_star, parameters.sigma_delta, execution.sensitivity) if members else ()
+    return {party: float(mu) for party, mu in zip(members, found, strict=True)}
+
+
+def _information(eigenvalues: Array, basis: Array, star: float, delta: float) -> Array:
+    """The diagonal of (star I + delta L)^-1, shape (m,)."""
+    free = eigenvalues <= _CONNECTED * max(float(eigenvalues.max(initial=0.0)), 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.where(free, 1.0 / star, 1.0 / (star + np.where(free, 0.0, delta * eigenvalues)))
+    information: Array = (basis**2) @ precision
+    return information

@@ -1,0 +1,170 @@
+"""One party of GOPA, as two state machines: whoever publishes, and the one of them that collects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.graphs import Schedule
+from quietmean.protocols.gopa.spec import (
+    PUBLISH,
+    ROLL_BACK,
+    ROUNDS,
+    TELL,
+    GopaParameters,
+    read_list,
+    sign,
+    write_list,
+)
+
+
+class _Masking:
+    """What both kinds of party have in common: the published value and the noise to take out of it again."""
+
+    rounds = ROUNDS
+
+    def __init__(
+        self,
+        parameters: GopaParameters,
+        schedule: Schedule,
+        party: PartyId,
+        value: Vector,
+        weight: float,
+        noise: NoiseSource,
+    ) -> None:
+        self._collector = parameters.aggregator
+        self._parameters = parameters
+        self._parties = schedule.parties
+        self._schedule = schedule
+        self._party = party
+        self._value = value
+        self._weight = weight
+        self._noise = noise
+
+    def _published(self) -> Vector:
+        """Value, own noise and the noise shared with every partner, whether that one is there or not."""
+        own = self._noise.normal("star", 0, self._value.size) * self._parameters.sigma_star
+        masked = self._value + own
+        for other in self._schedule.partners(self._party):
+            masked = masked + self._shared(other)
+        return masked
+
+    def _rollback(self, absent: Iterable[PartyId]) -> Vector | None:
+        """What takes the noise shared with absent partners out again; None where there is none."""
+        total: Vector | None = None
+        for other in absent:
+            term = self._shared(other) * -1.0
+            total = term if total is None else total + term
+        return total
+
+    def _shared(self, other: PartyId) -> Vector:
+        scale = sign(self._party, other) * self._parameters.sigma_delta
+        return self._noise.shared_normal(other, "delta", 0, self._value.size) * scale
+
+    def _absent_partners(self, party: PartyId, arrived: frozenset[PartyId]) -> list[PartyId]:
+        return [other for other in self._schedule.partners(party) if other not in arrived]
+
+
+@dataclass(frozen=True, slots=True)
+class GopaState:
+    """``published``: this party's masked value reached the collector, as far as it knows."""
+
+    round: int
+    published: bool = False
+
+
+class GopaParty(_Masking):
+    """Publishes its masked value; once told who else did, takes out the noise that it shares with those who did not."""
+
+    state_type = GopaState
+
+    def start(self) -> Step[GopaState]:
+        return Step(GopaState(PUBLISH), (self._to_collector(PUBLISH, self._published(), self._weight),))
+
+    def end_round(self, state: GopaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[GopaState]:
+        later = GopaState(state.round + 1, state.published or (state.round == PUBLISH and self._collector in delivered))
+        if state.round != TELL or not state.published:
+            return Step(later)
+        arrived = self._told(received)
+        if arrived is None or self._party not in arrived:
+            return Step(later)
+        rollback = self._rollback(self._absent_partners(self._party, arrived))
+        return Step(later) if rollback is None else Step(later, (self._to_collector(ROLL_BACK, rollback, 0.0),))
+
+    def miss_round(self, state: GopaState) -> Step[GopaState]:
+        return Step(replace(state, round=state.round + 1))
+
+    def expects(self, state: GopaState) -> frozenset[PartyId]:
+        return frozenset({self._collector}) if state.round == TELL and state.published else frozenset()
+
+    def _told(self, received: Sequence[Message]) -> frozenset[PartyId] | None:
+        lists = [read_list(message.content, self._parties) for message in received if message.sender == self._collector]
+        return lists[0] if len(lists) == 1 else None
+
+    def _to_collector(self, round_: int, vector: Vector, weight: float) -> Message:
+        return Message(self._party, (self._collector,), round_, vector, weight)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorState:
+    """``total`` (d,) and ``weight`` of all that ``arrived``, in rising order; empty before the first round is over."""
+
+    round: int
+    total: Vector
+    weight: float
+    arrived: tuple[PartyId, ...]
+
+
+class GopaCollector(_Masking):
+    """Adds up what is published, its own masked value included; tells who published; adds what is rolled back."""
+
+    state_type = CollectorState
+
+    def start(self) -> Step[CollectorState]:
+        return Step(CollectorState(PUBLISH, np.zeros(0), 0.0, ()))
+
+    def end_round(
+        self, state: CollectorState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[CollectorState]:
+        vectors = sorted((message for message in received if self._is_vector(message)), key=lambda message: message.sender)
+        if state.round == PUBLISH:
+            return self._collect(vectors)
+        later = replace(state, round=state.round + 1)
+        return self._release(later, vectors) if state.round == ROLL_BACK and state.arrived else Step(later)
+
+    def miss_round(self, state: CollectorState) -> Step[CollectorState]:
+        return Step(replace(state, round=state.round + 1))
+
+    def expects(self, state: CollectorState) -> frozenset[PartyId]:
+        if state.round == PUBLISH:
+            return frozenset(range(self._parties)) - {self._party}
+        if state.round != ROLL_BACK:
+            return frozenset()
+        arrived = frozenset(state.arrived)
+        return frozenset(party for party in arrived - {self._party} if self._absent_partners(party, arrived))
+
+    def _collect(self, messages: Sequence[Message]) -> Step[CollectorState]:
+        total, weight = self._published(), self._weight
+        for message in messages:
+            total, weight = total + message.vector, weight + message.weight
+        others = tuple(message.sender for message in messages)
+        arrived = tuple(sorted((self._party, *others)))
+        state = CollectorState(TELL, total, weight, arrived)
+        if not others:
+            return Step(state)
+        content = write_list(arrived, self._parties)
+        return Step(state, (Message(self._party, others, TELL, np.zeros(0), 0.0, content),))
+
+    def _release(self, state: CollectorState, messages: Sequence[Message]) -> Step[CollectorState]:
+        total = state.total
+        for message in messages:
+            total = total + message.vector
+        own = self._rollback(self._absent_partners(self._party, frozenset(state.arrived)))
+        return Step(state, release=Release(total if own is None else total + own, state.weight))
+
+    def _is_vector(self, message: Message) -> bool:
+        # Messages may come without a vector: only the collector's own list does.
+        return message.vector.size == self._value.size

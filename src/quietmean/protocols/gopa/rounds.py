@@ -1,0 +1,49 @@
+"""Who published, and who took uncancelled noise out again: shared by the declared transcript and the batch kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.graphs import History, Schedule
+from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, TELL
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Happened:
+    """Masks of shape (n,): whose masked value ``arrived``, whose rollback counts (``rolled_back``: it knew, and told in time).
+
+    ``released``: the collector was there at the end and had something to release.
+    """
+
+    arrived: Mask
+    rolled_back: Mask
+    released: bool
+
+    @classmethod
+    def of(cls, collector: PartyId, schedule: Schedule, history: History) -> Happened:
+        reached = history.delivered(schedule)
+        to_collector = (reached & (schedule.neighbours == collector)).any(axis=2)
+        arrived = to_collector[PUBLISH - 1].copy()
+        arrived[collector] = history.online[PUBLISH, collector]
+        told = np.zeros(schedule.parties, dtype=np.bool_)
+        told[schedule.neighbours[TELL - 1, collector][reached[TELL - 1, collector]]] = True
+        rolled_back = arrived & told & to_collector[ROLL_BACK - 1]
+        released = bool(history.finished[collector] and arrived[collector])
+        rolled_back[collector] = released
+        return cls(arrived, rolled_back, released)
+
+    def left_over(self, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+        """For each pair, how often its noise is in the total: shape (M,); 0 where it cancels."""
+        low, high = pairs[:, 0], pairs[:, 1]
+
+        def keeps(party: NDArray[np.int64], other: NDArray[np.int64]) -> Mask:
+            kept: Mask = self.arrived[party] & ~(self.rolled_back[party] & ~self.arrived[other])
+            return kept
+
+        return keeps(high, low).astype(np.float64) - keeps(low, high)

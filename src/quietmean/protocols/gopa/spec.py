@@ -1,0 +1,78 @@
+"""Parameters of GOPA, its graph of pairs, and the collector's list."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.entropy import Seed
+from quietmean.graphs import make_schedule
+
+PUBLISH, TELL, ROLL_BACK = 1, 2, 3
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class GopaParameters:
+    """``sigma_star``: standard deviation of every party's own noise; ``sigma_delta``: of every pair's noise, which cancels.
+
+    Each party chooses ``partners`` others at random, and the pairs are the union of all choices; n - 1 and more give the complete
+    graph. ``aggregator`` is the party that collects what is published: it learns what any colluding party may learn, no more.
+    """
+
+    sigma_star: float
+    sigma_delta: float
+    partners: int
+    aggregator: PartyId = 0
+
+    def __post_init__(self) -> None:
+        for name, sigma in (("sigma_star", self.sigma_star), ("sigma_delta", self.sigma_delta)):
+            if not (np.isfinite(sigma) and sigma >= 0):
+                raise InputError(f"{name} is {sigma:g}: a standard deviation is a finite number >= 0")
+        if self.partners < 1:
+            raise InputError(f"partners is {self.partners}: each party needs at least 1 other to share noise with")
+
+
+def default_partners(parties: int) -> int:
+    """So many that honest parties that stay are connected, also where one in ten colludes and one in ten drops out."""
+    return min(parties - 1, math.ceil(math.log2(parties)) + 3)
+
+
+def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:
+    """The pairs, shape (M, 2), smaller number first, in rising order: the union of everybody's random choices."""
+    if partners >= parties - 1:
+        return np.column_stack(np.triu_indices(parties, 1)).astype(np.int64)
+    chosen = make_schedule("uniform", seed.derive("pairs"), parties, 1, partners).neighbours[0]
+    ends = np.column_stack([np.repeat(np.arange(parties), partners), chosen.reshape(-1)])
+    pairs: NDArray[np.int64] = np.unique(np.sort(ends, axis=1), axis=0).astype(np.int64)
+    return pairs
+
+
+def sign(party: PartyId, other: PartyId) -> float:
+    """The larger number adds what the pair shares, the smaller subtracts it."""
+    return 1.0 if party > other else -1.0
+
+
+def list_bytes(parties: int) -> int:
+    return -(-parties // 8)
+
+
+def write_list(arrived: Collection[PartyId], parties: int) -> bytes:
+    """One bit for each party."""
+    present = np.zeros(parties, dtype=np.bool_)
+    present[list(arrived)] = True
+    return np.packbits(present).tobytes()
+
+
+def read_list(content: bytes, parties: int) -> frozenset[PartyId] | None:
+    """Who is on the list; None if it is none for so many parties."""
+    if len(content) != list_bytes(parties):
+        return None
+    present = np.unpackbits(np.frombuffer(content, dtype=np.uint8))
+    return None if present[parties:].any() else frozenset(np.nonzero(present)[0].tolist())

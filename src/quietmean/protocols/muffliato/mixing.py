@@ -1,0 +1,79 @@
+"""Who mixes with whom, and how much: Metropolis weights on the exchanges that went through in both directions."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId, Vector
+from quietmean.graphs import History, Schedule
+from quietmean.graphs.schedule import NOBODY
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+def planned_exchanges(schedule: Schedule, round_: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Ordered pairs (party, other) that send to each other in a round, by party, and 1 / (larger of both degrees + 1)."""
+    table = schedule.neighbours[round_ - 1]
+    party, slot = np.nonzero(table != NOBODY)
+    party, other = _mutual(party, table[party, slot].astype(np.int64), schedule.parties)
+    degree = np.bincount(party, minlength=schedule.parties)
+    return party, other, 1.0 / (np.maximum(degree[party], degree[other]) + 1.0)
+
+
+# For party machines, one after the other; a batch of many executions is too large to keep.
+_kept_exchanges = lru_cache(maxsize=64)(planned_exchanges)
+
+
+def shares(schedule: Schedule, round_: int, party: PartyId) -> dict[PartyId, float]:
+    """Whom ``party`` exchanges with in a round, and the weight of each exchange."""
+    parties, others, weights = _kept_exchanges(schedule, round_)
+    own = slice(*np.searchsorted(parties, [party, party + 1]).tolist())
+    return dict(zip(others[own].tolist(), weights[own].tolist(), strict=True))
+
+
+def gossip_matrix(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> csr_array[np.float64]:
+    """W of a round as it went, shape (n, n): symmetric, rows sum to 1. ``delivered`` is :meth:`History.delivered`."""
+    from scipy.sparse import csr_array
+
+    arrived = delivered[round_ - 1]
+    party, slot = np.nonzero(arrived)
+    both = _codes(*_mutual(party, schedule.neighbours[round_ - 1][party, slot].astype(np.int64), schedule.parties), schedule)
+    party, other, weight = planned_exchanges(schedule, round_)
+    weight = np.where(_is_in(_codes(party, other, schedule), both), weight, 0.0)
+    everyone = np.arange(schedule.parties)
+    kept = 1.0 - np.bincount(party, weights=weight, minlength=schedule.parties)
+    rows, columns = np.concatenate([party, everyone]), np.concatenate([other, everyone])
+    matrix = csr_array((np.concatenate([weight, kept]), (rows, columns)), shape=(schedule.parties,) * 2)
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def mix(momentum: float, schedule: Schedule, history: History, start: Vector) -> Vector:
+    """What every party holds after all rounds, shape (n, m), if it starts with a row of ``start``."""
+    delivered = history.delivered(schedule)
+    held = previous = start
+    for round_ in range(1, schedule.rounds + 1):
+        mixed = np.asarray(gossip_matrix(schedule, delivered, round_) @ held)
+        held, previous = momentum * mixed + (1.0 - momentum) * previous, held
+    return held
+
+
+def _mutual(party: NDArray[np.int64], other: NDArray[np.int64], parties: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    both = _is_in(party * parties + other, other * parties + party)
+    return party[both], other[both]
+
+
+def _is_in(wanted: NDArray[np.int64], among: NDArray[np.int64]) -> NDArray[np.bool_]:
+    # Several times faster here than numpy's, which removes repetitions first.
+    ordered = np.append(np.sort(among), np.iinfo(np.int64).max)
+    found: NDArray[np.bool_] = ordered[np.searchsorted(ordered, wanted)] == wanted
+    return found
+
+
+def _codes(party: NDArray[np.int64], other: NDArray[np.int64], schedule: Schedule) -> NDArray[np.int64]:
+    return party * schedule.parties + other

@@ -1,0 +1,19 @@
+"""A party that publishes a private report of its unit vector."""
+
+from __future__ import annotations
+
+from quietmean.core.party import NoiseSource, Release, Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.protocols.priv_unit.spec import PrivUnitParameters, direction_of, report
+from quietmean.protocols.publishing import PublishingParty
+
+
+class PrivUnitParty(PublishingParty):
+    def __init__(self, parameters: PrivUnitParameters, value: Vector, weight: float, noise: NoiseSource) -> None:
+        super().__init__(private_report(parameters, value, weight, noise))
+
+
+def private_report(parameters: PrivUnitParameters, value: Vector, weight: float, noise: NoiseSource) -> Release:
+    """PrivUnitG of the value's direction, times the public weight."""
+    stream = BitStream(Seed(noise.secret("report", 0)))
+    return Release(report(parameters, direction_of(value, weight), stream) * weight, weight)

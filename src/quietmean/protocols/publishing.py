@@ -1,0 +1,37 @@
+"""What parties have in common that just publish something. Nothing is sent to anybody in particular."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quietmean.core.party import Message, PartyId, Release, Step
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingState:
+    round: int
+
+
+class PublishingParty:
+    """Round 1 stands for publishing: who misses it has published nothing."""
+
+    rounds = 1
+    state_type = PublishingState
+
+    def __init__(self, release: Release) -> None:
+        self._release = release
+
+    def start(self) -> Step[PublishingState]:
+        return Step(PublishingState(1))
+
+    def end_round(
+        self, state: PublishingState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[PublishingState]:
+        return Step(PublishingState(2), release=self._release)
+
+    def miss_round(self, state: PublishingState) -> Step[PublishingState]:
+        return Step(PublishingState(2))
+
+    def expects(self, state: PublishingState) -> frozenset[PartyId]:
+        return frozenset()

@@ -1,0 +1,8 @@
+"""Average consensus on additive secret shares over the integers modulo p: exact, for comparison with consensus."""
+
+from quietmean.protocols.secret_sharing.protocol import SecretSharing
+from quietmean.protocols.secret_sharing.spec import SecretSharingParameters
+
+__all__ = ["PROTOCOL", "SecretSharingParameters"]
+
+PROTOCOL = SecretSharing()

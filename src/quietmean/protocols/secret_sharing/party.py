@@ -1,0 +1,184 @@
+"""One party of secret-sharing consensus. Round 1 exchanges shares; round t + 1 is iteration t of PDMM in exact arithmetic.
+
+Everything is an integer: x and z times 2^scale_bits. Divisions round to the nearest multiple, far behind what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.protocols.secret_sharing.spec import (
+    STEP_BITS,
+    Integers,
+    SecretSharingParameters,
+    as_floats,
+    encode_values,
+    pack_integers,
+    read_sum,
+    unpack_integers,
+)
+
+_WHOLE, _BROKEN = b"\0", b"\1"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSharingState:
+    """``masked`` is s'_i, ``z`` and ``other_z`` hold z_{i|j} and z_{j|i} for every neighbour, all packed integers.
+
+    ``broken``: some message was lost, here or elsewhere, so there will be no result. ``total`` are the exact sums at the end.
+    """
+
+    round: int
+    masked: bytes
+    z: tuple[bytes, ...] = ()
+    other_z: tuple[bytes, ...] = ()
+    weight: float = 0.0
+    z_weight: tuple[float, ...] = ()
+    other_z_weight: tuple[float, ...] = ()
+    broken: bool = False
+    total: tuple[bytes, ...] = ()
+
+
+class SecretSharingParty:
+    state_type = SecretSharingState
+
+    def __init__(
+        self, parameters: SecretSharingParameters, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+    ) -> None:
+        self._parameters = parameters
+        self._party = party
+        self._neighbours = parameters.neighbours[party]
+        self._signs = [1 if party < other else -1 for other in self._neighbours]
+        self._encoded = encode_values(parameters, value)
+        self._weight = weight
+        self._noise = noise
+        self._count = value.size
+
+    @property
+    def rounds(self) -> int:
+        return self._parameters.rounds
+
+    def start(self) -> Step[SecretSharingState]:
+        sent = tuple(
+            Message(self._party, (other,), 1, np.zeros(0), 0.0, _WHOLE + self._pack(self._share(slot)))
+            for slot, other in enumerate(self._neighbours)
+        )
+        return Step(SecretSharingState(1, b""), sent)
+
+    def end_round(
+        self, state: SecretSharingState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[SecretSharingState]:
+        heard = {message.sender: self._read(message) for message in received}
+        complete = all(heard.get(other) is not None and other in delivered for other in self._neighbours)
+        broken = state.broken or not complete or any(message.content[:1] != _WHOLE for message in received)
+        if broken:
+            # Shares that did not come, or parties that have gone with theirs: what is left would be noise.
+            return self._proceed(replace(state, round=state.round + 1, broken=True))
+        numbers = {other: each for other, each in heard.items() if each is not None}
+        if state.round == 1:
+            return self._proceed(self._masked(numbers))
+        weights = {message.sender: message.weight for message in received}
+        return self._proceed(self._moved(state, numbers, weights))
+
+    def miss_round(self, state: SecretSharingState) -> Step[SecretSharingState]:
+        later = replace(state, round=state.round + 1, broken=True)
+        return Step(later) if later.round > self.rounds else self._proceed(later)
+
+    def expects(self, state: SecretSharingState) -> frozenset[PartyId]:
+        return frozenset(self._neighbours)
+
+    def _share(self, slot: int) -> Integers:
+        """Uniform modulo p: p is a power of two, so as many fair bits."""
+        modulus = self._parameters.modulus
+        words = -(-modulus.bit_length() // 64)
+        drawn = BitStream(Seed(self._noise.secret("share", slot))).words(words * self._count).tobytes()
+        size = 8 * words
+        return [int.from_bytes(drawn[at : at + size], "little") % modulus for at in range(0, len(drawn), size)]
+
+    def _masked(self, shares: dict[PartyId, Integers]) -> SecretSharingState:
+        masked = list(self._encoded)
+        for slot, other in enumerate(self._neighbours):
+            given = self._share(slot)
+            masked = [value - out + taken for value, out, taken in zip(masked, given, shares[other], strict=True)]
+        masked = [value % self._parameters.modulus for value in masked]
+        nothing = self._pack([0] * self._count)
+        everywhere, weights = (nothing,) * len(self._neighbours), (0.0,) * len(self._neighbours)
+        return SecretSharingState(2, self._pack(masked), everywhere, everywhere, self._weight, weights, weights)
+
+    def _moved(
+        self, state: SecretSharingState, heard: dict[PartyId, Integers], weights: dict[PartyId, float]
+    ) -> SecretSharingState:
+        x, own_weight = self._estimate(state)
+        z, other_z, z_weight, other_weight = [], [], [], []
+        pull = 2.0 * self._parameters.step / 2**STEP_BITS
+        for slot, other in enumerate(self._neighbours):
+            sign, before, theirs = self._signs[slot], self._unpack(state.z[slot]), self._unpack(state.other_z[slot])
+            # PDMM: z_{i|j} becomes z_{j|i} + 2c B_{j|i} x_j, and the other way round.
+            z.append(self._pack([old - sign * self._pulled(each) for old, each in zip(theirs, heard[other], strict=True)]))
+            other_z.append(self._pack([old + sign * self._pulled(each) for old, each in zip(before, x, strict=True)]))
+            z_weight.append(state.other_z_weight[slot] - sign * pull * weights[other])
+            other_weight.append(state.z_weight[slot] + sign * pull * own_weight)
+        return replace(
+            state,
+            round=state.round + 1,
+            z=tuple(z),
+            other_z=tuple(other_z),
+            z_weight=tuple(z_weight),
+            other_z_weight=tuple(other_weight),
+        )
+
+    def _pulled(self, number: int) -> int:
+        return (2 * self._parameters.step * number) >> STEP_BITS
+
+    def _estimate(self, state: SecretSharingState) -> tuple[Integers, float]:
+        """x_i = (s'_i - sum_j B z_{i|j}) / (1 + c d_i), rounded to the nearest multiple of 2^-scale_bits."""
+        totals = [value << self._parameters.scale_bits for value in self._unpack(state.masked)]
+        weight = state.weight
+        for sign, packed, z_weight in zip(self._signs, state.z, state.z_weight, strict=True):
+            totals = [total - sign * each for total, each in zip(totals, self._unpack(packed), strict=True)]
+            weight -= sign * z_weight
+        divisor = (1 << STEP_BITS) + self._parameters.step * len(self._neighbours)
+        return [((total << (STEP_BITS + 1)) + divisor) // (2 * divisor) for total in totals], weight * 2**STEP_BITS / divisor
+
+    def _proceed(self, state: SecretSharingState) -> Step[SecretSharingState]:
+        if state.round > self.rounds:
+            return self._concluded(state)
+        recipients = tuple(self._neighbours)
+        if state.broken:
+            # Tells the others, who would not notice by themselves.
+            size = self._parameters.number_bytes * self._count
+            return Step(state, (Message(self._party, recipients, state.round, np.zeros(0), 0.0, _BROKEN + bytes(size)),))
+        x, weight = self._estimate(state)
+        return Step(state, (Message(self._party, recipients, state.round, np.zeros(0), weight, _WHOLE + self._pack(x)),))
+
+    def _concluded(self, state: SecretSharingState) -> Step[SecretSharingState]:
+        if state.broken:
+            return Step(state)
+        x, weight = self._estimate(state)
+        sums = read_sum(x, self._parameters)
+        if sums is None:
+            return Step(replace(state, broken=True))
+        total = as_floats(sums, self._parameters.fraction_bits)
+        final = replace(state, total=tuple(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True) for number in sums))
+        return Step(final, release=Release(total, weight * self._parameters.parties))
+
+    def _pack(self, numbers: Integers) -> bytes:
+        return pack_integers(numbers, self._parameters.number_bytes)
+
+    def _unpack(self, packed: bytes) -> Integers:
+        numbers = unpack_integers(packed, self._parameters.number_bytes, self._count)
+        assert numbers is not None  # noqa: S101 - this party's own state
+        return numbers
+
+    def _read(self, message: Message) -> Integers | None:
+        return unpack_integers(message.content[1:], self._parameters.number_bytes, self._count)
+
+
+def exact_sums(state: SecretSharingState) -> Integers:
+    """The signed sums of all values in units of 2^-fraction_bits, from a party's last state; empty if there is no result."""
+    return [int.from_bytes(each, "big", signed=True) for each in state.total]

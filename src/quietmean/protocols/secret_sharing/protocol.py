@@ -1,0 +1,155 @@
+"""Secret-sharing consensus behind the common interface."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.entropy import Seed
+from quietmean.graphs import History, Schedule
+from quietmean.graphs.undirected import diameter, neighbour_table
+from quietmean.protocols.consensus.parsing import parse_edges
+from quietmean.protocols.fields import optional_field, required_field
+from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.secret_sharing.party import SecretSharingParty
+from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
+from quietmean.transcript import Transcript
+
+
+class SecretSharing(Protocol[SecretSharingParameters]):
+    name = "secret-sharing"
+    summary = "averages additive secret shares: the exact sum and nothing else, no noise, for comparison"
+    guarantee = "the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy"
+    private = False
+    linear = False
+    releases_are_public = False
+    stackable = False
+    has_transcript = False
+    options = frozenset({"graph", "graph_seed", "radius", "connectivity", "edges", "bound", "fraction_bits", "c", "iterations"})
+
+    def parse(self, raw: Mapping[str, Any], parties: int) -> SecretSharingParameters:
+        c = optional_field(raw, "c", float, 0.25)
+        if not (math.isfinite(c) and 0 < c <= 1000):
+            raise InputError(f"c is {c:g}: choose 0 < c <= 1000")
+        given = optional_field(raw, "iterations", int, 1)
+        parameters = SecretSharingParameters(
+            parse_edges(raw, parties),
+            parties,
+            required_field(raw, "bound", float),
+            optional_field(raw, "fraction_bits", int, 32),
+            round(c * 2**STEP_BITS),
+            given,
+        )
+        needed = iterations_needed(parameters)
+        if "iterations" in raw and given < needed:
+            raise InputError(
+                f"iterations is {given}: this graph needs {needed} to average shares to within 1/(2n), fewer give a wrong sum"
+            )
+        if "iterations" not in raw:
+            parameters = SecretSharingParameters(
+                parameters.edges, parties, parameters.bound, parameters.fraction_bits, parameters.step, needed
+            )
+        return parameters
+
+    def describe(self, parameters: SecretSharingParameters) -> dict[str, Any]:
+        return {
+            "edges": parameters.edges.tolist(),
+            "bound": parameters.bound,
+            "fraction_bits": parameters.fraction_bits,
+            "c": parameters.step / 2**STEP_BITS,
+            "iterations": parameters.iterations,
+        }
+
+    def draft(self, parties: int, options: Mapping[str, Any]) -> SecretSharingParameters:
+        graph = {} if "edges" in options or "graph" in options else {"graph": "geometric"}
+        return self.parse({**graph, "bound": 1.0, **options}, parties)
+
+    def with_noise(self, parameters: SecretSharingParameters, star: float, delta: float) -> SecretSharingParameters:
+        return parameters
+
+    def is_overheard(self, parameters: SecretSharingParameters, round_: int) -> bool:
+        return round_ > 1
+
+    def counted(self, parameters: SecretSharingParameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+        """Everybody, or nobody."""
+        whole = bool(history.delivered(schedule)[schedule.neighbours >= 0].all())
+        return np.full(parameters.parties, whole)
+
+    def content_limit(self, parameters: SecretSharingParameters, parties: int, dimension: int) -> int:
+        return 1 + parameters.number_bytes * dimension
+
+    def rounds(self, parameters: SecretSharingParameters) -> int:
+        return parameters.rounds
+
+    def schedule(self, parameters: SecretSharingParameters, parties: int, seed: Seed) -> Schedule:
+        return self.fixed_schedule(parameters, parties)
+
+    def fixed_schedule(self, parameters: SecretSharingParameters, parties: int) -> Schedule:
+        table = neighbour_table(parameters.edges, parties)
+        return Schedule(np.broadcast_to(table, (parameters.rounds, *table.shape)).copy())
+
+    def machine(
+        self,
+        parameters: SecretSharingParameters,
+        schedule: Schedule,
+        party: PartyId,
+        value: Vector,
+        weight: float,
+        noise: NoiseSource,
+    ) -> SecretSharingParty:
+        return SecretSharingParty(parameters, party, value, weight, noise)
+
+    def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+        return np.clip(values, -1.0, 1.0)
+
+    def transcript(self, parameters: SecretSharingParameters, schedule: Schedule, history: History) -> Transcript:
+        raise InputError("secret-sharing has no Gaussian noise to account: compare consensus, whose account is of the same kind")
+
+    def batch(
+        self,
+        parameters: SecretSharingParameters,
+        schedule: Schedule,
+        history: History,
+        values: Vector,
+        weights: NDArray[np.float64],
+        noise: PopulationNoise,
+    ) -> Releases:
+        # Exact integers have no faster kernel than the machines themselves.
+        from quietmean.transcript import run_lockstep
+
+        parties = range(parameters.parties)
+        machines = [self.machine(parameters, schedule, i, values[i], float(weights[i]), noise.party(i)) for i in parties]
+        delivered = history.delivered(schedule)
+
+        def arrives(round_: int, sender: PartyId, receiver: PartyId) -> bool:
+            return bool((delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any())
+
+        done = run_lockstep(machines, history, arrives)
+        vector, weight, by = np.zeros_like(values), np.zeros(len(values)), np.zeros(len(values), dtype=np.bool_)
+        for party, release in done.releases.items():
+            vector[party], weight[party], by[party] = release.vector, release.weight, True
+        return Releases(vector, weight, by)
+
+
+def iterations_needed(parameters: SecretSharingParameters) -> int:
+    """How many iterations bring every estimate within 1/(16 n) of the mean share for certain, and tell all of a late loss.
+
+    About ln(2 n p / sqrt 12) / (-ln rho), computed without asymptotics for the worst shares; then a diameter's worth more.
+    """
+    from quietmean.protocols.consensus.analysis import Dynamics
+
+    dynamics = Dynamics(parameters.edges, parameters.parties, 0.0, parameters.step / 2**STEP_BITS)
+    goal = -math.log(16 * parameters.parties * parameters.modulus)
+    if not dynamics.rho < 1:
+        raise InputError(f"averaging on this graph does not converge with c = {dynamics.c:g}: choose another c")
+    tried = 64 + math.ceil(2 * -goal / -math.log(min(max(dynamics.rho, 0.01), 1 - 1e-6)))
+    worst = dynamics.worst_error(tried)
+    # Complex roots make the error beat: it must stay below from here on.
+    missed = np.nonzero(worst > goal)[0]
+    return int(missed[-1]) + 1 + diameter(parameters.edges, parameters.parties) if missed.size else 1

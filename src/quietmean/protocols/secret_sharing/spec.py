@@ -1,0 +1,125 @@
+"""Parameters of secret-sharing consensus, and the integers that its messages carry."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import Vector
+from quietmean.graphs.undirected import Edges, is_connected
+
+# Steps c are this many binary digits behind the point, so that integers stay integers.
+STEP_BITS = 8
+# Fixed-point digits behind those that count: every rounding of the iteration happens beyond them.
+_GUARD_BITS = 32
+
+Integers = list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class SecretSharingParameters:
+    """Values in [-``bound``, ``bound``] are multiples of 2^-``fraction_bits``; all arithmetic is exact, modulo ``modulus``.
+
+    ``step`` is c in units of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them in the clear.
+    """
+
+    edges: Edges
+    parties: int
+    bound: float
+    fraction_bits: int
+    step: int
+    iterations: int
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.bound) and self.bound > 0):
+            raise InputError(f"bound is {self.bound:g}: name the largest size of a value, a finite number > 0")
+        if not 0 <= self.fraction_bits <= 1000:
+            raise InputError(f"fraction_bits is {self.fraction_bits}: choose 0..1000")
+        if self.step < 1:
+            raise InputError(f"c is {self.step / 2**STEP_BITS:g}: choose at least {2.0**-STEP_BITS:g}")
+        if self.iterations < 1:
+            raise InputError(f"iterations is {self.iterations}: at least 1 exchange is needed")
+        if not is_connected(self.edges, self.parties):
+            raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
+
+    @property
+    def rounds(self) -> int:
+        return self.iterations + 1
+
+    @cached_property
+    def modulus(self) -> int:
+        """p, a power of two above twice the largest sum."""
+        largest = self.parties * encode_number(self.bound, self.fraction_bits)
+        return 1 << (2 * largest).bit_length()
+
+    @cached_property
+    def scale_bits(self) -> int:
+        """Binary digits behind the point while shares are averaged; a mean is needed to within 1 / (2n)."""
+        return _GUARD_BITS + 4 * self.parties.bit_length()
+
+    @cached_property
+    def number_bytes(self) -> int:
+        """Bytes of one signed number on the wire: shares, or estimates that overshoot at most a thousandfold."""
+        return (self.modulus.bit_length() + self.scale_bits + 12) // 8 + 1
+
+    @cached_property
+    def neighbours(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in range(self.parties)]
+        for one, other in self.edges.tolist():
+            found[one].append(other)
+            found[other].append(one)
+        return [sorted(row) for row in found]
+
+
+def encode_number(number: float, fraction_bits: int) -> int:
+    """The nearest multiple of 2^-fraction_bits, as that multiple: exact, whatever the size."""
+    numerator, denominator = float(number).as_integer_ratio()
+    shifted = numerator << fraction_bits
+    return (2 * shifted + denominator) // (2 * denominator)
+
+
+def encode_values(parameters: SecretSharingParameters, values: Vector) -> Integers:
+    """Values of shape (d,) as integers. Raises :class:`InputError` for values outside the bound; the value is not told."""
+    if np.abs(values).max(initial=0.0) > parameters.bound:
+        raise InputError(f"a value lies outside [-{parameters.bound:g}, {parameters.bound:g}]: choose a larger bound")
+    return [encode_number(number, parameters.fraction_bits) for number in values.tolist()]
+
+
+def signed(number: int, modulus: int) -> int:
+    """The representative of a residue that is nearest to 0."""
+    residue = number % modulus
+    return residue - modulus if 2 * residue >= modulus else residue
+
+
+def pack_integers(numbers: Integers, size: int) -> bytes:
+    """Signed integers, ``size`` bytes each. Raises OverflowError for what does not fit."""
+    return b"".join(number.to_bytes(size, "big", signed=True) for number in numbers)
+
+
+def unpack_integers(content: bytes, size: int, count: int) -> Integers | None:
+    """The inverse; None if the size is wrong."""
+    if len(content) != size * count:
+        return None
+    return [int.from_bytes(content[at : at + size], "big", signed=True) for at in range(0, len(content), size)]
+
+
+def read_sum(numbers: Integers, parameters: SecretSharingParameters) -> Integers | None:
+    """The signed sums of all values from estimates of the mean share; None unless all are within 1/8 of a whole sum."""
+    scale, sums = parameters.scale_bits, []
+    for number in numbers:
+        total = number * parameters.parties
+        nearest = (total + (1 << (scale - 1))) >> scale
+        if 8 * abs(total - (nearest << scale)) > 1 << scale:
+            return None
+        sums.append(signed(nearest, parameters.modulus))
+    return sums
+
+
+def as_floats(sums: Integers, fraction_bits: int) -> NDArray[np.float64]:
+    """The sums in units of the values, correctly rounded."""
+    return np.array([number / (1 << fraction_bits) for number in sums], dtype=np.float64)

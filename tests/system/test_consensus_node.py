@@ -1,0 +1,98 @@
+"""Consensus between real processes: quantised messages are as small on the wire as they say, and the mean is right."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream
+from quietmean.entropy.insecure import insecure_seed
+from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.node.wire import Answer, PartyLog, Transfer, encode_frame, encode_log
+from quietmean.planning import Plan, Target
+from quietmean.protocols import get_protocol
+from quietmean.protocols.consensus.analysis import Dynamics
+from quietmean.protocols.consensus.quantiser import packed_size
+
+
+def make_plan(parties: int, dimension: int, **raw: Any) -> Plan:
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
+    protocol = get_protocol("consensus")
+    return Plan(target, protocol, protocol.parse({"sigma_z": 1.0, "theta": 0.2, "c": "auto", **raw}, parties))
+
+
+def make_values(parties: int, dimension: int) -> Vector:
+    return BitStream(insecure_seed(5, "values")).standard_normal((parties, dimension))
+
+
+def run(plan: Plan, values: Vector, directory: Path, kills: list[Kill] | None = None) -> LocalOutcome:
+    return asyncio.run(run_local(plan, values, directory / "run", round_timeout=10.0, gone_timeout=0.5, kills=kills or []))
+
+
+def content_bytes(plan: Plan) -> int:
+    """What the messages say: z^(0), then packed indices and the float64 of the weights."""
+    parameters, dimension = plan.parameters, plan.target.dimension
+    links = len(parameters.links)
+    assert parameters.quantisation is not None
+    each = packed_size(parameters.quantisation.bits, dimension) + 8
+    return int(links * (8 * dimension + parameters.iterations * each))
+
+
+def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) -> None:
+    plan = make_plan(4, 50, graph="ring", bits=2, iterations=60)
+    values = make_values(4, 50)
+    outcome = run(plan, values, tmp_path)
+    assert outcome.failures == {}
+    # What is left of the differences after this many iterations: cells have shrunk to this.
+    width = plan.parameters.quantisation.width(60)
+    for result in outcome.results.values():
+        assert np.abs(result.mean - values.mean(axis=0)).max() < 10 * width
+        assert result.execution.counted().all()
+    assert not np.array_equal(outcome.results[0].mean, values.mean(axis=0))
+
+
+def test_who_leaves_is_left_out_by_the_others(tmp_path: Path) -> None:
+    plan = make_plan(5, 3, graph="complete", iterations=60, patience=2)
+    values = make_values(5, 3)
+    outcome = run(plan, values, tmp_path, [Kill(2, 6)])
+    assert outcome.failures == {}
+    remaining = [0, 1, 3, 4]
+    assert sorted(outcome.results) == remaining
+    for result in outcome.results.values():
+        np.testing.assert_array_equal(np.nonzero(result.execution.counted())[0], remaining)
+        np.testing.assert_allclose(result.mean, values[remaining].mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_twenty_processes_send_little_more_than_the_information(tmp_path: Path) -> None:
+    parties, dimension, cells = 20, 1000, 1e-3
+    plan = make_plan(parties, dimension, graph="geometric", graph_seed=1, bits=2, iterations=120, delta_min=cells)
+    values = make_values(parties, dimension)
+    outcome = run(plan, values, tmp_path)
+    assert outcome.failures == {}
+    errors = np.array([result.mean - values.mean(axis=0) for result in outcome.results.values()])
+    predicted = Dynamics.of(plan.parameters).steady_state_mse(cells)
+    # 20 x 1000 errors, correlated between parties: the relative standard error is some 3 %.
+    assert (errors**2).mean() == pytest.approx(predicted, rel=0.15)
+    assert outcome.bytes_sent == pytest.approx(content_bytes(plan) + framing_bytes(plan), rel=0.2)
+
+
+def framing_bytes(plan: Plan) -> int:
+    """Headers and answers, and what everybody tells everybody at the end: for 250 bytes of indices as much again."""
+    parameters, parties = plan.parameters, plan.target.parties
+    links = parameters.links
+    # The float64 of the weight is content.
+    transfer = len(encode_frame(Transfer(1000, 1, 60, 1.0, 30.0, bytes(8), 0), 250)) - 8
+    answer = len(encode_frame(Answer(1000, "accepted", 1, 60)))
+    rounds = range(1, parameters.rounds + 1)
+    logs = 0
+    for party in range(parties):
+        neighbours = links.receiver[links.sender == party].tolist()
+        pairs = tuple((round_, other) for round_ in rounds for other in neighbours)
+        logs += (parties - 1) * len(encode_log(PartyLog(tuple(rounds), pairs, pairs, (party,))))
+    return int(len(links) * parameters.rounds * (transfer + answer) + logs)

@@ -1,0 +1,90 @@
+"""GOPA between real processes, some of them killed in the randomisation and in the rollback round."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.party import Vector
+from quietmean.entropy.insecure import InsecureSilentPopulation
+from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.planning import Plan, Target
+from quietmean.planning.accuracy import noise_variance
+from quietmean.protocols import get_protocol
+from quietmean.protocols.gopa import GopaParameters
+
+PUBLISH, ROLL_BACK = 1, 3
+
+
+def make_plan(parties: int, dimension: int, parameters: GopaParameters) -> Plan:
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
+    return Plan(target, get_protocol("gopa"), parameters)
+
+
+def run(tmp_path: Path, plan: Plan, values: Vector, kills: list[Kill], seconds: float) -> LocalOutcome:
+    return asyncio.run(
+        run_local(plan, values, tmp_path / "run", round_timeout=seconds, gone_timeout=0.5, start_timeout=240.0, kills=kills)
+    )
+
+
+def check(outcome: LocalOutcome, plan: Plan, values: Vector) -> None:
+    """All survivors agree; the weight is that of the logged execution, the error within what its transcript predicts."""
+    survivors = sorted(outcome.results)
+    assert outcome.failures == {}
+    first = outcome.results[0]
+    lockstep = first.execution.run(values, InsecureSilentPopulation(len(values))).releases[0]
+    deviation = np.sqrt(noise_variance(first.execution.transcript(), first.execution.weights))
+    for party in survivors:
+        result = outcome.results[party]
+        np.testing.assert_array_equal(result.total_vector, first.total_vector)
+        assert result.total_weight == lockstep.weight == first.execution.counted().sum()
+    error = (first.total_vector - lockstep.vector) / first.total_weight
+    print(f"predicted deviation {deviation:.4g}, root mean square error {np.sqrt((error**2).mean()):.4g}")
+    # Independent coordinates: six standard deviations each.
+    assert np.abs(error).max() < 6 * deviation
+    if error.size >= 1000:
+        assert np.sqrt((error**2).mean()) == pytest.approx(deviation, rel=0.15)
+
+
+def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
+    """One dies before it published: its noise is taken out, to the last bit. One dies later: its value and noise stay."""
+    values = np.sin(np.arange(24.0)).reshape(8, 3)
+    plan = make_plan(8, 3, GopaParameters(0.01, 5.0, 7))
+    outcome = run(tmp_path, plan, values, [Kill(3, PUBLISH), Kill(5, ROLL_BACK)], 1.5)
+    assert sorted(outcome.killed) == [3, 5]
+    assert sorted(outcome.results) == [0, 1, 2, 4, 6, 7]
+    check(outcome, plan, values)
+    execution = outcome.results[0].execution
+    arrived = execution.counted()
+    print("online:", execution.history.online.astype(int).tolist(), "arrived:", arrived.astype(int).tolist())
+    assert arrived[[0, 1, 2, 4, 5, 6, 7]].all()
+
+
+@pytest.mark.slow
+def test_absent_noise_is_rolled_back_between_processes(tmp_path: Path) -> None:
+    """With own noise off and pair noise large, only a complete rollback leaves the plain sum of who published."""
+    values = np.cos(np.arange(12.0)).reshape(6, 2)
+    plan = make_plan(6, 2, GopaParameters(0.0, 50.0, 5))
+    outcome = run(tmp_path, plan, values, [Kill(4, PUBLISH)], 2.0)
+    result = outcome.results[0]
+    counted = result.execution.counted()
+    assert counted[[0, 1, 2, 3, 5]].all()
+    np.testing.assert_allclose(result.total_vector, values[counted].sum(axis=0), atol=1e-11)
+
+
+@pytest.mark.slow
+def test_fifty_processes_with_long_vectors(tmp_path: Path) -> None:
+    """d = 10 000; five die midway: two before they publish, one before and two in the rollback round."""
+    parties, dimension = 50, 10_000
+    values = np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)
+    plan = make_plan(parties, dimension, GopaParameters(0.5, 3.0, 9))
+    kills = [Kill(7, PUBLISH), Kill(19, PUBLISH), Kill(23, 2), Kill(31, ROLL_BACK), Kill(44, ROLL_BACK)]
+    outcome = run(tmp_path, plan, values, kills, 60.0)
+    sent = outcome.bytes_sent / len(outcome.results)
+    print(f"{outcome.seconds:.1f} s, {outcome.messages} messages, {sent / 1e6:.2f} MB sent per party", sorted(outcome.killed))
+    assert len(outcome.killed) == 5
+    assert len(outcome.results) == 45
+    check(outcome, plan, values)
