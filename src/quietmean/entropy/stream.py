@@ -30,6 +30,21 @@ class BitStream:
         """The next ``count`` uniform 64-bit words."""
         return np.frombuffer(self._encryptor.update(bytes(8 * count)), dtype="<u8")
 
+    def ring(self, bits: int, count: int) -> NDArray[np.uint16] | NDArray[np.uint32]:
+        """``count`` uniform elements of Z mod 2**bits, bits = 1..32: 16-bit words up to 16 bits, 32-bit words above.
+
+        Consumption is rounded up to whole 64-bit words.
+        """
+        if not 1 <= bits <= 32:
+            raise ValueError(f"ring elements of {bits} bits: 1..32 are supported")
+        kind = "<u2" if bits <= 16 else "<u4"
+        per_word = 4 if bits <= 16 else 2
+        elements = self.words(-(-count // per_word)).view(kind)[:count]
+        if bits in (16, 32):
+            return elements
+        reduced: NDArray[np.uint16] | NDArray[np.uint32] = elements & elements.dtype.type((1 << bits) - 1)
+        return reduced
+
     def integers(self, below: int, count: int) -> NDArray[np.int64]:
         """``count`` integers in [0, below) by multiply-shift of 32 high bits: off from uniform by at most below / 2**32."""
         high = self.words(count) >> np.uint64(32)

@@ -1,0 +1,89 @@
+"""Who is counted, from what happened; and the sum itself, without any key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId, PopulationNoise, Vector
+from quietmean.graphs import History, Schedule
+from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, encode, wrap
+from quietmean.protocols.secagg.spec import SecAggParameters
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """``counted``: whose input is in the sum, shape (n,), nobody's if the run failed; ``failure``: the stage that it ended in."""
+
+    counted: Mask
+    failure: str = ""
+
+
+def follow(parameters: SecAggParameters, schedule: Schedule, history: History) -> Outcome:
+    """What the machines do with a history: whose messages come through each stage, and whether the masks can be taken off."""
+    circle = _circles(schedule)
+    server, nobody = parameters.aggregator, np.zeros(schedule.parties, dtype=np.bool_)
+    if not history.online[1:, server].all():
+        return Outcome(nobody, "the aggregator was away")
+    came, reached = _exchanges(parameters, schedule, history)
+    shared = arrived = present = np.ones(schedule.parties, dtype=np.bool_)
+    for stage, what in enumerate(("keys", "shares", "inputs")):
+        present = present & came[stage]
+        if present.sum() < parameters.minimum:
+            return Outcome(nobody, f"too few {what}")
+        arrived = present
+        # A client goes on only if enough of its circle is still there.
+        present = present & reached[stage] & (circle @ arrived.astype(np.int64) >= parameters.threshold)
+        if what == "shares":
+            shared = arrived
+    answering = present & came[3]
+    shares = circle @ answering.astype(np.int64)
+    bereft = (circle @ arrived.astype(np.int64)) > 0
+    needed = arrived | (shared & bereft)
+    if (shares[needed] < parameters.threshold).any():
+        return Outcome(nobody, "too few shares to unmask")
+    return Outcome(arrived)
+
+
+def _circles(schedule: Schedule) -> NDArray[np.int64]:
+    """(n, n): who holds shares of whom, oneself included."""
+    circle = np.eye(schedule.parties, dtype=np.int64)
+    one, other = schedule.pairs.T
+    circle[one, other] = circle[other, one] = 1
+    return circle
+
+
+def _exchanges(parameters: SecAggParameters, schedule: Schedule, history: History) -> tuple[list[Mask], list[Mask]]:
+    """Whose message came in rounds 1, 3, 5, 7, and whom the aggregator's reached in rounds 2, 4, 6; with itself always."""
+    delivered, server = history.delivered(schedule), parameters.aggregator
+    came: list[Mask] = []
+    reached: list[Mask] = []
+    for round_ in range(schedule.rounds):
+        mask = np.zeros(schedule.parties, dtype=np.bool_)
+        if round_ % 2 == 0:
+            mask |= delivered[round_].any(axis=1)
+        else:
+            mask[schedule.neighbours[round_, server][delivered[round_, server]]] = True
+        mask[server] = True
+        (reached if round_ % 2 else came).append(mask)
+    return came, reached
+
+
+def release(
+    parameters: SecAggParameters,
+    counted: list[PartyId],
+    values: Vector,
+    weights: NDArray[np.float64],
+    noise: PopulationNoise,
+) -> tuple[Vector, float]:
+    """The ideal functionality: the decoded sum of the counted parties' inputs, and their total weight."""
+    dimension = values.shape[1]
+    total = empty_sum(parameters, dimension)
+    for party in counted:
+        total += encode(parameters, values[party], float(weights[party]), noise.party(party))
+    weight = float(sum(float(weights[party]) for party in counted))
+    return decode_sum(parameters, wrap(total, parameters.bits), weight, dimension), weight

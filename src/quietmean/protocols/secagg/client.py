@@ -1,0 +1,181 @@
+"""What a party does as a client: pure functions of its secrets, its value and what the aggregator sent.
+
+Each answers one message of the aggregator. Whatever is not exactly as the protocol has it raises :class:`Malformed`: the party
+then takes no further part. All secrets are derived anew, so that a restarted party says the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.entropy import Seed
+from quietmean.protocols.secagg import wire
+from quietmean.protocols.secagg.encoding import encode, wrap
+from quietmean.protocols.secagg.keys import (
+    PUBLIC_BYTES,
+    SEALED_BYTES,
+    Secrets,
+    Words,
+    adds,
+    own_mask,
+    pair_mask,
+    put_on,
+    seal,
+    unseal,
+)
+from quietmean.protocols.secagg.shamir import SHARE_BYTES, share
+from quietmean.protocols.secagg.spec import SecAggParameters
+from quietmean.protocols.secagg.wire import Malformed
+
+# Of an advert, what clients are told: both public keys.
+KEYS_BYTES = 2 * PUBLIC_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What all parties of a run have in common. ``label`` binds keys and ciphertexts to protocol and parameters."""
+
+    parameters: SecAggParameters
+    parties: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """After the key list: who is ``listed`` (as a set in bytes), and the public keys of the listed neighbours."""
+
+    listed: bytes
+    keys: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """After the shares: who shared (as a set in bytes), and what they sealed for this party."""
+
+    sharing: bytes
+    inbox: bytes
+
+
+class Client:
+    """``neighbours``: whose shares this party holds and who hold its own, besides itself."""
+
+    def __init__(
+        self, rules: Rules, party: PartyId, neighbours: Iterable[PartyId], value: Vector, weight: float, noise: NoiseSource
+    ) -> None:
+        self._rules = rules
+        self._party = party
+        self._circle = tuple(sorted({*neighbours, party}))
+        self._value = value
+        self._weight = weight
+        self._noise = noise
+
+    @cached_property
+    def _secrets(self) -> Secrets:
+        return Secrets.of(self._noise)
+
+    def advertise(self) -> bytes:
+        """Round 1: two public keys and the commitment to b_u."""
+        return self._secrets.advert
+
+    def read_keys(self, content: bytes) -> Keyed:
+        """Round 2: who advertised keys, and the keys of the neighbours among them."""
+        split = wire.set_size(self._rules.parties)
+        listed = wire.read_set(content[:split], self._rules.parties)
+        self._check_circle(listed, "keys")
+        wire.split_items(content[split:], self._others(listed), KEYS_BYTES)
+        return Keyed(content[:split], content[split:])
+
+    def share_keys(self, keyed: Keyed) -> bytes:
+        """Round 3: a share of s_u and one of b_u for each listed neighbour, sealed."""
+        keys = self._keys(keyed)
+        shares = self._own_shares(tuple(keys))
+        sealed = []
+        for other, key in keys.items():
+            try:
+                channel = self._secrets.channel
+                sealed.append(seal(channel, key[:PUBLIC_BYTES], self._party, other, self._rules.label, *shares[other]))
+            except ValueError:
+                raise Malformed(f"the key list has a key of party {other} that is none") from None
+        return b"".join(sealed)
+
+    def read_shares(self, keyed: Keyed, content: bytes) -> Shared:
+        """Round 4: who shared, and the neighbours' sealed shares; they are opened when they are needed."""
+        split = wire.set_size(self._rules.parties)
+        sharing = wire.read_set(content[:split], self._rules.parties)
+        if not sharing <= wire.read_set(keyed.listed, self._rules.parties):
+            raise Malformed("shares of parties that had advertised no keys")
+        self._check_circle(sharing, "shares")
+        wire.split_items(content[split:], self._others(sharing), SEALED_BYTES)
+        return Shared(content[:split], content[split:])
+
+    def masked_input(self, keyed: Keyed, shared: Shared) -> Words:
+        """Round 5: y_u = x_u + PRG(b_u) + sum of the pairs' masks, modulo 2**bits."""
+        parameters = self._rules.parameters
+        masked = encode(parameters, self._value, self._weight, self._noise)
+        put_on(masked, own_mask(self._secrets.self_mask), parameters.bits)
+        sharing, keys = wire.read_set(shared.sharing, self._rules.parties), self._keys(keyed)
+        for other in self._others(sharing):
+            try:
+                mask = pair_mask(self._secrets.masking, keys[other][PUBLIC_BYTES:], self._rules.label)
+            except ValueError:
+                raise Malformed(f"the key list has a key of party {other} that is none") from None
+            put_on(masked, mask, parameters.bits, adds(self._party, other))
+        return wrap(masked, parameters.bits)
+
+    def unmask(self, keyed: Keyed, shared: Shared, content: bytes) -> bytes:
+        """Round 7: for each neighbour and itself one share, of b_v if its input arrived or of s_v if it did not. Never both."""
+        arrived = self._read_request(shared, content)
+        sharing = wire.read_set(shared.sharing, self._rules.parties)
+        owners = [other for other in self._circle if other in sharing]
+        inbox, keys = wire.split_items(shared.inbox, self._others(sharing), SEALED_BYTES), self._keys(keyed)
+        answer = {}
+        for owner in owners:
+            if owner == self._party:
+                # The request says that its own input arrived, else it would not have got here.
+                answer[owner] = self._own_shares((owner,))[owner][1].to_bytes(SHARE_BYTES, "big")
+                continue
+            key = keys[owner][:PUBLIC_BYTES]
+            opened = unseal(self._secrets.channel, key, owner, self._party, self._rules.label, inbox[owner])
+            if opened is not None:
+                answer[owner] = opened[1] if owner in arrived else opened[0]
+        return wire.write_shares(answer, owners)
+
+    def _read_request(self, shared: Shared, content: bytes) -> frozenset[PartyId]:
+        parties, split = self._rules.parties, wire.set_size(self._rules.parties)
+        arrived, dropped = wire.read_set(content[:split], parties), wire.read_set(content[split:], parties)
+        if arrived & dropped:
+            raise Malformed("a request for both secrets of a party")
+        if arrived | dropped != wire.read_set(shared.sharing, parties):
+            raise Malformed("a request about others than those who shared")
+        if self._party not in arrived:
+            raise Malformed("this party's input did not arrive")
+        self._check_circle(arrived, "inputs")
+        return arrived
+
+    def _check_circle(self, members: frozenset[PartyId], what: str) -> None:
+        parameters = self._rules.parameters
+        if self._party not in members:
+            raise Malformed(f"this party's {what} did not arrive")
+        if len(members) < parameters.minimum:
+            raise Malformed(f"{what} of {len(members)} parties arrived, fewer than the minimum of {parameters.minimum}")
+        present = sum(other in members for other in self._circle)
+        if present < parameters.threshold:
+            raise Malformed(f"{what} of {present} of this party's neighbours arrived, below the threshold {parameters.threshold}")
+
+    def _others(self, members: frozenset[PartyId]) -> list[PartyId]:
+        return [other for other in self._circle if other in members and other != self._party]
+
+    def _keys(self, keyed: Keyed) -> dict[PartyId, bytes]:
+        return wire.split_items(keyed.keys, self._others(wire.read_set(keyed.listed, self._rules.parties)), KEYS_BYTES)
+
+    def _own_shares(self, holders: tuple[PartyId, ...]) -> dict[PartyId, tuple[int, int]]:
+        """(share of s_u, share of b_u) for each holder; party p has point p + 1."""
+        secrets, threshold = self._secrets, self._rules.parameters.threshold
+        points = [holder + 1 for holder in holders]
+        mask_seed, self_seed = (Seed(secrets.polynomials.derive(name).secret) for name in ("mask key", "self mask"))
+        mask_shares = share(secrets.mask_key, threshold, points, mask_seed)
+        self_shares = share(secrets.self_mask, threshold, points, self_seed)
+        return dict(zip(holders, zip(mask_shares, self_shares, strict=True), strict=True))

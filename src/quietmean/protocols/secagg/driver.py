@@ -1,0 +1,25 @@
+"""One run of the real machines in this process, for use as a library: the sum, or the reason why there is none."""
+
+from __future__ import annotations
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import PopulationNoise, Release, Vector
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.secagg.party import AggregatorState
+from quietmean.protocols.secagg.spec import SecAggParameters
+
+
+def aggregate(execution: Execution, values: Vector, noise: PopulationNoise) -> Release:
+    """The aggregator's release for values (n, d): the decoded sum over the counted parties, and their total weight.
+
+    Raises :class:`ProtocolFailure` with the aggregator's reason where the run ends without a result.
+    """
+    parameters = execution.parameters
+    if not isinstance(parameters, SecAggParameters):
+        raise InputError(f"protocol {execution.protocol.name} does not aggregate securely: use secagg or secagg-plus")
+    result = execution.run(values, noise)
+    state = result.states[parameters.aggregator]
+    if parameters.aggregator not in result.releases:
+        reason = state.failure if isinstance(state, AggregatorState) else ""
+        raise ProtocolFailure(f"secure aggregation gave no result: {reason}")
+    return result.releases[parameters.aggregator]

@@ -1,0 +1,168 @@
+"""From a private vector to integers modulo 2**bits, and from their sum back to a vector.
+
+Kairouz, Liu and Steinke 2021, Algorithms 1 and 2: clip, rotate at random, scale, round at random, add discrete Gaussian noise,
+wrap.
+The rotation H S / sqrt(D), Hadamard times random signs from a public seed, spreads every vector evenly over the coordinates, so
+that the sum is unlikely to wrap; it matters for accuracy, not for privacy.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import NoiseSource, Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.entropy.discrete_gaussian import discrete_gaussian
+from quietmean.protocols.secagg.keys import Words
+from quietmean.protocols.secagg.spec import CONDITIONAL, NO_NOISE, SecAggParameters
+
+Integers = NDArray[np.int64]
+
+# The chance that one rounding exceeds the norm bound of conditional rounding, which is then drawn again.
+CONDITIONAL_BETA = math.exp(-0.5)
+_ATTEMPTS = 200
+_COLUMNS = 64
+_BLOCK = 8192
+
+
+def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: NoiseSource) -> Words:
+    """The party's input x_u before masking, shape (words,). Raises :class:`InputError` for a weight beyond the plan's."""
+    if weight > parameters.largest_weight:
+        raise InputError(
+            f"the party's weight is {weight:g} but the plan leaves room for {parameters.largest_weight:g}: "
+            f"plan with the option largest_weight={math.ceil(weight)} or more"
+        )
+    clipped = _clip(value - weight * parameters.centre, weight * parameters.clip)
+    if parameters.noise == NO_NOISE:
+        return _to_ring(np.rint(clipped / parameters.granularity).astype(np.int64), parameters.bits)
+    rotated = rotate(clipped, parameters) / parameters.granularity
+    seed = Seed(noise.secret("rounding", 0))
+    if parameters.rounding == CONDITIONAL:
+        rounded = _round_conditionally(rotated, weight * parameters.clip / parameters.granularity, seed)
+    else:
+        rounded = _round_at_random(rotated, seed)
+    rounded += discrete_gaussian(Seed(noise.secret("star", 0)), parameters.scale, rounded.size)
+    return _to_ring(rounded, parameters.bits)
+
+
+def decode_sum(parameters: SecAggParameters, total: Words, weight: float, dimension: int) -> Vector:
+    """The sum of the vectors, shape (d,), from the sum modulo 2**bits and the total weight of those in it."""
+    half, modulus = 1 << (parameters.bits - 1), 1 << parameters.bits
+    steps = (total.astype(np.int64) + half) % modulus - half
+    centred: Vector = steps.astype(np.float64) * parameters.granularity
+    if parameters.noise != NO_NOISE:
+        centred = rotate_back(centred, parameters)[:dimension]
+    vector: Vector = centred + weight * parameters.centre
+    return vector
+
+
+def empty_sum(parameters: SecAggParameters, dimension: int) -> Words:
+    size = parameters.words(dimension)
+    return np.zeros(size, dtype=np.uint16) if parameters.bits <= 16 else np.zeros(size, dtype=np.uint32)
+
+
+def wrap(words: Words, bits: int) -> Words:
+    """Modulo 2**bits, in place. Unsigned words are right modulo 2**16 or 2**32 by themselves."""
+    words &= words.dtype.type((1 << bits) - 1)
+    return words
+
+
+def _to_ring(integers: Integers, bits: int) -> Words:
+    wrapped = integers & ((1 << bits) - 1)
+    return wrapped.astype(np.uint16) if bits <= 16 else wrapped.astype(np.uint32)
+
+
+def _clip(vector: Vector, radius: float) -> Vector:
+    norm = float(np.linalg.norm(vector))
+    return vector * (radius / norm) if norm > radius else vector
+
+
+def rotate(vector: Vector, parameters: SecAggParameters) -> Vector:
+    """H S x / sqrt(D), padded with zeros to D entries, a power of two."""
+    padded = np.zeros(parameters.words(vector.size))
+    padded[: vector.size] = vector
+    padded *= _signs(parameters.rotation, padded.size)
+    return _hadamard(padded)
+
+
+def rotate_back(vector: Vector, parameters: SecAggParameters) -> Vector:
+    """The inverse of :func:`rotate`, padding included."""
+    return _hadamard(vector) * _signs(parameters.rotation, vector.size)
+
+
+def _signs(rotation: int, size: int) -> Vector:
+    words = BitStream(Seed.public("secagg rotation", rotation)).words(-(-size // 64))
+    bits = np.unpackbits(words.view(np.uint8), count=size)
+    return 1.0 - 2.0 * bits.astype(np.float64)
+
+
+def _hadamard(vector: Vector) -> Vector:
+    """The orthonormal Walsh-Hadamard transform, its own inverse."""
+    stages = vector.size.bit_length() - 1
+    rows = 1 << (stages // 2)
+    # Half of the stages run along rows and the others along columns, so that inner loops stay long.
+    other = _transposed_butterflies(_transposed_butterflies(vector.reshape(rows, -1)))
+    return other.reshape(-1) / math.sqrt(vector.size)
+
+
+def _transposed_butterflies(block: Vector) -> Vector:
+    """All stages along the first axis, and then transposed: a few columns at a time, which stay in the cache."""
+    turned = np.empty(block.shape[::-1])
+    for first in range(0, block.shape[1], _COLUMNS):
+        columns = np.ascontiguousarray(block[:, first : first + _COLUMNS])
+        turned[first : first + _COLUMNS] = _butterflies(columns).T
+    return turned
+
+
+def _butterflies(block: Vector) -> Vector:
+    """All stages along the first axis."""
+    spare = [np.empty_like(block), np.empty_like(block)]
+    distance = 1
+    while distance < len(block):
+        following = spare[0]
+        pairs, out = (array.reshape(-1, 2, distance, block.shape[1]) for array in (block, following))
+        np.add(pairs[:, 0], pairs[:, 1], out=out[:, 0])
+        np.subtract(pairs[:, 0], pairs[:, 1], out=out[:, 1])
+        block, spare = following, spare[::-1]
+        distance *= 2
+    return block
+
+
+def _round_at_random(vector: Vector, seed: Seed) -> Integers:
+    """Up or down so that the mean is right."""
+    stream, rounded = BitStream(seed), np.empty(vector.size, dtype=np.int64)
+    # Blocks stay in the cache.
+    for begin in range(0, vector.size, _BLOCK):
+        block = vector[begin : begin + _BLOCK]
+        rounded[begin : begin + _BLOCK] = np.floor(block + stream.uniform(block.size))
+    return rounded
+
+
+def _round_conditionally(vector: Vector, radius: float, seed: Seed) -> Integers:
+    """The same, drawn again until the norm is below :func:`conditional_norm`: within the bound with certainty."""
+    square = conditional_norm(radius, vector.size, 1.0) ** 2
+    for attempt in range(_ATTEMPTS):
+        rounded = _round_at_random(vector, seed.derive(attempt))
+        if float((rounded.astype(np.float64) ** 2).sum()) <= square:
+            return rounded
+    # Reached with a probability of 1e-43 at most. Towards zero the norm can only fall.
+    return np.trunc(vector).astype(np.int64)
+
+
+def conditional_norm(radius: float, words: int, granularity: float) -> float:
+    """The norm that a rounded vector of norm <= ``radius`` keeps with probability 1 - exp(-1/2) at least, and then always."""
+    return rounded_norm(radius, words, granularity, CONDITIONAL_BETA)
+
+
+def rounded_norm(radius: float, words: int, granularity: float, beta: float) -> float:
+    """What the L2 norm of a vector of norm <= ``radius`` exceeds with probability <= ``beta`` once rounded at random to a grid.
+
+    Kairouz, Liu and Steinke 2021, Theorem 1 (Delta_2); the second part of the minimum is certain.
+    """
+    step = granularity * math.sqrt(words)
+    likely = radius**2 + step**2 / 4 + math.sqrt(2 * math.log(1 / beta)) * granularity * (radius + step / 2)
+    return min(math.sqrt(likely), radius + step)

@@ -1,0 +1,92 @@
+"""Secure aggregation between real processes, some of which die after they have shared their keys."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream
+from quietmean.entropy.insecure import insecure_seed
+from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.planning import Plan, Target
+from quietmean.planning.calibrate import calibrate
+from quietmean.protocols import get_protocol
+
+
+def make_values(parties: int, dimension: int) -> Vector:
+    """In the unit box, as queries encode them."""
+    return BitStream(insecure_seed(21)).uniform(parties * dimension).reshape(parties, dimension)
+
+
+def run(plan: Plan, values: Vector, directory: Path, kills: list[Kill], round_timeout: float = 3.0) -> LocalOutcome:
+    local = run_local(
+        plan, values, directory / "run", round_timeout=round_timeout, gone_timeout=0.5, start_timeout=120.0, kills=kills
+    )
+    return asyncio.run(local)
+
+
+def assert_as_predicted(plan: Plan, outcome: LocalOutcome, values: Vector, counted: list[int]) -> None:
+    """All survivors hold the same mean of the counted parties, as far off as the plan says."""
+    first = outcome.results[0]
+    for result in outcome.results.values():
+        np.testing.assert_array_equal(result.mean, first.mean)
+        assert result.execution.counted().nonzero()[0].tolist() == counted
+    errors = first.mean - values[counted].mean(axis=0)
+    variance = plan.parameters.sigma**2 / len(counted)
+    # Chi-square, normal approximation at 5 standard errors; rounding adds less than 1 %.
+    spread = 5 * math.sqrt(2 / errors.size)
+    assert (errors**2).mean() < 1.01 * variance * (1 + spread)
+    assert (errors**2).mean() > variance * (1 - spread)
+
+
+@pytest.mark.parametrize("name", ["secagg", pytest.param("secagg-plus", marks=pytest.mark.slow)])
+def test_a_party_that_dies_after_sharing_its_keys_leaves_no_trace(tmp_path: Path, name: str) -> None:
+    parties, dimension = 8, 500
+    target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=1, dropouts=0.2)
+    plan = calibrate(target, get_protocol(name))
+    values = make_values(parties, dimension)
+    outcome = run(plan, values, tmp_path, [Kill(3, round=5)])
+    assert outcome.failures == {}
+    assert sorted(outcome.results) == [0, 1, 2, 4, 5, 6, 7]
+    assert_as_predicted(plan, outcome, values, [0, 1, 2, 4, 5, 6, 7])
+
+
+@pytest.mark.slow
+def test_a_party_that_is_started_again_goes_on_where_it_was(tmp_path: Path) -> None:
+    parties, dimension = 4, 200
+    target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=1)
+    plan = calibrate(target, get_protocol("secagg"))
+    values = make_values(parties, dimension)
+    local = run_local(plan, values, tmp_path / "run", round_timeout=20.0, kills=[Kill(0, 5, 0.2), Kill(2, 3, 0.2)])
+    outcome = asyncio.run(local)
+    assert sorted(outcome.killed) == [0, 2]
+    assert_as_predicted(plan, outcome, values, [0, 1, 2, 3])
+
+
+def test_too_many_deaths_end_the_study_without_a_result(tmp_path: Path) -> None:
+    plan = calibrate(Target(4, 2.0, 1e-5, 3), get_protocol("secagg"))
+    with pytest.raises(ProtocolFailure, match="no party finished the study: "):
+        run(plan, make_values(4, 3), tmp_path, [Kill(1, round=5)], round_timeout=1.0)
+
+
+@pytest.mark.slow
+def test_fifty_processes_of_which_five_die(tmp_path: Path) -> None:
+    parties, dimension = 50, 10_000
+    target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=2, dropouts=0.1)
+    plan = calibrate(target, get_protocol("secagg-plus"))
+    values = make_values(parties, dimension)
+    dying = {7: 5, 13: 5, 21: 5, 34: 7, 42: 7}
+    outcome = run(plan, values, tmp_path, [Kill(party, round_) for party, round_ in dying.items()], round_timeout=60.0)
+    assert outcome.failures == {}
+    # Who dies while it unmasks has been counted.
+    assert_as_predicted(plan, outcome, values, [party for party in range(parties) if dying.get(party) != 5])
+    print(
+        f"\n{parties} processes, {dimension} coordinates, {plan.parameters.neighbours} neighbours: {outcome.seconds:.1f} s, "
+        f"{outcome.bytes_sent / len(outcome.results):.0f} bytes sent per survivor, {outcome.messages} messages"
+    )

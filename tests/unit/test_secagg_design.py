@@ -1,0 +1,214 @@
+"""Calibration and neighbourhoods of secure aggregation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+
+from quietmean.core.errors import InputError
+from quietmean.entropy import BitStream, Seed
+from quietmean.entropy.insecure import insecure_seed
+from quietmean.planning import Plan, Target
+from quietmean.planning.calibrate import calibrate
+from quietmean.privacy.gaussian import delta_of_mu
+from quietmean.protocols import get_protocol
+from quietmean.protocols.secagg.accounting import concentrated, delta_of_rho, spent_delta, sum_bound
+from quietmean.protocols.secagg.encoding import rounded_norm
+from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail
+from quietmean.protocols.secagg.spec import SecAggParameters
+from quietmean.simulation import simulate
+
+
+def planned(name: str = "secagg", options: dict[str, Any] | None = None, **target: Any) -> Plan:
+    usual = {"parties": 12, "epsilon": 1.0, "delta": 1e-5, "dimension": 3, "colluding": 1}
+    return calibrate(Target(**(usual | target)), get_protocol(name), options or {})
+
+
+def test_the_anchor_of_the_literature() -> None:
+    """n = 100, d = 20, epsilon = 2, unit ball, 16 bits: 0.037 in total; central DP with continuous noise has 0.0318."""
+    plan = planned(options={"bits": 16}, parties=100, dimension=20, epsilon=2.0, sensitivity=2.0, colluding=0)
+    assert 20 * plan.prediction["mse_noise"] == pytest.approx(0.037, abs=5e-4)
+    assert plan.parameters.rounding == "conditional"
+    central = 20 * (2 * 1.993812 / 100) ** 2
+    assert 20 * plan.prediction["mse_noise"] > central
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.2, 0.5), (1.0, 2.0), (3.0, 8.0)])
+def test_the_conversion_is_an_upper_bound_on_the_gaussian(mu: float, epsilon: float) -> None:
+    exact, bound = delta_of_mu(mu, epsilon), delta_of_rho(mu**2 / 2, epsilon)
+    assert exact <= bound <= 12 * exact
+    # Mironov's conversion for comparison: exp(-(epsilon - rho)^2 / (4 rho)) is weaker.
+    rho = mu**2 / 2
+    assert bound < math.exp(-((epsilon - rho) ** 2) / (4 * rho))
+
+
+def test_the_conversion_at_its_ends() -> None:
+    assert delta_of_rho(0.0, 1.0) == 0.0
+    assert delta_of_rho(1e4, 1.0) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_many_coarse_noises_cost_more_than_one() -> None:
+    assert concentrated(2.0, 5.0, 4, 100) == pytest.approx(2.0**2 / (4 * 25) / 2, rel=1e-6)
+    coarse = concentrated(2.0, 0.6, 4, 100)
+    tau = 10 * sum(math.exp(-2 * math.pi**2 * 0.36 * k / (k + 1)) for k in (1, 2, 3))
+    plain = 2 / (2 * 0.6)
+    assert coarse == pytest.approx(min(plain**2 + tau * 50, (plain + tau * 10) ** 2) / 2, rel=1e-12)
+
+
+def test_rounding_at_random_exceeds_its_norm_as_seldom_as_stated() -> None:
+    words, beta = 50, 0.05
+    stream_values = np.full(words, 0.5)
+    steps = np.array([np.floor(stream_values + row) for row in _uniform(4000, words)])
+    norms = np.linalg.norm(steps, axis=1)
+    assert (norms > rounded_norm(float(np.linalg.norm(stream_values)), words, 1.0, beta)).mean() <= beta
+    assert rounded_norm(1.0, 4, 0.5, 1e-300) == pytest.approx(2.0)
+
+
+def _uniform(rows: int, columns: int) -> Any:
+    return BitStream(insecure_seed(1)).uniform(rows * columns).reshape(rows, columns)
+
+
+def test_the_design_just_keeps_its_budget() -> None:
+    for options in ({}, {"bits": 16}, {"largest_weight": 9.0}, {"clip": 0.2}):
+        plan = planned(options=options, parties=30, dropouts=0.1, colluding=3)
+        given: SecAggParameters = plan.parameters
+        honest = given.minimum - 3
+        assert spent_delta(given, 1.0, honest, 3, 1.0, 1e-5) <= 1e-5
+        less = SecAggParameters(**{**_fields(given), "sigma": given.sigma * 0.999})
+        assert spent_delta(less, 1.0, honest, 3, 1.0, 1e-5) > 1e-5
+        assert given.minimum == 27
+        words = given.words(3)
+        assert sum_bound(given, 30, words, 2.0**-20) <= 2.0 ** (given.bits - 1) * given.granularity * 1.0001
+
+
+def _fields(parameters: SecAggParameters) -> dict[str, Any]:
+    return {name: getattr(parameters, name) for name in parameters.__dataclass_fields__}
+
+
+def test_noise_that_protects_nobody_counts_as_none() -> None:
+    given = planned().parameters
+    assert spent_delta(given, 1.0, 0, 3, 1.0, 1e-5) == 1.0
+    open_sum = SecAggParameters(2, 2, 0.1, 0.0, 1.0, noise="none")
+    assert spent_delta(open_sum, 1.0, 5, 3, 1.0, 1e-5) == 1.0
+
+
+def test_rounding_is_conditional_only_where_a_whole_value_is_replaced() -> None:
+    assert planned(options={"bits": 14}).parameters.rounding == "conditional"
+    assert planned(options={"bits": 14, "largest_weight": 4.0}).parameters.rounding == "independent"
+    assert planned(options={"clip": 3.0}).parameters.rounding == "independent"
+
+
+def test_domains() -> None:
+    assert planned(sensitivity=2.0).parameters.centre == pytest.approx(1 / math.sqrt(3))
+    ball = planned(options={"domain": "ball"}, sensitivity=2.0).parameters
+    assert (ball.centre, ball.clip) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "message"),
+    [
+        ({"noise": "none"}, {}, "noise none protects nothing"),
+        ({"threshold": 6}, {}, "choose more than half"),
+        ({"threshold": 13}, {}, "only 12 of 12 parties stay"),
+        ({"minimum": 8}, {"colluding": 8}, "nobody's noise is left"),
+        ({"domain": "sphere"}, {}, "domain 'sphere' is unknown"),
+        ({"bits": 4}, {"parties": 40}, "bits are too few"),
+        ({"bits": 40}, {}, "choose 2..32"),
+        ({"aggregator": 12}, {}, "aggregator is 12"),
+        ({"clip": -1.0}, {}, "clip is -1"),
+        ({"threshold": 9}, {"dropouts": 0.4}, "plan for fewer dropouts"),
+    ],
+)
+def test_designs_that_cannot_be(options: dict[str, Any], target: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        planned(options=options, **target)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"degree": 7}, "take an even number"),
+        ({"degree": 12}, r"choose 1\.\.11"),
+        ({"degree": 4, "threshold": 2}, "more than half"),
+        ({"minimum": 12}, "only 11 parties stay"),
+        ({"security_bits": 400.0, "correctness_bits": 400.0}, None),
+    ],
+)
+def test_neighbourhoods_that_cannot_be(options: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        assert planned("secagg-plus", options, dropouts=0.1).parameters.neighbours is not None
+        return
+    with pytest.raises(InputError, match=message):
+        planned("secagg-plus", options, dropouts=0.1)
+
+
+def test_too_many_enemies_for_any_neighbourhood() -> None:
+    with pytest.raises(InputError, match="cannot keep failures below"):
+        choose_neighbourhood(20, 14, 0.4)
+
+
+def test_tails_are_hypergeometric() -> None:
+    for population, marked, drawn, least in [(99, 10, 20, 11), (30, 12, 8, 3), (10, 2, 9, 3), (10, 9, 5, 5)]:
+        expected = float(hypergeom.sf(least - 1, population, marked, drawn))
+        assert upper_tail(population, marked, drawn, least) == pytest.approx(expected, rel=1e-9, abs=1e-300)
+    assert upper_tail(10, 2, 3, 0) == 1.0
+
+
+def test_the_bounds_hold_over_all_graphs_of_a_small_ring() -> None:
+    """Union bounds against the truth: all placements of 3 enemies and 2 dropouts on a ring of 9 with 4 neighbours each."""
+    parties, colluding, dropped, degree, threshold = 9, 3, 2, 4, 3
+    leaks = losses = trials = 0
+    for places in itertools.permutations(range(parties), colluding + dropped):
+        enemies, gone = set(places[:colluding]), set(places[colluding:])
+        circles = [{(p + s) % parties for s in range(-(degree // 2), degree // 2 + 1)} for p in range(parties)]
+        leaks += any(len((circle - {p}) & enemies) >= threshold for p, circle in enumerate(circles))
+        losses += any(len(circle - gone) < threshold for p, circle in enumerate(circles) if p not in gone)
+        trials += 1
+    found = assess(parties, colluding, dropped, degree, threshold)
+    assert leaks / trials <= 2.0**-found.security_bits
+    assert losses / trials <= 2.0**-found.correctness_bits
+
+
+def test_more_parties_need_few_more_neighbours() -> None:
+    degrees = [choose_neighbourhood(parties, parties // 20, 0.05).neighbours for parties in (100, 1000, 10_000)]
+    assert degrees == sorted(degrees)
+    assert degrees[-1] < 2 * degrees[0]
+    chosen = choose_neighbourhood(1000, 50, 0.05)
+    assert chosen.security_bits >= 40
+    assert chosen.correctness_bits >= 40
+
+
+def test_the_graph_is_regular_public_and_random() -> None:
+    protocol = get_protocol("secagg-plus")
+    parameters = planned("secagg-plus", {"degree": 6, "threshold": 4}, parties=40).parameters
+    schedules = [protocol.schedule(parameters, 40, Seed.public(label)) for label in ("a", "a", "b")]
+    assert all(len(schedules[0].partners(party)) == 6 for party in range(40))
+    np.testing.assert_array_equal(schedules[0].pairs, schedules[1].pairs)
+    assert not np.array_equal(schedules[0].pairs, schedules[2].pairs)
+    complete = protocol.schedule(planned("secagg-plus", {"degree": 11, "threshold": 7}).parameters, 12, Seed.public("a"))
+    assert len(complete.pairs) == 66
+
+
+def test_a_plan_survives_its_file() -> None:
+    for name in ("secagg", "secagg-plus"):
+        plan = planned(name, dropouts=0.1)
+        again = Plan.from_json(plan.to_json())
+        assert again.parameters == plan.parameters
+        assert again.digest == plan.digest
+
+
+@pytest.mark.parametrize("name", ["secagg", "secagg-plus"])
+def test_simulated_errors_are_as_predicted(name: str) -> None:
+    plan = planned(name, parties=20, dimension=8, sensitivity=2.0)
+    result = simulate(plan, runs=300, seed=5)
+    assert result.failed == 0
+    # Error rate below 1e-4 at 4 standard errors.
+    assert abs(result.mse - result.prediction) < 4 * result.mse_standard_error
+    # The accountant's view: the sum with the noise of all but the one colluder.
+    expected = 2.0 / (plan.parameters.sigma * math.sqrt(19))
+    np.testing.assert_allclose(result.certificate.mu, expected, rtol=1e-6)
