@@ -131,6 +131,10 @@ class Protocol(ABC, Generic[Parameters]):
         """What else to report of a plan, in the terms of the protocol's own paper: plain JSON data."""
         return {}
 
+    def remarks(self, parameters: Parameters, state: Any) -> tuple[str, ...]:
+        """What a party should tell its user about its last state: for people, and public."""
+        return ()
+
     def decode(self, parameters: Parameters, parties: int, vector: Vector, weight: float) -> Vector:
         """The estimate from the sums of all releases: public post-processing."""
         return vector / weight

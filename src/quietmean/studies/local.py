@@ -45,11 +45,11 @@ def encode_parties(query: ColumnMeans, parts: Sequence[Array], rows: Sequence[ND
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
     """A fraction of the parties, rounded down, each killed for good as it enters a random mixing round."""
     rounds = plan.protocol.rounds(plan.parameters)
-    trusted = plan.protocol.trusted(plan.parameters)
+    staying = plan.protocol.indispensable(plan.parameters)
     if rounds == 0:
         return []
     stream = BitStream(Seed.from_os())
-    able = [int(party) for party in stream.permutation(plan.target.parties) if int(party) not in trusted]
+    able = [int(party) for party in stream.permutation(plan.target.parties) if int(party) not in staying]
     leaving = able[: int(dropouts * plan.target.parties + 1e-9)]
     return [Kill(party, int(last) + 1) for party, last in zip(leaving, stream.integers(rounds, len(leaving)), strict=True)]
 

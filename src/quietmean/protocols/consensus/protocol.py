@@ -129,6 +129,14 @@ class Consensus(Protocol[ConsensusParameters]):
     def is_overheard(self, parameters: ConsensusParameters, round_: int) -> bool:
         return round_ > 1
 
+    def remarks(self, parameters: ConsensusParameters, state: Any) -> tuple[str, ...]:
+        if not state.overloads:
+            return ()
+        return (
+            f"{state.overloads} entries overloaded this party's quantisers, the last in iteration {state.last_overload}: "
+            "its error is larger than predicted, take more bits or a slower gamma",
+        )
+
     def error_variance(self, parameters: ConsensusParameters, weights: NDArray[np.float64]) -> float | None:
         return float(len(weights) * parameters.sigma_local**2 / weights.sum() ** 2)
 

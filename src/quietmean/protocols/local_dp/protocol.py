@@ -65,6 +65,9 @@ class LocalDp(Protocol[LocalDpParameters]):
     def schedule(self, parameters: LocalDpParameters, parties: int, seed: Seed) -> Schedule:
         return Schedule.silent(1, parties)
 
+    def fixed_schedule(self, parameters: LocalDpParameters, parties: int) -> Schedule:
+        return Schedule.silent(1, parties)
+
     def machine(
         self, parameters: LocalDpParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
     ) -> LocalDpParty:

@@ -77,6 +77,9 @@ class PrivUnitG(Protocol[PrivUnitParameters]):
     def schedule(self, parameters: PrivUnitParameters, parties: int, seed: Seed) -> Schedule:
         return Schedule.silent(1, parties)
 
+    def fixed_schedule(self, parameters: PrivUnitParameters, parties: int) -> Schedule:
+        return Schedule.silent(1, parties)
+
     def machine(
         self,
         parameters: PrivUnitParameters,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from quietmean.core.errors import InputError
+from quietmean.core.rounding import round_up
 from quietmean.entropy.discrete_gaussian import LARGEST_SCALE
 from quietmean.protocols.fields import optional_field
 from quietmean.protocols.protocol import Demand, Design
@@ -115,18 +116,18 @@ def _settle(demand: Demand, options: Mapping[str, Any], guess: SecAggParameters,
             return spent_delta(noisy, demand.sensitivity, honest, demand.dimension, demand.epsilon, demand.delta)
 
         scale = calibrated_scale(spent, demand.delta, parameters.scale)
-        parameters = replace(parameters, sigma=_round_up(scale * parameters.granularity))
+        parameters = replace(parameters, sigma=round_up(scale * parameters.granularity))
     return parameters
 
 
 def _with_grid(demand: Demand, options: Mapping[str, Any], parameters: SecAggParameters) -> SecAggParameters:
     words, half = parameters.words(demand.dimension), 2.0 ** (parameters.bits - 1)
     fine = min(demand.sensitivity * min(_FINE, _FINE_NORM / math.sqrt(words)), parameters.sigma / _LEAST_STEPS)
-    fine = _round_up(max(fine, 2 * parameters.sigma / LARGEST_SCALE))
+    fine = round_up(max(fine, 2 * parameters.sigma / LARGEST_SCALE))
     given = "largest_weight" in options
     single = replace(parameters, largest_weight=parameters.largest_weight if given else 1.0)
     needed = sum_bound(single, demand.parties, words, WRAP_CHANCE) / half
-    granularity = fine if needed <= fine else _round_up(needed)
+    granularity = fine if needed <= fine else round_up(needed)
     if granularity > parameters.sigma:
         raise InputError(
             f"{parameters.bits} bits are too few for a sum over {demand.parties} parties of weight up to "
@@ -142,9 +143,3 @@ def _headroom(parameters: SecAggParameters, parties: int, words: int, room: floa
     """The largest weight, a whole number, for which sums still fit: parties of many records need more than one of one."""
     one, two = (sum_bound(replace(parameters, largest_weight=weight), parties, words, WRAP_CHANCE) for weight in (1.0, 2.0))
     return float(max(1, min(math.floor(1 + (room - one) / (two - one)), _LARGEST_WEIGHT)))
-
-
-def _round_up(number: float) -> float:
-    """To 6 significant digits, up: machines whose libraries differ in the last bits get the same plan."""
-    digit = 10.0 ** (math.floor(math.log10(number)) - 5)
-    return float(f"{math.ceil(number / digit - 1e-6) * digit:.6g}")

@@ -53,6 +53,9 @@ class SecAgg(Protocol[SecAggParameters]):
     def describe(self, parameters: SecAggParameters) -> dict[str, Any]:
         return spec.describe(parameters)
 
+    def remarks(self, parameters: SecAggParameters, state: Any) -> tuple[str, ...]:
+        return (state.failure,) if state.failure else ()
+
     def draft(self, parties: int, options: Mapping[str, Any]) -> SecAggParameters:
         given = {name: option for name, option in options.items() if name != "domain"}
         majority = max(2, parties // 2 + 1)
