@@ -77,9 +77,10 @@ def calibrate(
     if unknown:
         known = ", ".join(sorted(protocol.options)) or "none"
         raise InputError(f"protocol {protocol.name} has no option {min(unknown)!r}: it has {known}")
-    if (design := protocol.design(demand_of(target), options or {})) is not None:
+    demand = demand_of(target)
+    if (design := protocol.design(demand, options or {})) is not None:
         return _designed(target, protocol, design, dissemination)
-    draft = protocol.draft(target.parties, options or {})
+    draft = protocol.draft(target.parties, {**protocol.defaults(demand), **(options or {})})
     if not protocol.private:
         return Plan(
             target, protocol, draft, dissemination or _default_dissemination(target.parties), {"certificate": "no privacy"}

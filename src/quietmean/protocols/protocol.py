@@ -119,6 +119,10 @@ class Protocol(ABC, Generic[Parameters]):
     def draft(self, parties: int, options: Mapping[str, Any]) -> Parameters:
         """Parameters for calibration: all noise levels 1, the rest from ``options`` or sensible defaults."""
 
+    def defaults(self, demand: Demand) -> dict[str, Any]:
+        """Options for :meth:`draft` that depend on what is demanded; those that a user gives come first."""
+        return {}
+
     @abstractmethod
     def with_noise(self, parameters: Parameters, star: float, delta: float) -> Parameters:
         """The same with other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""

@@ -17,7 +17,7 @@ from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.gopa.party import GopaCollector, GopaParty
 from quietmean.protocols.gopa.rounds import Happened
 from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partners, draw_pairs, list_bytes
-from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.protocol import Demand, Protocol, Releases
 from quietmean.transcript import Transcript
 
 
@@ -56,6 +56,9 @@ class Gopa(Protocol[GopaParameters]):
 
     def draft(self, parties: int, options: Mapping[str, Any]) -> GopaParameters:
         return self.parse({"sigma_star": 1.0, "sigma_delta": 1.0, **options}, parties)
+
+    def defaults(self, demand: Demand) -> dict[str, Any]:
+        return {"partners": max(1, default_partners(demand.parties, demand.colluding))}
 
     def with_noise(self, parameters: GopaParameters, star: float, delta: float) -> GopaParameters:
         return replace(parameters, sigma_star=star, sigma_delta=delta)

@@ -39,9 +39,12 @@ class GopaParameters:
             raise InputError(f"partners is {self.partners}: each party needs at least 1 other to share noise with")
 
 
-def default_partners(parties: int) -> int:
-    """So many that honest parties that stay are connected, also where one in ten colludes and one in ten drops out."""
-    return min(parties - 1, math.ceil(math.log2(parties)) + 3)
+def default_partners(parties: int, colluding: int = 0) -> int:
+    """So many that honest parties that stay are connected, whoever colludes.
+
+    Colluders may be all the partners that one party chose: with twice as many, half of what hides it is left.
+    """
+    return min(parties - 1, 2 * colluding + math.ceil(math.log2(parties)) + 3)
 
 
 def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:

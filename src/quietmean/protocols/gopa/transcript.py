@@ -1,13 +1,18 @@
-"""The declared transcript of GOPA."""
+"""The declared transcript of GOPA, assembled for all parties at once."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array, eye_array
 
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.gopa.rounds import Happened
-from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, ROUNDS, GopaParameters, sign
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
+from quietmean.transcript import Transcript
+
+Ints = NDArray[np.int64]
+Entries = tuple[Ints, Ints, NDArray[np.float64]]
 
 
 def declared_transcript(parameters: GopaParameters, schedule: Schedule, history: History) -> Transcript:
@@ -15,33 +20,64 @@ def declared_transcript(parameters: GopaParameters, schedule: Schedule, history:
 
     Who was told to roll back follows from who was online, which every adversary knows: the collector's list says nothing new.
     """
-    collector, happened = parameters.aggregator, Happened.of(parameters.aggregator, schedule, history)
-    builder = TranscriptBuilder(schedule.parties)
-    noisy = [_noisy_value(builder, parameters, party) for party in range(schedule.parties)]
-    shared = {
-        (one, other): builder.add_noise((one, other), parameters.sigma_delta, "delta") for one, other in schedule.pairs.tolist()
-    }
+    parties, pairs, collector = schedule.parties, schedule.pairs, parameters.aggregator
+    happened = Happened.of(collector, schedule, history)
+    others = np.arange(parties) != collector
+    # Each pair twice, once from either end: the larger number adds what they share, the smaller subtracts it.
+    party, partner = (np.concatenate([pairs[:, one], pairs[:, 1 - one]]) for one in (0, 1))
+    term, sign = np.tile(np.arange(len(pairs)) + parties, 2), np.where(party > partner, 1.0, -1.0)
+    absent = ~happened.arrived[partner]
+    missing = np.bincount(party[absent], minlength=parties) > 0
 
-    def term(party: int, other: int) -> tuple[int, float]:
-        return shared[min(party, other), max(party, other)], sign(party, other)
+    published = np.nonzero(happened.arrived & others)[0]
+    rolled_back = np.nonzero(happened.rolled_back & others & missing)[0]
+    first = [0, parties, parties + published.size, parties + published.size + rolled_back.size]
+    count = first[3] + bool(happened.released)
+    row_published, row_rolled_back = _rows(parties, published, first[1]), _rows(parties, rolled_back, first[2])
 
-    total = {noisy[collector]: 1.0}
-    for party in np.nonzero(happened.arrived)[0].tolist():
-        if party != collector:
-            masks = dict(term(party, other) for other in schedule.partners(party))
-            total[builder.add_message(party, PUBLISH, [collector], messages={noisy[party]: 1.0}, noise=masks)] = 1.0
-    for party in np.nonzero(happened.rolled_back)[0].tolist():
-        absent = [other for other in schedule.partners(party) if not happened.arrived[other]]
-        if party != collector and absent:
-            taken_out = {index: -factor for index, factor in (term(party, other) for other in absent)}
-            total[builder.add_message(party, ROLL_BACK, [collector], noise=taken_out)] = 1.0
+    noise = [(np.arange(parties), np.arange(parties), np.ones(parties))]
+    noise.append(_at(row_published[party], term, sign))
+    noise.append(_at(np.where(absent, row_rolled_back[party], -1), term, -sign))
+    dependence = [(row_published[published], published, np.ones(published.size))]
     if happened.released:
-        present = [other for other in schedule.partners(collector) if happened.arrived[other]]
-        own = dict(term(collector, other) for other in present)
-        builder.add_message(collector, ROUNDS + 1, messages=total, noise=own, released=True)
-    return builder.build()
+        release = count - 1
+        noise.append(_at(np.where((party == collector) & ~absent, release, -1), term, sign))
+        told = np.concatenate([[collector], np.arange(first[1], first[3])])
+        dependence.append((np.full(told.size, release), told, np.ones(told.size)))
+
+    sender = np.concatenate([np.arange(parties), published, rolled_back, np.full(count - first[3], collector)])
+    told_rows = np.arange(parties, first[3])
+    known = [(np.arange(count), sender, np.ones(count)), (told_rows, np.full(told_rows.size, collector), np.ones(told_rows.size))]
+    owners = [(np.arange(parties), np.arange(parties), np.ones(parties)), (term, party, np.ones(term.size))]
+    terms = parties + len(pairs)
+    sizes = [parties, published.size, rolled_back.size, count - first[3]]
+    return Transcript(
+        dependence=_matrix(dependence, (count, count)),
+        values=csr_array(eye_array(count, parties, format="csr")),
+        noise=_matrix(noise, (count, terms)),
+        noise_scale=np.repeat([parameters.sigma_star, parameters.sigma_delta], [parties, len(pairs)]),
+        noise_group=np.repeat(["star", "delta"], [parties, len(pairs)]),
+        sender=sender,
+        message_round=np.repeat([0, PUBLISH, ROLL_BACK, ROUNDS + 1], sizes),
+        released=np.arange(count) >= first[3],
+        message_known=_matrix(known, (count, parties)).astype(np.bool_),
+        noise_known=_matrix(owners, (terms, parties)).astype(np.bool_),
+    )
 
 
-def _noisy_value(builder: TranscriptBuilder, parameters: GopaParameters, party: int) -> int:
-    star = builder.add_noise([party], parameters.sigma_star, "star")
-    return builder.add_message(party, 0, values={party: 1.0}, noise={star: 1.0})
+def _rows(parties: int, members: Ints, first: int) -> Ints:
+    """The row of each party's message, -1 where it has none."""
+    rows = np.full(parties, -1)
+    rows[members] = np.arange(first, first + members.size)
+    return rows
+
+
+def _at(rows: Ints, columns: Ints, weights: NDArray[np.float64]) -> Entries:
+    """Those entries that have a row."""
+    kept = rows >= 0
+    return rows[kept], columns[kept], weights[kept]
+
+
+def _matrix(entries: list[Entries], shape: tuple[int, int]) -> csr_array[np.float64]:
+    rows, columns, weights = (np.concatenate(part) for part in zip(*entries, strict=True))
+    return coo_array((weights, (rows, columns)), shape=shape).tocsr()
