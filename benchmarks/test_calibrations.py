@@ -11,7 +11,8 @@ import pytest
 
 from quietmean.entropy import Seed
 from quietmean.planning import Target
-from quietmean.planning.calibrate import Calibration, choose_levels, draw_guards
+from quietmean.planning.calibrate import choose_levels, draw_guards
+from quietmean.planning.choices import Calibration
 from quietmean.planning.scenarios import Scenario, draw_scenario
 from quietmean.protocols import get_protocol
 

@@ -14,8 +14,9 @@ from quietmean.entropy import Seed
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import linear_estimate, noise_variance
-from quietmean.planning.calibrate import Calibration, calibrate, required_delta
+from quietmean.planning.calibrate import calibrate, required_delta
 from quietmean.planning.candidates import rank
+from quietmean.planning.choices import Calibration
 from quietmean.planning.plan import colluding_count
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import certify_coalitions, epsilon_of_mu, mu_of_budget

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, print_json, progress
+from quietmean.cli.plan_cache import PlanCache
+from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.planning.calibrate import Calibration
+from quietmean.planning.choices import Calibration
+from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
+
+if TYPE_CHECKING:
+    from quietmean.planning.candidates import Candidate
 
 NAME = "plan"
 
@@ -43,7 +49,11 @@ def command(
     partners: int | None = None,
     aggregator: int | None = None,
     decoder: str | None = None,
+    server: Server = Server.NONE,
+    max_messages: int | None = None,
     calibration: Calibration = Calibration.EXACT,
+    explain: Annotated[bool, Parameter(negative="")] = False,
+    cache: bool = True,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -87,16 +97,21 @@ def command(
         Party that collects all messages and publishes their sum (cordp-dme); default nobody, all publish.
     decoder
         unbiased (default), or biased: least worst-case error over a ball (cordp-dme).
+    server
+        What may be relied on besides equal parties: none, collector (not trusted with values), curator (sees them).
+    max_messages
+        Messages that a party may send on average, before the result is told to all.
     calibration
         exact; or, to compare with the IncA paper, exact-view or paper (epsilon < 1 only).
+    explain
+        Say when another protocol would be first; plans several changes of the target.
+    cache
+        Take the answer from the cache if the same was asked before, and keep it there.
     save
         Write the best plan to this file.
     json
         One JSON document on standard output.
     """
-    from quietmean.planning.candidates import rank
-    from quietmean.planning.plan import Target, colluding_count
-
     if responding is not None:
         if dropouts is not None:
             raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
@@ -107,42 +122,94 @@ def command(
     given |= {"partners": partners, "aggregator": aggregator, "decoder": decoder}
     if domain is not None:
         given["radius"] = 1.0
-    target = Target(
-        parties=parties,
-        epsilon=epsilon,
-        delta=delta,
-        dimension=dimension,
-        sensitivity=_sensitivity(sensitivity, domain, convention),
-        colluding=colluding_count(parties, 0.1 if colluding is None else colluding),
-        dropouts=dropouts or 0.0,
-        unit=unit,
-    )
+    asked = {
+        "parties": parties,
+        "epsilon": epsilon,
+        "delta": delta,
+        "dimension": dimension,
+        "sensitivity": _sensitivity(sensitivity, domain, convention),
+        "colluding": 0.1 if colluding is None else colluding,
+        "dropouts": dropouts or 0.0,
+        "unit": str(unit),
+        "protocols": protocol,
+        "options": {name: value for name, value in given.items() if value is not None},
+        "server": str(server),
+        "max_messages": max_messages,
+        "calibration": str(calibration),
+        "explain": explain,
+    }
     if convention == SensitivityConvention.TABLE_II:
         err.print(
             "quietmean: convention table-ii protects replacement in the ball less than stated: to reproduce that table only"
         )
-    with progress("calibrating"):
-        chosen = {name: value for name, value in given.items() if value is not None}
-        candidates = rank(target, protocol, chosen, calibration)
+    store = PlanCache()
+    answer = store.find(asked) if cache else None
+    if answer is None:
+        with progress("calibrating"):
+            answer = _answer(asked)
+        if cache:
+            store.keep(asked, answer)
+    best = answer.pop("plan")
     if save is not None:
         try:
-            candidates[0].plan.save(save)
+            save.write_bytes(canonical_json(best) + b"\n")
         except OSError as error:
             raise InputError(f"the plan cannot be written to {save} ({error.strerror}): choose another place") from None
     if json:
-        print_json({"target": target.describe(), "candidates": [c.to_json() for c in candidates], "chosen": 0})
-        return
+        print_json(answer)
+    else:
+        _show(answer)
+
+
+def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+    """The JSON document, and the best plan with it."""
+    # Nothing of this is needed where the answer is known already.
+    from quietmean.planning.candidates import rank
+    from quietmean.planning.explain import when_another, why_first
+    from quietmean.planning.plan import Target, colluding_count
+
+    parties = asked["parties"]
+    target = Target(
+        parties=parties,
+        epsilon=asked["epsilon"],
+        delta=asked["delta"],
+        dimension=asked["dimension"],
+        sensitivity=asked["sensitivity"],
+        colluding=colluding_count(parties, asked["colluding"]),
+        dropouts=asked["dropouts"],
+        unit=PrivacyUnit(asked["unit"]),
+    )
+    calibration, server = Calibration(asked["calibration"]), Server(asked["server"])
+
+    def ranking(wanted: Target, accepted: Server) -> list[Candidate]:
+        most = asked["max_messages"]
+        return rank(wanted, asked["protocols"], asked["options"], calibration, server=accepted, max_messages=most)
+
+    candidates = ranking(target, server)
+    document = {
+        "target": target.describe(),
+        "candidates": [candidate.to_json() for candidate in candidates],
+        "chosen": 0,
+        "why": why_first(candidates),
+        "plan": candidates[0].plan.to_json(),
+    }
+    if asked["explain"]:
+        document["otherwise"] = when_another(target, server, candidates, ranking)
+    return document
+
+
+def _show(answer: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for title in ("protocol", "predicted MSE", "rounds", "messages/party", "bytes/party", "trust"):
         table.add_column(title, justify="left" if title in ("protocol", "trust") else "right")
-    for c in candidates:
-        plan = c.plan
-        table.add_row(
-            plan.protocol.name, f"{c.mse:.4g}", str(c.rounds), f"{c.messages:.1f}", f"{c.bytes_sent:.0f}", plan.protocol.trust
-        )
+    for found in answer["candidates"]:
+        messages, size = f"{found['messages_per_party']:.1f}", f"{found['bytes_per_party']:.0f}"
+        table.add_row(found["protocol"], f"{found['mse']:.4g}", str(found["rounds"]), messages, size, found["trust"])
     out.print(table)
+    for sentence in (answer["why"], *answer.get("otherwise", ())):
+        out.print(sentence, markup=False)
 
 
 def _sensitivity(sensitivity: float | None, domain: Domain | None, convention: SensitivityConvention | None) -> float:

@@ -9,7 +9,8 @@ release variances at unit ``delta`` without ``star``. It needs no assumption abo
 from __future__ import annotations
 
 import math
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.planning.accuracy import LinearEstimate
+from quietmean.planning.choices import Calibration
+from quietmean.planning.large import WATCHED, worst_mu
 from quietmean.planning.plan import Plan, Target
 from quietmean.planning.scenarios import Scenario, draw_estimates, draw_scenario
 from quietmean.privacy import mu_of_budget
@@ -27,19 +30,6 @@ from quietmean.privacy.gaussian import classical_mu
 from quietmean.privacy.many import one_thread
 from quietmean.protocols import Demand, Design, Protocol
 from quietmean.protocols.dissemination import Dissemination
-
-
-class Calibration(StrEnum):
-    """``exact``: information matrix and analytic Gaussian, both levels optimised. The others are for comparison with the paper.
-
-    ``exact-view``: information matrix, classical constant, sigma_star^2 = 1.3 * 2 ln(1.25 / delta) / (n_O epsilon^2).
-    ``paper``: the same sigma_star; sigma_delta from IncA, Theorem 4.7 with xi as in its proof.
-    """
-
-    EXACT = "exact"
-    EXACT_VIEW = "exact-view"
-    PAPER = "paper"
-
 
 # Broadcast costs n messages a party; beyond this many parties the releases spread by push-sum.
 _BROADCAST_LIMIT = 200
@@ -50,7 +40,9 @@ _PAPER_EXCESS = 1.3
 # Fewer executions and coalitions are tried the more parties there are, to answer in seconds.
 _EFFORT = 480
 # The error is predicted from more executions: they need no accounting.
-_PREDICTIONS = 40_000
+_PREDICTIONS = 20_000
+# More parties than this are calibrated with a model of fewer.
+_MODEL_FROM, _MODEL = 600, 300
 # sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
 # limits the damage of dropouts that nobody planned for.
 _RATIOS = np.geomspace(1e-2, 1e3, 121)
@@ -77,31 +69,72 @@ def calibrate(
     if unknown:
         known = ", ".join(sorted(protocol.options)) or "none"
         raise InputError(f"protocol {protocol.name} has no option {min(unknown)!r}: it has {known}")
-    demand = demand_of(target)
+    demand, spread = demand_of(target), dissemination or _default_dissemination(target.parties)
     if (design := protocol.design(demand, options or {})) is not None:
-        return _designed(target, protocol, design, dissemination)
+        return Plan(target, protocol, design.parameters, spread, _designed(design))
     draft = protocol.draft(target.parties, {**protocol.defaults(demand), **(options or {})})
     if not protocol.private:
-        return Plan(
-            target, protocol, draft, dissemination or _default_dissemination(target.parties), {"certificate": "no privacy"}
-        )
+        return Plan(target, protocol, draft, spread, {"certificate": "no privacy"})
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(protocol.describe(draft)))
+    with one_thread():
+        if target.parties > _MODEL_FROM and calibration == Calibration.EXACT and executions is None:
+            levels = _levels_of_many(target, protocol, options or {}, draft, seed)
+        else:
+            levels = _levels(target, protocol, draft, calibration, executions, seed)
+    prediction = {**levels.error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
+    return Plan(target, protocol, protocol.with_noise(draft, levels.star, levels.delta), spread, prediction)
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Noise levels, the error that they are predicted to cause, and what is certified."""
+
+    star: float
+    delta: float
+    error: Mapping[str, Any]
+    certified: Mapping[str, Any]
+
+
+def _levels(
+    target: Target, protocol: Protocol[Any], draft: Any, calibration: Calibration, executions: int | None, seed: Seed
+) -> _Levels:
     count = executions or int(np.clip(_EFFORT // target.parties, 4, 16))
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))
-    with one_thread():
-        scenarios = [draw_scenario(target, protocol, draft, seed.derive(number), tried) for number in range(count)]
-        if calibration == Calibration.EXACT:
-            scenarios += draw_guards(target, protocol, draft, seed, tried, count // 2)
-        planned = int(np.clip(_PREDICTIONS // target.parties, 16, 256))
-        estimates = draw_estimates(target, protocol, draft, seed.derive("prediction"), planned)
-        star, delta = choose_levels(target, scenarios, calibration, estimates)
-    return Plan(
-        target,
-        protocol,
-        protocol.with_noise(draft, star, delta),
-        dissemination or _default_dissemination(target.parties),
-        _prediction(target, scenarios, estimates, star, delta) | {"calibration": str(calibration)},
-    )
+    scenarios = [draw_scenario(target, protocol, draft, seed.derive(number), tried) for number in range(count)]
+    if calibration == Calibration.EXACT:
+        scenarios += draw_guards(target, protocol, draft, seed, tried, count // 2)
+    estimates = _estimates(target, protocol, draft, seed)
+    star, delta = choose_levels(target, scenarios, calibration, estimates)
+    return _Levels(star, delta, _predicted_error(target, estimates, star, delta), _certified(target, scenarios))
+
+
+def _levels_of_many(target: Target, protocol: Protocol[Any], options: dict[str, Any], draft: Any, seed: Seed) -> _Levels:
+    """See :mod:`quietmean.planning.large`."""
+    estimates = _estimates(target, protocol, draft, seed)
+    ratio = 0.0
+    if any(estimate.delta_variance is not None for estimate in estimates):
+        colluding = min(max(round(target.colluding * _MODEL / target.parties), 1), _MODEL - 1)
+        model = replace(target, parties=_MODEL, colluding=colluding)
+        same = {"rounds": protocol.rounds(draft)} if "rounds" in protocol.options else {}
+        small = protocol.draft(_MODEL, {**protocol.defaults(demand_of(model)), **same, **options})
+        found = _levels(model, protocol, small, Calibration.EXACT, None, seed.derive("model"))
+        ratio = found.delta / found.star
+    unit = protocol.with_noise(draft, 1.0, ratio)
+    fractions = sorted({0.0, target.dropouts})
+    worst = max(worst_mu(target, protocol, unit, seed.derive("large", number), one) for number, one in enumerate(fractions))
+    star = round_up(worst * target.sensitivity / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN))
+    delta = round_up(star * ratio)
+    certified = {
+        "executions": len(fractions),
+        "certificate": f"upper bounds for {WATCHED} parties in each of {len(fractions)} simulated executions, against "
+        f"{target.colluding} colluders, among them all to whom those parties send; ratio of noise levels from {_MODEL} parties",
+    }
+    return _Levels(star, delta, _predicted_error(target, estimates, star, delta), certified)
+
+
+def _estimates(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed) -> list[LinearEstimate]:
+    count = int(np.clip(_PREDICTIONS // target.parties, 16, 256))
+    return draw_estimates(target, protocol, draft, seed.derive("prediction"), count)
 
 
 def demand_of(target: Target) -> Demand:
@@ -117,14 +150,13 @@ def demand_of(target: Target) -> Demand:
     )
 
 
-def _designed(target: Target, protocol: Protocol[Any], design: Design[Any], dissemination: Dissemination | None) -> Plan:
-    prediction = {
+def _designed(design: Design[Any]) -> dict[str, Any]:
+    return {
         "mse_noise": float(f"{design.mse_noise:.6g}"),
         "mse_dropout_bias": float(f"{design.mse_dropout_bias:.6g}"),
         "certificate": design.certificate,
         "calibration": "direct",
     }
-    return Plan(target, protocol, design.parameters, dissemination or _default_dissemination(target.parties), prediction)
 
 
 def draw_guards(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int, count: int) -> list[Scenario]:
@@ -208,24 +240,22 @@ def _default_dissemination(parties: int) -> Dissemination:
     return Dissemination("push-sum", rounds=2 * int(np.ceil(np.log2(parties))) + 20, out_degree=1)
 
 
-def _prediction(
-    target: Target, scenarios: list[Scenario], estimates: list[LinearEstimate], star: float, delta: float
-) -> dict[str, Any]:
+def _certified(target: Target, scenarios: list[Scenario]) -> dict[str, Any]:
     """``exceed_probability``: that a fresh execution against as many coalitions spends more; 95 % confidence, Clopper-Pearson.
 
     The margin makes it far smaller in practice, but no more than this is proven.
     """
     planned = sum(scenario.dropouts == target.dropouts for scenario in scenarios)
-    noise = np.mean([estimate.noise_variance(star, delta) for estimate in estimates])
-    # Values spread uniformly over the domain: the assumption that turns lost values into an error.
-    spread = (target.sensitivity**2 / target.dimension) / 12.0
-    lost = np.mean([estimate.bias_square for estimate in estimates]) * spread
     return {
-        "mse_noise": float(f"{noise:.6g}"),
-        "mse_dropout_bias": float(f"{lost:.6g}"),
         "executions": len(scenarios),
         "certificate": f"worst of {len(scenarios)} simulated executions, each against {len(scenarios[0].release)} coalitions "
         f"of {target.colluding} (the receivers of each party, and random ones)",
         "exceed_probability": float(f"{exceed_bound(planned, 0):.3g}"),
-        "margin": _MARGIN,
     }
+
+
+def _predicted_error(target: Target, estimates: list[LinearEstimate], star: float, delta: float) -> dict[str, float]:
+    """Per coordinate: noise, and lost values that are spread uniformly over the domain. Means over executions."""
+    noise = np.mean([estimate.noise_variance(star, delta) for estimate in estimates])
+    lost = np.mean([estimate.bias_square for estimate in estimates]) * demand_of(target).value_variance
+    return {"mse_noise": float(f"{noise:.6g}"), "mse_dropout_bias": float(f"{lost:.6g}")}

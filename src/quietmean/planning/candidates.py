@@ -8,11 +8,12 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
-from quietmean.planning.calibrate import Calibration, calibrate, demand_of
+from quietmean.planning.calibrate import calibrate, demand_of
+from quietmean.planning.choices import Calibration
 from quietmean.planning.plan import Plan, Target
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Protocol, get_protocol, registry
-from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.protocols.protocol import ANY_DOMAIN, Server
 
 # Header and framing of one message besides its float64 vector.
 _OVERHEAD_BYTES = 40
@@ -20,10 +21,17 @@ _OVERHEAD_BYTES = 40
 
 @dataclass(frozen=True)
 class Candidate:
-    """``mse`` per coordinate, predicted, dropouts included; ``messages`` and ``bytes_sent`` per party, on average."""
+    """``mse`` per coordinate, predicted, dropouts included. Messages and bytes are per party, on average: ``mixing`` ones, then
+    those of ``telling`` everybody the result.
+    """
 
     plan: Plan
-    messages: float
+    mixing: float
+    telling: float
+
+    @property
+    def messages(self) -> float:
+        return self.mixing + self.telling
 
     @property
     def mse(self) -> float:
@@ -37,7 +45,10 @@ class Candidate:
 
     @property
     def bytes_sent(self) -> float:
-        return self.messages * (8 * self.plan.target.dimension + _OVERHEAD_BYTES)
+        """Of a mixing message as much as its protocol says, of a telling one the vector."""
+        plan, dimension = self.plan, self.plan.target.dimension
+        content = plan.protocol.message_bytes(plan.parameters, plan.target.parties, dimension)
+        return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (8 * dimension + _OVERHEAD_BYTES)
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target
@@ -51,6 +62,7 @@ class Candidate:
             "mse_central": one / target.parties**2,
             "mse_local": one / target.parties,
             "messages_per_party": self.messages,
+            "messages_before_telling": self.mixing,
             "bytes_per_party": self.bytes_sent,
             "rounds": self.rounds,
             "certificate": dict(self.plan.prediction),
@@ -64,9 +76,16 @@ def rank(
     names: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
     calibration: Calibration = Calibration.EXACT,
+    *,
+    server: Server = Server.NONE,
+    max_messages: int | None = None,
 ) -> list[Candidate]:
-    """Calibrated candidates, least predicted error first. By default all that need no server and take any bounded values."""
-    chosen = names or [name for name, protocol in registry().items() if _is_general(protocol)]
+    """Calibrated candidates, least predicted error first.
+
+    By default all that take any bounded values, tolerate that parties leave, and need no more than ``server``. ``max_messages``:
+    what a party may send on average before the result is told to all; rounds are cut to fit where a protocol has them.
+    """
+    chosen = names or [name for name, protocol in registry().items() if _is_general(protocol, server)]
     if not chosen:
         raise InputError("no protocol is left to choose from: name one with --protocol")
     candidates, refusals = [], []
@@ -74,29 +93,46 @@ def rank(
         protocol = get_protocol(name)
         known = {key: value for key, value in (options or {}).items() if key in protocol.options}
         try:
-            plan = calibrate(target, protocol, known, calibration=calibration)
+            plan = calibrate(target, protocol, _within(protocol, target, known, max_messages), calibration=calibration)
+            candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _telling_messages(plan)), max_messages))
         except InputError as error:
             # Not every protocol can do what is asked; only who named one wants to know why.
             refusals.append(error)
             if names:
                 raise
-        else:
-            candidates.append(Candidate(plan, _messages(plan)))
     if not candidates:
         raise refusals[0]
     return sorted(candidates, key=lambda candidate: candidate.mse)
 
 
-def _is_general(protocol: Protocol[Any]) -> bool:
-    return protocol.private and protocol.trust == "no server" and protocol.domain == ANY_DOMAIN
+def _is_general(protocol: Protocol[Any], server: Server) -> bool:
+    return protocol.private and protocol.lets_go and server.allows(protocol.server) and protocol.domain == ANY_DOMAIN
 
 
-def _messages(plan: Plan) -> float:
-    parties = plan.target.parties
-    mixing = float(plan.schedule(Seed.public("cost")).out_degree.sum()) / parties
+def _within(protocol: Protocol[Any], target: Target, options: dict[str, Any], most: int | None) -> dict[str, Any]:
+    """Options with no more rounds than there are messages to send."""
+    if most is None or "rounds" not in protocol.options or "rounds" in options:
+        return options
+    usual = protocol.rounds(protocol.draft(target.parties, {**protocol.defaults(demand_of(target)), **options}))
+    return {**options, "rounds": max(1, min(usual, most // int(options.get("out_degree", 1))))}
+
+
+def _affordable(candidate: Candidate, most: int | None) -> Candidate:
+    if most is not None and candidate.mixing > most:
+        name = candidate.plan.protocol.name
+        raise InputError(f"{name} needs {candidate.mixing:.1f} messages a party, more than {most}: allow more or leave it out")
+    return candidate
+
+
+def mixing_messages(plan: Plan) -> float:
+    """What a party sends on average before the result is told to all."""
+    return float(plan.schedule(Seed.public("cost")).out_degree.sum()) / plan.target.parties
+
+
+def _telling_messages(plan: Plan) -> float:
     if not plan.protocol.releases_are_public:
-        return mixing
+        return 0.0
+    parties = plan.target.parties
     releasers = len(plan.protocol.releasers(plan.parameters, parties))
     spread = plan.dissemination
-    telling = releasers * (parties - 1) / parties if spread.kind == "broadcast" else float(spread.rounds * spread.out_degree)
-    return mixing + telling
+    return releasers * (parties - 1) / parties if spread.kind == "broadcast" else float(spread.rounds * spread.out_degree)

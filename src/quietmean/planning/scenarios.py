@@ -50,7 +50,7 @@ def draw_scenario(
 ) -> Scenario:
     """Schedule, dropouts (as planned by default) and up to ``tried`` coalitions from a public seed; ``draft`` has unit noise."""
     dropouts = target.dropouts if dropouts is None else dropouts
-    execution = _draw_execution(target, protocol, draft, seed, dropouts)
+    execution = draw_execution(target, protocol, draft, seed, dropouts)
     transcript, trusted = execution.transcript(), protocol.trusted(draft)
     solver = CoalitionSolver(transcript)
     # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
@@ -68,11 +68,12 @@ def draw_scenario(
 
 def draw_estimates(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, count: int) -> list[LinearEstimate]:
     """How noise and values enter the result in ``count`` simulated executions, dropouts as planned."""
-    executions = (_draw_execution(target, protocol, draft, seed.derive(number), target.dropouts) for number in range(count))
+    executions = (draw_execution(target, protocol, draft, seed.derive(number), target.dropouts) for number in range(count))
     return [linear_estimate(execution.transcript(), execution.weights) for execution in executions]
 
 
-def _draw_execution(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, dropouts: float) -> Execution:
+def draw_execution(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, dropouts: float) -> Execution:
+    """Schedule and dropouts from a public seed; who is indispensable stays."""
     schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
     history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
     history.online[:, list(protocol.indispensable(draft))] = True

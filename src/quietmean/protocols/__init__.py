@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
+from quietmean.protocols.protocol import Demand, Design, Protocol, Releases, Server
 
-__all__ = ["Demand", "Design", "Protocol", "Releases", "get_protocol", "registry"]
+__all__ = ["Demand", "Design", "Protocol", "Releases", "Server", "get_protocol", "registry"]
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -82,6 +83,23 @@ class Design(Generic[Parameters]):
     certificate: str
 
 
+class Server(StrEnum):
+    """What a protocol needs besides equal parties.
+
+    ``collector``: one that gathers what parties send and must stay, but need not be trusted with values; ``curator``: one that
+    sees them.
+    """
+
+    NONE = "none"
+    COLLECTOR = "collector"
+    CURATOR = "curator"
+
+    def allows(self, other: Server) -> bool:
+        """Would who accepts this accept ``other`` too?"""
+        order = list(Server)
+        return order.index(other) <= order.index(self)
+
+
 class Protocol(ABC, Generic[Parameters]):
     """A protocol, stateless. ``parameters`` is its frozen dataclass; noise levels in it are standard deviations.
 
@@ -89,6 +107,7 @@ class Protocol(ABC, Generic[Parameters]):
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
     ``sends_shares``: what a party sends is taken out of what it holds, and must be put back if it does not arrive.
+    ``lets_go``: parties may leave for good without being exposed; without it a protocol is planned only if it is named.
     ``stackable``: independent executions may be run as one large one; false where party numbers carry roles.
     ``domain``: which values it takes; one that does not take any bounded set of them is planned only when it is named.
     ``has_transcript``: false where a view has no linear-Gaussian description, and ``guarantee`` is all there is to certify.
@@ -96,12 +115,14 @@ class Protocol(ABC, Generic[Parameters]):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    server: ClassVar[Server] = Server.NONE
     trust: ClassVar[str] = "no server"
     guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement, unconditional, exact"
     private: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
     sends_shares: ClassVar[bool] = False
+    lets_go: ClassVar[bool] = True
     stackable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN
     has_transcript: ClassVar[bool] = True
@@ -146,6 +167,10 @@ class Protocol(ABC, Generic[Parameters]):
     def counted(self, parameters: Parameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
         """Whose value is in the result, shape (n,)."""
         return history.finished
+
+    def message_bytes(self, parameters: Parameters, parties: int, dimension: int) -> float:
+        """Bytes of one message on average, without framing."""
+        return 8.0 * dimension
 
     def content_limit(self, parameters: Parameters, parties: int, dimension: int) -> int:
         """The most bytes of content that any message has; 0 where messages are vectors."""

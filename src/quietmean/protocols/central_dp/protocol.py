@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.central_dp.party import CentralDpParty
 from quietmean.protocols.fields import optional_field, required_field
-from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.protocol import Demand, Design, Protocol, Releases, Server
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 
@@ -35,6 +36,7 @@ class CentralDp(Protocol[CentralDpParameters]):
     name = "central-dp"
     options = frozenset({"curator"})
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"
+    server = Server.CURATOR
     trust = "the curator sees every value"
     stackable = False
 
@@ -52,6 +54,21 @@ class CentralDp(Protocol[CentralDpParameters]):
 
     def with_noise(self, parameters: CentralDpParameters, star: float, delta: float) -> CentralDpParameters:
         return replace(parameters, sigma=star)
+
+    def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[CentralDpParameters]:
+        """sigma = sensitivity / mu: exact, if the curator colludes with nobody. It stays, though it might have left."""
+        from quietmean.privacy import mu_of_budget
+
+        parameters = replace(
+            self.draft(demand.parties, options),
+            sigma=round_up(demand.sensitivity / mu_of_budget(demand.epsilon, demand.delta)),
+        )
+        responding = demand.responding
+        one_more = 1 - responding / demand.parties
+        chances = {responding: 1 - one_more, responding + 1: one_more}
+        noise = sum(chance * (parameters.sigma / count) ** 2 for count, chance in chances.items())
+        lost = sum(chance * demand.dropout_bias(count) for count, chance in chances.items() if chance > 0)
+        return Design(parameters, noise, lost, "exact: one Gaussian release of the sum, any colluders but the curator")
 
     def rounds(self, parameters: CentralDpParameters) -> int:
         return 1

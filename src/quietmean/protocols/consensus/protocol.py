@@ -33,6 +33,7 @@ from quietmean.transcript import Transcript
 class Consensus(Protocol[ConsensusParameters]):
     name = "consensus"
     # Not among the protocols that are compared by default: a plan with dropouts is refused.
+    lets_go = False
     trust = "no server; parties must stay to the end"
     summary = "PDMM or ADMM on a graph with noise that never reaches the result; no party may leave for good early"
     guarantee = (
@@ -151,6 +152,12 @@ class Consensus(Protocol[ConsensusParameters]):
         sizes = np.bincount(group[history.finished], minlength=parameters.parties)
         together: NDArray[np.bool_] = history.finished & (group == int(np.argmax(sizes)))
         return together
+
+    def message_bytes(self, parameters: ConsensusParameters, parties: int, dimension: int) -> float:
+        if parameters.quantisation is None:
+            return 8.0 * dimension
+        packed = packed_size(parameters.quantisation.bits, dimension)
+        return (8.0 * dimension + (parameters.rounds - 1) * packed) / parameters.rounds
 
     def content_limit(self, parameters: ConsensusParameters, parties: int, dimension: int) -> int:
         return 0 if parameters.quantisation is None else packed_size(parameters.quantisation.bits, dimension)

@@ -17,7 +17,7 @@ from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.gopa.party import GopaCollector, GopaParty
 from quietmean.protocols.gopa.rounds import Happened
 from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partners, draw_pairs, list_bytes
-from quietmean.protocols.protocol import Demand, Protocol, Releases
+from quietmean.protocols.protocol import Demand, Protocol, Releases, Server
 from quietmean.transcript import Transcript
 
 
@@ -32,6 +32,7 @@ class Gopa(Protocol[GopaParameters]):
     name = "gopa"
     options = frozenset({"partners", "aggregator"})
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
+    server = Server.COLLECTOR
     trust = "a collector that stays and says truly who published; it is not trusted with values"
     stackable = False
 

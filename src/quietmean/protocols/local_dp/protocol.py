@@ -14,7 +14,6 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
-from quietmean.privacy import mu_of_budget
 from quietmean.protocols.fields import required_field
 from quietmean.protocols.local_dp.party import LocalDpParty
 from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
@@ -50,6 +49,8 @@ class LocalDp(Protocol[LocalDpParameters]):
 
     def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[LocalDpParameters]:
         """sigma = sensitivity / mu: exact, and the same whoever colludes."""
+        from quietmean.privacy import mu_of_budget
+
         sigma = round_up(demand.sensitivity / mu_of_budget(demand.epsilon, demand.delta))
         responding = demand.responding
         return Design(

@@ -1,0 +1,50 @@
+"""Answers of ``quietmean plan`` on disk, by what was asked and by the code that answers."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quietmean.core.codec import canonical_json, digest
+
+_MOST_FILES = 500
+
+
+class PlanCache:
+    """A directory of JSON files. Where it cannot be written nothing is kept, and nobody is bothered."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self._directory = directory or home / "quietmean" / "plans"
+
+    def find(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            found = msgspec.json.decode(self._path(asked).read_bytes())
+            return found if isinstance(found, dict) else None
+        return None
+
+    def keep(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        path = self._path(asked)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_name(f"{path.name}.{os.getpid()}")
+            partial.write_bytes(canonical_json(answer))
+            partial.replace(path)
+            for old in sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime)[:-_MOST_FILES]:
+                old.unlink()
+
+    def _path(self, asked: Mapping[str, Any]) -> Path:
+        return self._directory / f"{digest({'asked': asked, 'code': _code()})}.json"
+
+
+def _code() -> str:
+    """Changes with any file of this package."""
+    package = Path(__file__).parent.parent
+    state = [(str(one.relative_to(package)), one.stat().st_size, one.stat().st_mtime_ns) for one in sorted(package.rglob("*.py"))]
+    return hashlib.sha256(repr(state).encode()).hexdigest()

@@ -1,0 +1,62 @@
+"""Why the first candidate is first, and when another would be: in sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from quietmean.core.errors import InputError
+from quietmean.planning.candidates import Candidate, rank
+from quietmean.planning.plan import Target
+from quietmean.protocols.protocol import Server
+
+Ranking = Callable[[Target, Server], list[Candidate]]
+
+
+def why_first(candidates: Sequence[Candidate]) -> str:
+    """One sentence on the first of a ranking, with numbers."""
+    first, others = candidates[0], candidates[1:]
+    name, told = first.plan.protocol.name, f"predicted MSE {first.mse:.3g} per coordinate"
+    if not others:
+        return f"{name} is the only candidate: {told}"
+    cheaper = [other for other in others if other.bytes_sent < first.bytes_sent]
+    sentence = f"{name} has the least {told}, {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}"
+    if cheaper:
+        least = min(cheaper, key=lambda other: other.bytes_sent)
+        sentence += (
+            f"; {least.plan.protocol.name} sends {first.bytes_sent / least.bytes_sent:.3g} times fewer bytes "
+            f"for {least.mse / first.mse:.3g} times the error"
+        )
+    return sentence
+
+
+def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Ranking | None = None) -> list[str]:
+    """Under which change of the target another protocol would be first. Each change is planned anew."""
+    ask = ranking or (lambda changed, accepted: rank(changed, server=accepted))
+    first = candidates[0].plan.protocol.name
+    told = []
+    for condition, changed, accepted in _changes(target, server):
+        try:
+            found = ask(changed, accepted)[0]
+        except InputError:
+            continue
+        name, gain = found.plan.protocol.name, candidates[0].mse / found.mse
+        outcome = f"{name} would be first" if name != first else f"{name} would stay first"
+        told.append(f"{condition} {outcome}, with predicted MSE {found.mse:.3g} ({gain:.3g} times less)")
+    return told
+
+
+def _changes(target: Target, server: Server) -> list[tuple[str, Target, Server]]:
+    changes: list[tuple[str, Target, Server]] = []
+    if target.dropouts:
+        changes.append(("if nobody dropped out,", replace(target, dropouts=0.0), server))
+    else:
+        changes.append(("if one in ten dropped out,", replace(target, dropouts=0.1), server))
+    half = target.parties // 2
+    if target.colluding < half:
+        changes.append((f"if {half} colluded,", replace(target, colluding=half), server))
+    if target.colluding > 1:
+        changes.append(("if nobody shared what it sees,", replace(target, colluding=1), server))
+    if server == Server.NONE:
+        changes.append(("if a collector were there that need not be trusted with values,", target, Server.COLLECTOR))
+    return changes
