@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import number, out, print_json, print_privacy, progress, read_json, show_log
+from quietmean.cli.console import number, out, print_json, print_privacy, printable
 from quietmean.cli.ledger import Charge, balance_json, balance_text
+from quietmean.cli.live import display
+from quietmean.cli.preparation import Files, Show
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.planning.plan import Plan
+    from quietmean.node import NodeResult, NodeSettings, Roster
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
@@ -34,6 +35,7 @@ def command(
     account: str | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
     clip: Annotated[bool, Parameter(negative="")] = False,
+    events: Annotated[bool | Path, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Take part in a study as one party. After a crash the same command continues where it stopped.
@@ -63,92 +65,106 @@ def command(
         refuse: an empty cell is an error; drop: leave its row out.
     clip
         Clip values to the bounds instead of refusing them.
+    events
+        Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
     json
         One JSON document on standard output.
     """
     import asyncio
 
-    from quietmean.node import Identity, NodeSettings, Roster, run_party
-    from quietmean.queries import read_columns
-    from quietmean.studies import Study, conclude
+    from quietmean.node import run_party
+    from quietmean.studies import conclude
 
-    show_log("quietmean.node")
     if account is not None and ledger is None:
         raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
-    agreed = Study.load(study)
-    query = agreed.query()
-    members = Roster.load(roster)
-    identity = Identity.load(key)
-    me = members.entries[members.find(identity)].name
-    records, rows = read_columns(data, query.columns, missing=missing)
-    encoded = query.encode(records, clip=clip, row_names=rows)
-    stem = study.with_suffix("").name
-    with progress("calibrating the noise") as line:
-        shared = _plan(agreed, plan, len(members.entries))
-
-        def report(event: dict[str, Any]) -> None:
-            line.say(_sentence(event))
-
-        settings = NodeSettings(
-            identity=identity,
-            roster=members,
-            plan=shared,
-            value=encoded.vector,
-            weight=encoded.weight,
-            store=store or study.parent / f"{stem}-{me}.store",
-            round_timeout=agreed.round_timeout,
-            start_timeout=agreed.start_timeout,
-            report=report,
-        )
-        charge = None if ledger is None else Charge.reserve(ledger, account or data.stem, agreed.name, settings)
+    with display(events) as shown:
+        files = Files.load(study, roster, key)
+        if shown.stream is not None:
+            shown.stream.party = files.name
+        encoded = files.encode(data, missing, clip)
+        shown.say("calibrating the noise")
+        shared = files.plan(plan)
+        settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
+        charge = None if ledger is None else Charge.reserve(ledger, account or data.stem, files.study.name, settings)
         begun = time.monotonic()
         result = asyncio.run(run_party(settings))
-    outcome = conclude(query, shared.target, result.execution, result.mean)
-    charged = None if charge is None else charge.settle(outcome, members.find(identity))
-    path = receipt or study.parent / f"{stem}-{me}.receipt.json"
-    outcome.save_receipt(path)
-    document = outcome.to_json() | {
-        "clipped": encoded.clipped,
-        "messages": result.transfers,
-        "bytes": result.bytes_sent,
-        "seconds": round(time.monotonic() - begun, 3),
-        "refusals": list(result.refusals),
-        "counted_twice": [list(transfer) for transfer in result.counted_twice],
-        "receipt": str(path),
-    }
+        shown.say("certifying what happened")
+        outcome = conclude(files.query, shared.target, result.execution, result.mean)
+        charged = None if charge is None else charge.settle(outcome, files.party)
+        path = files.receipt(receipt)
+        outcome.save_receipt(path, _origin(files, settings, result))
+        document = outcome.to_json() | {
+            "clipped": encoded.clipped,
+            "messages": result.transfers,
+            "bytes": result.bytes_sent,
+            "seconds": round(time.monotonic() - begun, 3),
+            "refusals": list(result.refusals),
+            **_loose_ends(result),
+            "notes": _notes(files.roster, result),
+            "receipt": str(path),
+        }
+        told = ("columns", "estimate", "standard_error", "epsilon", "delta", "parties_counted", "notes", "receipt")
+        shown.result({name: document[name] for name in told})
     if charged is not None:
         document["ledger"] = {"file": str(ledger), **balance_json(charged)}
     if json:
         print_json(document)
     else:
-        _show(agreed, outcome, document)
+        _show(files.study, outcome, document)
         if charged is not None:
             out.print(balance_text(charged), markup=False)
 
 
-def _plan(study: Study, path: Path | None, parties: int) -> Plan:
-    from quietmean.planning.plan import Plan
-
-    if path is None:
-        return study.plan(parties)
-    plan = Plan.from_json(read_json(path))
-    wanted, given = study.target(parties).describe(), plan.target.describe()
-    for name, value in wanted.items():
-        if given[name] != value:
-            raise InputError(f"the plan is for {name} = {given[name]} but the study and roster say {value}: make the plan anew")
-    # A plan made from a target alone leaves open what the coordinates mean: the study says it.
-    if plan.context and plan.context != study.context():
-        raise InputError(f"the plan {path} was made for other columns, bounds or unit than the study: make the plan anew")
-    return replace(plan, context=study.context())
+def _loose_ends(result: NodeResult) -> dict[str, Any]:
+    """What the execution could not settle; parties by their place in the roster."""
+    return {
+        "silent": list(result.silent),
+        "unresolved": [list(transfer) for transfer in result.unresolved],
+        "counted_twice": [list(transfer) for transfer in result.counted_twice],
+    }
 
 
-def _sentence(event: dict[str, Any]) -> str:
-    if event["event"] == "round":
-        waiting = event.get("waiting_for") or []
-        late = f", waiting for {', '.join(waiting)}" if waiting else ""
-        return f"{event['phase']}: round {event['round']} of {event['of']}{late}"
-    waiting = event.get("waiting_for") or []
-    return f"{event['event']}" + (f": waiting for {', '.join(waiting)}" if waiting else "")
+def _notes(roster: Roster, result: NodeResult) -> list[str]:
+    """The same in words, for whoever must judge the result."""
+    from quietmean.node.whereabouts import Phase
+
+    notes = list(result.remarks)
+    if result.silent:
+        names = ", ".join(roster.name(party) for party in result.silent)
+        notes.append(f"{names} told nothing at the end: that part of this execution is known from the others only")
+    if result.counted_twice:
+        places = "; ".join(
+            f"round {round_}, {roster.name(sender)} to {roster.name(receiver)}"
+            for round_, sender, receiver in result.counted_twice
+        )
+        notes.append(f"what these messages carried counts twice in the result, with its receiver and with its sender: {places}")
+    if result.unresolved:
+        places = "; ".join(
+            f"{Phase(phase).label} round {round_}, to {roster.name(receiver)}" for phase, round_, receiver in result.unresolved
+        )
+        notes.append(f"own messages were taken back, and whether their receivers had used them is not known: {places}")
+    return notes
+
+
+def _origin(files: Files, settings: NodeSettings, result: NodeResult) -> dict[str, Any]:
+    """For the receipt: which software, study, plan and parties this execution belongs to."""
+    from quietmean.node.readiness import package_version
+    from quietmean.node.status import now
+
+    plan = settings.plan
+    return {
+        "quietmean": package_version(),
+        "study": plan.context,
+        "target": plan.target.describe(),
+        "plan": plan.digest,
+        "roster": files.roster.digest,
+        "session": settings.study,
+        "public_seed": result.public_seed,
+        "party": files.party,
+        "names": [entry.name for entry in files.roster.entries],
+        "finished": now(),
+        **_loose_ends(result),
+    }
 
 
 def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:
@@ -159,4 +175,6 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.1f} kB, {document['seconds']:.1f} s"
     )
+    for note in document["notes"]:
+        out.print(f"note: {printable(note)}", markup=False)
     out.print(f"receipt {document['receipt']}")

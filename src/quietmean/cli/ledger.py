@@ -77,17 +77,25 @@ class Charge:
     @classmethod
     def reserve(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> Charge:
         """Charge the planned target, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
-        from quietmean.privacy import Ledger, mu_of_budget
+        from quietmean.privacy import Ledger
 
-        target, protocol = settings.plan.target, settings.plan.protocol
-        # What protects nothing costs everything, whatever its target says.
-        mu = mu_of_budget(target.epsilon, target.delta) if protocol.private else math.inf
         with Ledger.open(ledger) as book:
             # An unknown account is told before the party's store is made.
             book.account(account)
             charge = cls(ledger, account, _execution_id(settings))
-            book.reserve(account, charge.study, mu, name=name, when=datetime.now(UTC), unit=target.unit)
+            unit = settings.plan.target.unit
+            book.reserve(account, charge.study, _planned_mu(settings), name=name, when=datetime.now(UTC), unit=unit)
         return charge
+
+    @classmethod
+    def check(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> Account:
+        """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
+        from quietmean.privacy import Ledger
+
+        with Ledger.open(ledger) as book:
+            known = _execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
+            book.check(account, known, _planned_mu(settings), name=name, unit=settings.plan.target.unit)
+            return book.account(account)
 
     def settle(self, outcome: StudyOutcome, party: int) -> Account:
         """Put the certified mu of this party in place of the planned one."""
@@ -98,6 +106,14 @@ class Charge:
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, float(certificate.mu[party]), when=datetime.now(UTC), note=note)
             return book.account(self.account)
+
+
+def _planned_mu(settings: NodeSettings) -> float:
+    from quietmean.privacy import mu_of_budget
+
+    target = settings.plan.target
+    # What protects nothing costs everything, whatever its target says.
+    return mu_of_budget(target.epsilon, target.delta) if settings.plan.protocol.private else math.inf
 
 
 def _execution_id(settings: NodeSettings) -> str:

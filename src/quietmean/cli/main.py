@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from quietmean.cli import attack, certify, identity, join, ledger, plan, run, simulate
+from quietmean.cli import attack, certify, check, identity, join, ledger, plan, reproduce, run, simulate, status
 from quietmean.cli.console import fail
 from quietmean.core.errors import QuietmeanError
 
-app = App(name="quietmean", help="The mean of private values, with nobody in the middle to trust.")
-for module in (run, identity, join, certify, attack, plan, simulate, ledger):
+app = App(
+    name="quietmean", help="The mean of private values, with nobody in the middle to trust.", suppress_keyboard_interrupt=False
+)
+for module in (run, identity, check, join, status, certify, attack, plan, simulate, reproduce, ledger):
     app.command(module.command, name=module.NAME)
 
 

@@ -15,13 +15,17 @@ from quietmean.core.party import PartyId
 from quietmean.node.roster import Address, format_address
 from quietmean.node.transport import HANDSHAKE_SECONDS, Connection, Endpoint
 from quietmean.node.whereabouts import Position
-from quietmean.node.wire import VERSION, Answer, AnyFrame, AnyRequest, Hello, Limits, Refused, Request, Welcome
+from quietmean.node.wire import VERSION, Answer, AnyFrame, AnyRequest, Check, Hello, Limits, Readiness, Refused, Request, Welcome
 
 # A stranger's place is held for one handshake time-out at most; further ones wait in the kernel's queue.
 STRANGERS = 64
 CONNECTIONS_PER_PARTY = 3
 REQUESTS_PER_CONNECTION = 16
+# What a party that has not joined yet answers to one that has.
+ONLY_CHECKS = "it only checks, its part has not begun"
 _STREAM_LIMIT = 256 * 1024
+# Whoever asked whether this party is ready hangs up once it has read the answer.
+_HANG_UP_SECONDS = 1.0
 
 Handler: TypeAlias = Callable[[PartyId, AnyRequest, bytes], Awaitable[Answer]]
 
@@ -39,21 +43,29 @@ def open_socket(address: Address) -> socket.socket:
 
 
 class Listener:
-    """Accepts connections until closed. ``handle`` answers one request; ``position`` says where this node is."""
+    """Accepts connections until closed. ``handle`` answers one request; ``position`` says where this node is.
+
+    ``handle`` is None where nobody is let in yet. ``readiness`` answers the checks of the parties, which have no other effect;
+    ``asked`` hears of each party that has been answered, or wanted to come in too early.
+    """
 
     def __init__(
         self,
         endpoint: Endpoint,
         listening: socket.socket,
-        handle: Handler,
+        handle: Handler | None,
         position: Callable[[], Position],
         handshake_seconds: float = HANDSHAKE_SECONDS,
+        readiness: Callable[[], Readiness] | None = None,
+        asked: Callable[[PartyId], None] = lambda party: None,
     ) -> None:
         self._endpoint = endpoint
         self._listening = listening
         self._handle = handle
         self._position = position
         self._handshake_seconds = handshake_seconds
+        self._readiness = readiness
+        self._asked = asked
         self._strangers = 0
         self._guests: dict[PartyId, list[Connection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,12 +125,15 @@ class Listener:
                 connection = await self._shake_hands(accepted)
                 party = self._endpoint.credentials.accepted_party(connection.certificate)
                 who = self._endpoint.roster.name(party)
-                await self._check_hello(connection, party)
+                handle = await self._greet(connection, party)
             finally:
                 self._strangers -= 1
                 self._resume()
-            with contextlib.suppress(OSError, EOFError):
-                await self._serve(connection, party)
+            with contextlib.suppress(OSError, EOFError, TimeoutError):
+                if handle is None:
+                    await self._await_hang_up(connection, party)
+                else:
+                    await self._serve(connection, party, handle)
         except PeerError as error:
             self._endpoint.refusal(who, str(error))
         finally:
@@ -143,16 +158,28 @@ class Listener:
             raise PeerError(f"TLS handshake failed ({_brief(error)})") from None
         return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop), self._endpoint.traffic)
 
-    async def _check_hello(self, connection: Connection, party: PartyId) -> None:
+    async def _greet(self, connection: Connection, party: PartyId) -> Handler | None:
+        """Who answers the party's requests from now on; None if it only wanted to know whether this party is ready."""
         try:
             async with asyncio.timeout(self._handshake_seconds):
                 frame, _ = await connection.receive(Limits.before_welcome())
+                if isinstance(frame, Check) and self._readiness is not None:
+                    await connection.send(self._readiness())
+                    return None
                 reason = self._objection(frame, party)
                 await connection.send(Refused(reason) if reason else Welcome(*self._position()))
         except (OSError, EOFError) as error:
             raise PeerError(f"no greeting came ({_brief(error)})") from None
-        if reason:
+        if reason or self._handle is None:
             raise PeerError(reason)
+        return self._handle
+
+    async def _await_hang_up(self, connection: Connection, party: PartyId) -> None:
+        try:
+            async with asyncio.timeout(_HANG_UP_SECONDS):
+                await connection.receive(Limits.before_welcome())
+        finally:
+            self._asked(party)
 
     def _objection(self, frame: AnyFrame, party: PartyId) -> str:
         if not isinstance(frame, Hello):
@@ -163,9 +190,12 @@ class Listener:
             return f"it claims to be party {frame.party}, but its key is party {party}'s: compare the roster files"
         if frame.study != self._endpoint.study:
             return "study differs: compare study file and roster, all parties need the same"
+        if self._handle is None:
+            self._asked(party)
+            return ONLY_CHECKS
         return ""
 
-    async def _serve(self, connection: Connection, party: PartyId) -> None:
+    async def _serve(self, connection: Connection, party: PartyId, handle: Handler) -> None:
         guests = self._guests.setdefault(party, [])
         guests.append(connection)
         if len(guests) > CONNECTIONS_PER_PARTY:
@@ -179,16 +209,16 @@ class Listener:
                     raise PeerError("it sent something else than a request")
                 if len(answering) >= REQUESTS_PER_CONNECTION:
                     raise PeerError(f"more than {REQUESTS_PER_CONNECTION} requests at once")
-                task = asyncio.create_task(self._answer(connection, party, frame, payload))
+                task = asyncio.create_task(self._answer(connection, party, handle, frame, payload))
                 answering.add(task)
                 task.add_done_callback(answering.discard)
         finally:
             guests.remove(connection)
             await _cancel(answering)
 
-    async def _answer(self, connection: Connection, party: PartyId, request: AnyRequest, payload: bytes) -> None:
+    async def _answer(self, connection: Connection, party: PartyId, handle: Handler, request: AnyRequest, payload: bytes) -> None:
         try:
-            await connection.send(await self._handle(party, request, payload))
+            await connection.send(await handle(party, request, payload))
         except PeerError as error:
             self._endpoint.refusal(self._endpoint.roster.name(party), str(error))
             connection.abort()

@@ -10,10 +10,11 @@ import socket
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.node.child import ChildSettings
 from quietmean.node.identity import Identity
 from quietmean.node.result import NodeResult
-from quietmean.node.roster import Roster, RosterEntry
+from quietmean.node.roster import Address, Roster, RosterEntry
 from quietmean.planning import Plan
 
 _LOOPBACK = "127.0.0.1"
@@ -32,6 +33,8 @@ _LOOPBACK = "127.0.0.1"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 LocalReport: TypeAlias = Callable[[str, dict[str, Any]], None]
+# Given where the parties listen: for each party, where it is to dial all parties. Something may sit in between while it is open.
+Roads: TypeAlias = Callable[[Sequence[Address]], AbstractAsyncContextManager[Sequence[Sequence[Address]]]]
 
 
 def _silent(name: str, event: dict[str, Any]) -> None:
@@ -40,16 +43,32 @@ def _silent(name: str, event: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL ``party`` as it enters mixing ``round``; start it again ``restart_after`` seconds later, or never."""
+    """SIGKILL ``party`` as it enters ``round``; start it again ``restart_after`` seconds later, or never.
+
+    It does nothing of that round, unless ``after`` is given: then the kill strikes so many seconds later, wherever the party is
+    by then, if it is still running. A ``phase`` other than mixing needs that; rounds count anew in each phase, and agreement and
+    closing have round 0 only. Several kills of one party strike one life after the other.
+    """
 
     party: PartyId
     round: int
     restart_after: float | None = None
+    after: float | None = None
+    phase: Literal["agreement", "mixing", "dissemination", "closing"] = "mixing"
+
+    def is_due(self, event: dict[str, Any]) -> bool:
+        """At this piece of news?"""
+        return event.get("phase") == self.phase and event.get("round", 0) == self.round
+
+    @property
+    def freeze_round(self) -> int | None:
+        """The mixing round at whose beginning the process must stop by itself: a kill would come too late."""
+        return self.round if self.after is None else None
 
 
 @dataclass(frozen=True)
 class LocalOutcome:
-    """``results`` of the parties that finished, ``failures`` (messages) of those that gave up, ``killed`` for good or not.
+    """``results`` of the parties that finished, ``failures`` (messages) of those that gave up, ``killed`` once for each death.
 
     ``messages`` and ``bytes_sent`` are sums over the results; ``seconds`` is wall-clock time.
     """
@@ -72,16 +91,24 @@ async def run_local(
     start_timeout: float = 60.0,
     gone_timeout: float | None = None,
     kills: Sequence[Kill] = (),
+    roads: Roads | None = None,
     report: LocalReport = _silent,
 ) -> LocalOutcome:
     """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
 
+    ``roads``: what the parties dial instead of each other, such as a slow or lossy way between each two of them.
     Raises :class:`InputError` for impossible settings and :class:`ProtocolFailure` if no party finished.
     """
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
     run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report)
-    return await run.run()
+    return await run.run(roads or _straight)
+
+
+@contextlib.asynccontextmanager
+async def _straight(listening: Sequence[Address]) -> AsyncIterator[Sequence[Sequence[Address]]]:
+    """All dial where the others listen."""
+    yield [listening] * len(listening)
 
 
 def _check(plan: Plan, values: Vector, kills: Sequence[Kill], directory: Path) -> None:
@@ -93,6 +120,8 @@ def _check(plan: Plan, values: Vector, kills: Sequence[Kill], directory: Path) -
     for kill in kills:
         if not 0 <= kill.party < target.parties:
             raise InputError(f"party {kill.party} to be killed does not exist: parties are numbered 0..{target.parties - 1}")
+        if kill.after is None and kill.phase != "mixing":
+            raise InputError(f"party {kill.party} is to be killed during {kill.phase}: say how many seconds after its beginning")
     try:
         directory.mkdir(mode=0o700)
     except OSError as error:
@@ -114,7 +143,7 @@ class _LocalRun:
         self._values = values
         self._weights = weights
         self._round_timeout, self._start_timeout, self._gone_timeout = timeouts
-        self._kills = {kill.party: kill for kill in kills}
+        self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
         self._report = report
         self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
         self._processes: dict[PartyId, Process] = {}
@@ -122,13 +151,13 @@ class _LocalRun:
         self._failures: dict[PartyId, str] = {}
         self._write("plan.json", json.dumps(plan.to_json()).encode())
 
-    async def run(self) -> LocalOutcome:
+    async def run(self, roads: Roads) -> LocalOutcome:
         started = time.monotonic()
-        with contextlib.ExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack:
             # Bound but not listening: they hold the ports for a restart and take no connection themselves.
             reserved = [stack.enter_context(_bound_socket(0)) for _ in self._names]
             ports = [holder.getsockname()[1] for holder in reserved]
-            self._write_roster(ports)
+            self._write_rosters(await stack.enter_async_context(roads([(_LOOPBACK, port) for port in ports])))
             listening = [_bound_socket(port, listen=True) for port in ports]
             try:
                 await asyncio.gather(*(self._supervise(party, ports[party], listening[party]) for party in range(len(ports))))
@@ -139,13 +168,20 @@ class _LocalRun:
         return self._outcome(time.monotonic() - started)
 
     async def _supervise(self, party: PartyId, port: int, listening: socket.socket) -> None:
-        kill = self._kills.get(party)
-        await self._start(party, listening, kill.round if kill else None)
-        await self._follow(party)
-        if party in self._killed and kill is not None and kill.restart_after is not None:
+        """All lives of a party."""
+        for kill in self._kills[party]:
+            if not await self._live(party, listening, kill) or kill.restart_after is None:
+                return
             await asyncio.sleep(kill.restart_after)
-            await self._start(party, _bound_socket(port, listen=True), None)
-            await self._follow(party)
+            listening = _bound_socket(port, listen=True)
+        await self._live(party, listening, None)
+
+    async def _live(self, party: PartyId, listening: socket.socket, kill: Kill | None) -> bool:
+        """One life; was it ended by ``kill``?"""
+        deaths = len(self._killed)
+        await self._start(party, listening, kill.freeze_round if kill else None)
+        await self._follow(party, kill)
+        return party in self._killed[deaths:]
 
     async def _start(self, party: PartyId, listening: socket.socket, freeze_round: int | None) -> None:
         with listening, (self._directory / f"{self._names[party]}.log").open("ab") as log:
@@ -166,7 +202,7 @@ class _LocalRun:
         stem = str(self._directory / self._names[party])
         return ChildSettings(
             key=f"{stem}.key",
-            roster=str(self._directory / "roster.toml"),
+            roster=f"{stem}.roster.toml",
             plan=str(self._directory / "plan.json"),
             value=self._values[party].tolist(),
             weight=float(self._weights[party]),
@@ -179,9 +215,9 @@ class _LocalRun:
             freeze_round=freeze_round,
         )
 
-    async def _follow(self, party: PartyId) -> None:
+    async def _follow(self, party: PartyId, kill: Kill | None) -> None:
         """Read a child's progress until its end; kill it where that was asked for."""
-        process, kill = self._processes[party], self._kills.get(party)
+        process, strike = self._processes[party], None
         if process.stdout is None:
             return
         async for line in process.stdout:
@@ -189,13 +225,19 @@ class _LocalRun:
             self._report(self._names[party], event)
             if event["event"] == "error":
                 self._failures[party] = event["message"]
-            due = kill is not None and event["event"] == "round" and event["phase"] == "mixing" and event["round"] == kill.round
-            if due and party not in self._killed:
-                self._killed.append(party)
-                process.kill()
+            if kill is not None and strike is None and kill.is_due(event):
+                strike = asyncio.create_task(self._strike(party, process, kill.after or 0.0))
         code = await process.wait()
+        if strike is not None:
+            strike.cancel()
         if code > 0:
             self._failures.setdefault(party, f"the process ended with exit code {code}, see {self._names[party]}.log")
+
+    async def _strike(self, party: PartyId, process: Process, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if process.returncode is None:
+            self._killed.append(party)
+            process.kill()
 
     async def _reap(self) -> None:
         for process in self._processes.values():
@@ -222,13 +264,13 @@ class _LocalRun:
             bytes_sent=sum(result.bytes_sent for result in results.values()),
         )
 
-    def _write_roster(self, ports: Sequence[int]) -> None:
-        entries = []
-        for name, port in zip(self._names, ports, strict=True):
-            identity = Identity.generate()
+    def _write_rosters(self, addresses: Sequence[Sequence[Address]]) -> None:
+        """The same names and keys for all; where to dial them is each party's own matter."""
+        identities = [Identity.generate() for _ in self._names]
+        for name, identity, dialled in zip(self._names, identities, addresses, strict=True):
             identity.save(self._directory / f"{name}.key")
-            entries.append(RosterEntry(name, (_LOOPBACK, port), identity.public_key))
-        self._write("roster.toml", Roster(tuple(entries)).to_toml().encode())
+            entries = map(RosterEntry, self._names, dialled, [each.public_key for each in identities])
+            self._write(f"{name}.roster.toml", Roster(tuple(entries)).to_toml().encode())
 
     def _write(self, name: str, content: bytes) -> Path:
         path = self._directory / name

@@ -28,9 +28,9 @@ class NodeResult:
     """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
 
     ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
-    all frames of this process, ``seconds`` its time in the study. ``silent``: who told nothing at the end of what happened
-    to it. ``unresolved``: (phase, round, receiver) of own messages that were taken back after the time-out, and
-    of which the receiver has not told since whether it had used them.
+    all frames of this process, ``seconds`` its time in the study. ``remarks``: what the protocol has to say, for people.
+    ``silent``: who told nothing at the end of what happened to it. ``unresolved``: (phase, round, receiver) of own messages that
+    were taken back after the time-out, and of which the receiver has not told since whether it had used them.
     """
 
     total_vector: Vector
@@ -44,6 +44,7 @@ class NodeResult:
     seconds: float
     late: tuple[Late, ...]
     refusals: tuple[str, ...]
+    remarks: tuple[str, ...]
     silent: tuple[PartyId, ...]
     unresolved: tuple[tuple[int, int, PartyId], ...]
 
@@ -78,6 +79,7 @@ class NodeResult:
                 "heard": tuple(raw["heard"]),
                 "late": msgspec.convert(raw["late"], tuple[Late, ...]),
                 "refusals": tuple(raw["refusals"]),
+                "remarks": tuple(raw["remarks"]),
                 "silent": tuple(raw["silent"]),
                 "unresolved": msgspec.convert(raw["unresolved"], tuple[tuple[int, int, int], ...]),
             }

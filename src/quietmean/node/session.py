@@ -17,6 +17,7 @@ from quietmean.node.closing import exchange_logs, own_log
 from quietmean.node.context import Context, PeerLink, Report
 from quietmean.node.door import Door
 from quietmean.node.history import reconstruct
+from quietmean.node.refusals import Refusals
 from quietmean.node.result import NodeResult
 from quietmean.node.rounds import PhaseRunner
 from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, Store
@@ -65,12 +66,13 @@ class Session:
         self._part = part
         self._store = store
         self._traffic = traffic
-        self._refusals: list[str] = []
+        self._refusals = Refusals()
         self._logs: dict[PartyId, PartyLog] = {}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._rounds = part.plan.protocol.rounds(part.plan.parameters)
         self._exchange = ExchangeKey(store.seed)
         self._shared_seeds: dict[PartyId, Seed] = {}
+        self._remarks: tuple[str, ...] = ()
         self._pledges = Pledges(store, part.study, part.plan.target.parties)
         self.whereabouts = Whereabouts(part.round_timeout, self._clock, part.gone_timeout)
         changed = asyncio.Event()
@@ -118,7 +120,8 @@ class Session:
         part, plan = self._part, self._part.plan
         noise = SecureNoise(self._store.seed.derive(part.study, plan.protocol.name), self._shared_seed)
         machine = plan.machine(plan.schedule(seed), self._part.party, part.value, part.weight, noise)
-        await PhaseRunner(self._context, Phase.MIXING, machine, may_miss=True, sends_shares=plan.protocol.sends_shares).run()
+        runner = PhaseRunner(self._context, Phase.MIXING, machine, may_miss=True, sends_shares=plan.protocol.sends_shares)
+        self._remarks = plan.protocol.remarks(plan.parameters, await runner.run())
 
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
@@ -158,7 +161,8 @@ class Session:
             bytes_received=self._traffic.received,
             seconds=self._clock() - started,
             late=tuple(self._context.late),
-            refusals=tuple(self._refusals),
+            refusals=self._refusals.lines(),
+            remarks=self._remarks,
             silent=tuple(party for party in self._context.others if party not in self._logs),
             unresolved=store.unsettled_shares(RECLAIMED) if plan.protocol.sends_shares else (),
         )
@@ -170,7 +174,8 @@ class Session:
         total = self._store.release(Phase.DISSEMINATION)
         others = plan.protocol.releasers(plan.parameters, plan.target.parties) - {self._part.party}
         if total is None or total.weight <= 0 or (others and not others & set(heard)):
-            raise ProtocolFailure("no other party's result arrived here: the others had left or finished, ask one for the result")
+            reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
+            raise ProtocolFailure(f"no other party's result arrived here: {reason}")
         return total
 
     def _own_result(self) -> Release:
@@ -219,10 +224,11 @@ class Session:
         return Answer(request.number, ACCEPTED, *position)
 
     def refused(self, peer: str, reason: str) -> None:
-        """Something was refused, here or there; ``peer`` is a name or an address."""
-        _logger.warning("refused %s: %s", peer, reason)
-        self._refusals.append(f"{peer}: {reason}")
-        self._part.report({"event": "refused", "peer": peer, "reason": reason})
+        """Something was refused, here or there; ``peer`` is a name or an address. Told once for each cause."""
+        told = self._refusals.note(peer, reason)
+        if told is not None:
+            _logger.warning("refused %s: %s", *told)
+            self._part.report({"event": "refused", "peer": told[0], "reason": told[1]})
 
 
 def _told_position(request: AnyRequest) -> Position:

@@ -18,7 +18,7 @@ import numpy as np
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Vector
 
-VERSION = 2
+VERSION = 3
 HELLO_LIMIT = 1024
 HEADER_LIMIT = 64 * 1024
 _PREFIX = struct.Struct(">II")
@@ -28,11 +28,11 @@ Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
 
 
-class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """Base of all headers."""
+class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """Base of all headers: MessagePack arrays of a tag and the fields in order."""
 
 
-class Hello(Frame, frozen=True, tag="hello"):
+class Hello(Frame, frozen=True, tag="H"):
     """The dialling side's first frame. ``study``: the session digest, hexadecimal."""
 
     version: Count
@@ -40,17 +40,47 @@ class Hello(Frame, frozen=True, tag="hello"):
     study: Text
 
 
-class Welcome(Frame, frozen=True, tag="welcome"):
+class Welcome(Frame, frozen=True, tag="W"):
     """The listening side's consent, with where it is in the protocol."""
 
     phase: Count
     round: Count
 
 
-class Refused(Frame, frozen=True, tag="refused"):
+class Refused(Frame, frozen=True, tag="N"):
     """Instead of a welcome; the connection ends."""
 
     reason: Text
+
+
+class Check(Frame, frozen=True, tag="?", forbid_unknown_fields=False):
+    """Instead of a hello, before the start: are you ready? The answer is a :class:`Readiness`, then the connection ends.
+
+    These two frames keep their meaning in all versions, so that a difference of versions can be told; fields may be added
+    at the end.
+    """
+
+    version: Count
+
+
+class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
+    """What a party has, to be compared with what the asking one has: no more than all parties of a study know of each other.
+
+    ``version``: of this protocol; ``release``: of the package. ``roster``, ``study`` and ``plan`` are SHA-256 digests; ``study``
+    is that of columns, bounds, target and protocol. ``joined``: its node runs and is in (phase, round), else it only checks.
+    ``data_passed``: its data are within columns and bounds. ``time``: its clock, in seconds since 1970.
+    """
+
+    version: Count
+    release: Text
+    roster: Bytes32
+    study: Bytes32
+    plan: Bytes32
+    joined: bool
+    data_passed: bool
+    phase: Count
+    round: Count
+    time: float
 
 
 class Request(Frame, frozen=True):
@@ -59,13 +89,13 @@ class Request(Frame, frozen=True):
     number: Count
 
 
-class Commit(Request, frozen=True, tag="commit"):
+class Commit(Request, frozen=True, tag="c"):
     """Agreement, first half: the hash of what will be revealed."""
 
     hash: Bytes32
 
 
-class Reveal(Request, frozen=True, tag="reveal"):
+class Reveal(Request, frozen=True, tag="r"):
     """Agreement, second half: ``exchange`` is the party's X25519 public key for this study."""
 
     nonce: Bytes32
@@ -73,7 +103,7 @@ class Reveal(Request, frozen=True, tag="reveal"):
     exchange: Bytes32
 
 
-class Transfer(Request, frozen=True, tag="transfer"):
+class Transfer(Request, frozen=True, tag="t"):
     """A message of (phase, round): the payload is a vector of ``dimension`` values, then what else the protocol says.
 
     Nobody accepts it later than ``valid_for`` seconds from its arrival.
@@ -90,32 +120,32 @@ class Transfer(Request, frozen=True, tag="transfer"):
     dimension: Count
 
 
-class Withdraw(Request, frozen=True, tag="withdraw"):
+class Withdraw(Request, frozen=True, tag="w"):
     """The sender takes its transfer of (phase, round) back: forget it, or say that it was used already."""
 
     phase: Count
     round: Count
 
 
-class Confirm(Request, frozen=True, tag="confirm"):
+class Confirm(Request, frozen=True, tag="f"):
     """A restarted receiver asks what the sender made of its transfer of (phase, round)."""
 
     phase: Count
     round: Count
 
 
-class Probe(Request, frozen=True, tag="probe"):
+class Probe(Request, frozen=True, tag="p"):
     """Are you there, and where? Carries the own position."""
 
     phase: Count
     round: Count
 
 
-class Log(Request, frozen=True, tag="log"):
+class Log(Request, frozen=True, tag="l"):
     """What happened to this party; the payload is a :class:`PartyLog` in MessagePack."""
 
 
-class Answer(Frame, frozen=True, tag="answer"):
+class Answer(Frame, frozen=True, tag="a"):
     """The answer to one request, with where the answering side is in the protocol."""
 
     number: Count
@@ -139,7 +169,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 AnyRequest: TypeAlias = Commit | Reveal | Transfer | Withdraw | Confirm | Probe | Log
-AnyFrame: TypeAlias = Hello | Welcome | Refused | Answer | AnyRequest
+AnyFrame: TypeAlias = Hello | Welcome | Refused | Check | Readiness | Answer | AnyRequest
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyFrame).decode

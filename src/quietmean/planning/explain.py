@@ -40,9 +40,9 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
             found = ask(changed, accepted)[0]
         except InputError:
             continue
-        name, gain = found.plan.protocol.name, candidates[0].mse / found.mse
+        name, times = found.plan.protocol.name, found.mse / candidates[0].mse
         outcome = f"{name} would be first" if name != first else f"{name} would stay first"
-        told.append(f"{condition} {outcome}, with predicted MSE {found.mse:.3g} ({gain:.3g} times less)")
+        told.append(f"{condition} {outcome}, with predicted MSE {found.mse:.3g} ({times:.3g} times that above)")
     return told
 
 

@@ -1,0 +1,176 @@
+"""``quietmean check``: find trouble before a study starts, here and with the others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from quietmean.cli.check_view import Finding, show, to_json, watching
+from quietmean.cli.console import err, print_json, printable, progress
+from quietmean.cli.ledger import Charge, balance_text
+from quietmean.cli.preparation import Files
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.node.check import CheckSession
+    from quietmean.planning.plan import Plan
+    from quietmean.queries import Encoded
+
+NAME = "check"
+_SHORT = 12
+
+
+def command(
+    study: Path,
+    *,
+    roster: Path,
+    data: Path,
+    key: Path = Path("quietmean.key"),
+    plan: Path | None = None,
+    store: Path | None = None,
+    ledger: Path | None = None,
+    account: str | None = None,
+    missing: Literal["refuse", "drop"] = "refuse",
+    clip: Annotated[bool, Parameter(negative="")] = False,
+    wait: float = 30.0,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Check before a study starts that everything is in order here, and ask the other parties whether they are ready.
+
+    Each party runs this with the options that it will give to join. It ends when all are ready: exit code 0. If somebody is not
+    ready within --wait seconds it says who and why: exit code 3. For a mistake on this side: exit code 2. Nothing is charged,
+    no noise is drawn, and of the data nothing is told but whether they passed.
+
+    Parameters
+    ----------
+    study
+        The study file that all parties agreed on.
+    roster
+        Names, addresses and public keys of all parties.
+    data
+        This party's records: a CSV or Parquet file. They never leave this machine.
+    key
+        This party's private key, from quietmean keygen.
+    plan
+        A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
+    store
+        Where this party will keep its state; by default STUDY-PARTY.store beside the study.
+    ledger
+        Also check that the budget in this ledger allows the study.
+    account
+        The ledger's account for these data; by default the name of the data file without its ending.
+    missing
+        refuse: an empty cell is an error; drop: leave its row out.
+    clip
+        Clip values to the bounds instead of refusing them.
+    wait
+        Seconds to wait for the others.
+    json
+        One JSON document on standard output.
+    """
+    import asyncio
+
+    from quietmean.node.check import CheckSession
+    from quietmean.node.readiness import Agreed, package_version
+
+    if account is not None and ledger is None:
+        raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
+    if not 0 <= wait < 1e9:
+        raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
+    files = Files.load(study, roster, key)
+    with progress("calibrating the noise"):
+        shared = files.plan(plan)
+    data_passed, findings = _look(files, shared, data, files.store(store), missing, clip, ledger, account or data.stem)
+    with watching(files.roster) as report:
+        session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), data_passed, report)
+        findings.append(_listen(files, session))
+        for finding in findings:
+            if not finding.passed:
+                err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
+        asyncio.run(session.run(wait))
+    passed, ready = all(finding.passed for finding in findings), all(peer.ready for peer in session.standings.values())
+    if json:
+        about = {"party": files.name, "version": package_version(), "plan": shared.digest, "roster": files.roster.digest}
+        print_json({"ready": passed and ready, **about, **to_json(files.roster, findings, session)})
+    else:
+        show(files.roster, findings, session)
+    if not (passed and ready):
+        raise SystemExit(3 if passed else 2)
+
+
+def _look(
+    files: Files, plan: Plan, data: Path, store: Path, missing: str, clip: bool, ledger: Path | None, account: str
+) -> tuple[bool, list[Finding]]:
+    """What can be found out without the others; first, whether the data passed."""
+    findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
+    try:
+        encoded = files.encode(data, missing, clip)
+        findings.append(Finding("data", True, _data_text(files, data, encoded)))
+    except InputError as error:
+        # Whether the store fits depends on the data.
+        return False, [*findings, Finding("data", False, f"{error}{_counts_text(files, data)}")]
+    try:
+        findings.append(Finding("store", True, _store_text(files, plan, encoded, store)))
+    except InputError as error:
+        return True, [*findings, Finding("store", False, str(error))]
+    if ledger is not None:
+        try:
+            settings = files.settings(plan, encoded, store)
+            balance = balance_text(Charge.check(ledger, account, files.study.name, settings))
+            findings.append(Finding("ledger", True, f"the study fits; before it, {balance}"))
+        except InputError as error:
+            findings.append(Finding("ledger", False, str(error)))
+    return True, findings
+
+
+def _data_text(files: Files, data: Path, encoded: Encoded) -> str:
+    outside, incomplete, rows = _count_rows(files, data)
+    clipped = f", {outside} with values outside the bounds that are clipped" if outside else ""
+    dropped = f", {incomplete} incomplete that are left out" if incomplete else ""
+    return f"{rows} rows in {data.name}{clipped}{dropped}"
+
+
+def _counts_text(files: Files, data: Path) -> str:
+    """How much is wrong with the data, where they can be read at all."""
+    try:
+        outside, incomplete, rows = _count_rows(files, data)
+    except InputError:
+        return ""
+    return f" (of {rows} rows, {outside} are outside the bounds and {incomplete} incomplete)"
+
+
+def _count_rows(files: Files, data: Path) -> tuple[int, int, int]:
+    """Rows with a value outside the bounds, rows with an empty cell, rows."""
+    from quietmean.queries import read_columns
+    from quietmean.queries.table import read_table
+
+    domain = files.query.domain
+    complete, _ = read_columns(data, files.query.columns, missing="drop")
+    rows = read_table(data).height
+    outside = ((complete < domain.low) | (complete > domain.high)).any(axis=1)
+    return int(outside.sum()), rows - len(complete), rows
+
+
+def _store_text(files: Files, plan: Plan, encoded: Encoded, store: Path) -> str:
+    """Raises :class:`InputError` where join would."""
+    from quietmean.node.readiness import store_exists
+
+    if store_exists(files.settings(plan, encoded, store)):
+        return f"{store} belongs to this study and these data: join continues it"
+    folder = store.absolute().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise InputError(f"store {store} cannot be made: choose a writable place with --store")
+    return f"{store} will be new"
+
+
+def _listen(files: Files, session: CheckSession) -> Finding:
+    from quietmean.node.roster import format_address
+
+    try:
+        session.listen()
+    except InputError as error:
+        return Finding("address", False, str(error))
+    return Finding("address", True, f"{format_address(files.roster.entries[files.party].address)} can be listened on")

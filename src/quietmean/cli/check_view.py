@@ -1,0 +1,171 @@
+"""How ``quietmean check`` shows who is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quietmean.cli.console import err, out, printable
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from quietmean.node import Roster
+    from quietmean.node.check import CheckSession
+    from quietmean.node.readiness import Standing
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at here. ``text``: what was found, or what is wrong and what to do."""
+
+    name: str
+    passed: bool
+    text: str
+
+
+@contextmanager
+def watching(roster: Roster) -> Iterator[Callable[[Sequence[Standing]], None]]:
+    """A live table on a terminal; elsewhere a line for each party whose standing changes."""
+    from rich.live import Live
+
+    if err.is_terminal:
+        with Live(console=err, auto_refresh=False, transient=True) as live:
+            yield lambda standings: live.update(_table(roster, standings), refresh=True)
+        return
+    told: dict[int, str] = {}
+
+    def tell(standings: Sequence[Standing]) -> None:
+        for standing in standings:
+            text = _verdict(standing)
+            if standing.agrees and not standing.ready:
+                # It will ask in a moment; whether it could not is told at the end.
+                continue
+            if told.setdefault(standing.party, "no answer yet") != text:
+                told[standing.party] = text
+                err.print(f"quietmean: {printable(roster.name(standing.party))}: {printable(text)}", markup=False)
+
+    yield tell
+
+
+def _verdict(standing: Standing) -> str:
+    if standing.ready:
+        return "ready"
+    return "; ".join(standing.faults) or "it answers, but has not reached this party: is the way to this address open?"
+
+
+def _state(standing: Standing) -> str:
+    from quietmean.node.whereabouts import Phase
+
+    if standing.reply is None:
+        return "unknown"
+    readiness = standing.reply.readiness
+    if not readiness.joined:
+        return "checking"
+    known = {int(phase): phase.label for phase in Phase}
+    return f"joined: {known.get(readiness.phase, 'unknown')}" + (f" round {readiness.round}" if readiness.round else "")
+
+
+def _table(roster: Roster, standings: Sequence[Standing]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from quietmean.node.roster import format_address
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("party", "address", "key", "version", "plan", "data", "clock", "round trip", "is"):
+        table.add_column(
+            title, justify="right" if title in ("clock", "round trip") else "left", overflow="fold", no_wrap=title == "address"
+        )
+    for standing in standings:
+        entry = roster.entries[standing.party]
+        cells = [entry.name, format_address(entry.address), *_cells(standing), _verdict(standing)]
+        style = "green" if standing.ready else "yellow"
+        # Names and words come from others: they are text, not markup.
+        table.add_row(*(Text(printable(cell)) for cell in cells[:-1]), Text(printable(cells[-1]), style=style))
+    return table
+
+
+def _cells(standing: Standing) -> list[str]:
+    reply = standing.reply
+    if reply is None:
+        return [standing.key, *[""] * 5]
+    peer = reply.readiness
+    clock = f"{reply.clock_offset:+.3f} ± {reply.clock_uncertainty:.3f} s"
+    other = [name for name in ("roster", "study", "plan") if not standing.same(name)]
+    plan = f"other {other[0]}" if other else "same"
+    return [
+        standing.key,
+        peer.release,
+        plan,
+        "passed" if peer.data_passed else "failed",
+        clock,
+        f"{1000 * reply.round_trip:.1f} ms",
+    ]
+
+
+def _clock_warnings(roster: Roster, standings: Sequence[Standing]) -> list[str]:
+    return [
+        f"the clock of {roster.name(standing.party)} is {abs(standing.reply.clock_offset):.1f} s "
+        f"{'ahead of' if standing.reply.clock_offset > 0 else 'behind'} this one: nothing depends on it but logs"
+        for standing in standings
+        if standing.reply is not None and standing.reply.clock_differs
+    ]
+
+
+def show(roster: Roster, findings: Sequence[Finding], session: CheckSession) -> None:
+    """What was found, here and with the others, for a person."""
+    standings = list(session.standings.values())
+    for finding in findings:
+        mark = "ok" if finding.passed else "NOT OK"
+        out.print(f"{finding.name}: {mark}, {printable(finding.text)}", markup=False, style=None if finding.passed else "red")
+    out.print()
+    out.print(_table(roster, standings))
+    for line in session.refusals.lines():
+        out.print(f"refused {printable(line)}", markup=False)
+    for line in _clock_warnings(roster, standings):
+        out.print(f"warning: {printable(line)}", markup=False)
+    missing = [roster.name(standing.party) for standing in standings if not standing.ready]
+    here = "" if all(finding.passed for finding in findings) else "; this party is not ready"
+    others = f"not ready: {', '.join(missing)}" if missing else "all others are ready"
+    out.print()
+    out.print(f"{printable(others)}{here}", markup=False)
+
+
+def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession) -> dict[str, Any]:
+    """The same for programs."""
+    standings = list(session.standings.values())
+    return {
+        "here": [{"name": each.name, "passed": each.passed, "text": each.text} for each in findings],
+        "parties": [_standing_json(roster, standing) for standing in standings],
+        "refusals": list(session.refusals.lines()),
+        "warnings": _clock_warnings(roster, standings),
+    }
+
+
+def _standing_json(roster: Roster, standing: Standing) -> dict[str, Any]:
+    from quietmean.node.roster import format_address
+
+    entry, reply = roster.entries[standing.party], standing.reply
+    peer = None if reply is None else reply.readiness
+    return {
+        "name": entry.name,
+        "address": format_address(entry.address),
+        "ready": standing.ready,
+        "reachable": reply is not None,
+        "reaches_us": standing.asks_us,
+        "key": standing.key,
+        "state": _state(standing),
+        "version": None if peer is None else peer.release,
+        "same_version": standing.same("version"),
+        "same_roster": standing.same("roster"),
+        "same_study": standing.same("study"),
+        "same_plan": standing.same("plan"),
+        "data_passed": None if peer is None else peer.data_passed,
+        "clock_offset_seconds": None if reply is None else reply.clock_offset,
+        "clock_uncertainty_seconds": None if reply is None else reply.clock_uncertainty,
+        "round_trip_seconds": None if reply is None else reply.round_trip,
+        "trouble": [] if standing.ready else [_verdict(standing)],
+    }

@@ -1,0 +1,196 @@
+"""A running node on the screen: a live table on a terminal, single lines elsewhere, and a stream of events for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from quietmean.cli.console import err, printable, show_log
+from quietmean.core.codec import to_plain
+from quietmean.core.errors import InputError, QuietmeanError
+
+if TYPE_CHECKING:
+    from quietmean.node.watch import NodeView, PeerView
+
+_LOGGER = "quietmean.node"
+# Lines of the same kind are this many seconds apart where nobody looks at a terminal.
+_BETWEEN_ROUNDS, _BETWEEN_WAITS = 1.0, 10.0
+_FRAME_LINES = 6
+
+
+class EventStream:
+    """One JSON object a line, each with "time" (ISO 8601, UTC), "party" (whose node this is) and "event"."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file: IO[str] | None = file
+        self.party: str | None = None
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        if self._file is None:
+            return
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = json.dumps(to_plain({"time": stamp, "party": self.party, **event}), allow_nan=False)
+        try:
+            self._file.write(line + "\n")
+            self._file.flush()
+        except OSError:
+            # Whoever listened has gone, or the disk is full: the study goes on.
+            self._file = None
+
+
+class NodeDisplay:
+    """Shows what a node reports. ``say`` is for what happens before it runs."""
+
+    def __init__(self, live: Live | None, lines: bool, stream: EventStream | None) -> None:
+        self._live = live
+        self._lines = lines
+        self.stream = stream
+        self._last_line: dict[str, tuple[str, float]] = {}
+
+    def say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.update(Text(text), refresh=True)
+
+    def report(self, event: dict[str, Any]) -> None:
+        """An event of the node."""
+        if self.stream is not None:
+            self.stream.write(event)
+        if self._lines:
+            self._line(event)
+
+    def observe(self, view: NodeView) -> None:
+        """The node as it is now."""
+        if self._live is not None and view.state == "running":
+            self._live.update(screen(view, err.height - _FRAME_LINES), refresh=True)
+
+    def result(self, event: Mapping[str, Any]) -> None:
+        if self.stream is not None:
+            self.stream.write({"event": "result", **event})
+
+    def _line(self, event: Mapping[str, Any]) -> None:
+        kind, now = event["event"], time.monotonic()
+        text = sentence(event)
+        topic, told_at = self._last_line.get(kind, ("", -1e9))
+        # A round of another phase, or other names to wait for, are news at once.
+        this = event["phase"] if kind == "round" else text
+        pause = _BETWEEN_ROUNDS if kind == "round" else _BETWEEN_WAITS
+        if kind == "refused" or (this == topic and now < told_at + pause):
+            return
+        self._last_line[kind] = this, now
+        err.print(f"quietmean: {printable(text)}", markup=False)
+
+
+@contextmanager
+def display(events: bool | Path) -> Iterator[NodeDisplay]:
+    """``events``: to this file, or (True) to standard error, where then nothing else goes but the last word of a failure."""
+    to_stderr = events is True
+    if to_stderr:
+        logger = logging.getLogger(_LOGGER)
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+    else:
+        show_log(_LOGGER)
+    with _stream(events) as stream:
+        live = Live(console=err, auto_refresh=False, transient=True) if err.is_terminal and not to_stderr else None
+        shown = NodeDisplay(live, lines=live is None and not to_stderr, stream=stream)
+        try:
+            if live is None:
+                yield shown
+            else:
+                with live:
+                    yield shown
+        except KeyboardInterrupt:
+            if stream is not None:
+                stream.write({"event": "stopped"})
+            raise
+        except QuietmeanError as error:
+            if stream is not None:
+                stream.write({"event": "failed", "message": printable(str(error)), "exit_code": error.exit_code})
+            raise
+
+
+@contextmanager
+def _stream(events: bool | Path) -> Iterator[EventStream | None]:
+    if events is False:
+        yield None
+    elif events is True:
+        yield EventStream(sys.stderr)
+    else:
+        try:
+            # A study that is continued after a crash goes on in the same file.
+            file = Path(events).open("a", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"events cannot be written to {events} ({error.strerror}): choose another place") from None
+        with file:
+            yield EventStream(file)
+
+
+def sentence(event: Mapping[str, Any]) -> str:
+    """An event in words."""
+    names = ", ".join(event.get("waiting_for") or event.get("names") or [])
+    match event["event"]:
+        case "round":
+            return f"{event['phase']}: round {event['round']} of {event['of']}" + (f", with {names}" if names else "")
+        case "late":
+            return f"{event['phase']}, round {event['round']}: went on without {names}"
+        case "waiting":
+            return f"{event['phase']}, round {event['round']}: waiting for {names}"
+        case "refused":
+            return f"refused {event['peer']}: {event['reason']}"
+        case kind:
+            return f"{kind}: waiting for {names}" if names else str(kind)
+
+
+def screen(view: NodeView, height: int) -> RenderableType:
+    """At most ``height`` parties: those that are waited for first, then those that were late."""
+    peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
+    shown = peers if len(peers) <= height else peers[: max(height - 1, 1)]
+    table = Table(box=None, pad_edge=False)
+    for title in ("party", "last heard", "is in", "sent", "received", "late"):
+        table.add_column(title, justify="left" if title in ("party", "is in") else "right", no_wrap=True)
+    for peer in shown:
+        table.add_row(*_cells(peer, view))
+    hidden = [Text(f"and {len(peers) - len(shown)} more")] if len(shown) < len(peers) else []
+    return Group(Text(headline(view)), table, *hidden, Text(traffic_text(view)))
+
+
+def _cells(peer: PeerView, view: NodeView) -> list[Text]:
+    heard = "never" if peer.last_heard is None else f"{seconds_between(peer.last_heard, view.updated):.0f} s ago"
+    place = "" if peer.phase is None else f"{peer.phase} {peer.round or ''}".strip()
+    style = "yellow" if peer.name in view.waiting_for else ""
+    marks = ["yes" if peer.sent else "", "yes" if peer.received else "", str(peer.late or "")]
+    return [Text(printable(cell), style=style) for cell in (peer.name, heard, place, *marks)]
+
+
+def headline(view: NodeView) -> str:
+    """Where a node is, for how long, and whom it waits for."""
+    place = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
+    seconds = seconds_between(view.since, view.updated)
+    waiting = f", waiting for {', '.join(view.waiting_for)}" if view.waiting_for else ""
+    return printable(f"{view.party}, {place}, since {seconds:.0f} s{waiting}")
+
+
+def traffic_text(view: NodeView) -> str:
+    """Messages, bytes and the pace of rounds."""
+    pace = f"; a round took {sum(view.seconds) / len(view.seconds):.2f} s" if view.seconds else ""
+    return (
+        f"{view.messages_sent} messages out, {view.messages_received} in; "
+        f"{view.bytes_sent / 1000:.1f} kB out, {view.bytes_received / 1000:.1f} kB in{pace}"
+    )
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """Between two times in ISO 8601; never below 0."""
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())

@@ -1,0 +1,109 @@
+"""What ``join`` and ``check`` have in common: reading one party's files, and judging whether they fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quietmean.cli.console import read_json
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+
+if TYPE_CHECKING:
+    from quietmean.node import Identity, NodeSettings, Roster
+    from quietmean.node.watch import NodeView
+    from quietmean.planning.plan import Plan
+    from quietmean.queries import ColumnMeans, Encoded
+    from quietmean.studies.study import Study
+
+
+@dataclass(frozen=True)
+class Files:
+    """Study, roster and key of one party: ``party`` is its place in the roster."""
+
+    study: Study
+    roster: Roster
+    identity: Identity
+    party: PartyId
+    # Where what belongs to this party and study is by default, without its ending.
+    stem: Path
+
+    @classmethod
+    def load(cls, study: Path, roster: Path, key: Path) -> Files:
+        """Raises :class:`InputError` that names the file and what to do."""
+        from quietmean.node import Identity, Roster
+        from quietmean.studies import Study
+
+        agreed = Study.load(study)
+        members = Roster.load(roster)
+        identity = Identity.load(key)
+        party = members.find(identity)
+        stem = study.parent / f"{study.with_suffix('').name}-{members.name(party)}"
+        return cls(agreed, members, identity, party, stem)
+
+    @property
+    def name(self) -> str:
+        return self.roster.name(self.party)
+
+    @property
+    def query(self) -> ColumnMeans:
+        return self.study.query()
+
+    def store(self, given: Path | None) -> Path:
+        return given or self.stem.with_name(f"{self.stem.name}.store")
+
+    def receipt(self, given: Path | None) -> Path:
+        return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
+
+    def encode(self, data: Path, missing: str, clip: bool) -> Encoded:
+        """This party's vector."""
+        from quietmean.queries import read_columns
+
+        records, rows = read_columns(data, self.query.columns, missing=missing)
+        return self.query.encode(records, clip=clip, row_names=rows)
+
+    def plan(self, path: Path | None) -> Plan:
+        """The plan that all parties make from the study, or the one in a file if it is a plan for this study."""
+        from quietmean.planning.plan import Plan
+
+        study, parties = self.study, len(self.roster)
+        if path is None:
+            return study.plan(parties)
+        plan = Plan.from_json(read_json(path))
+        wanted, given = study.target(parties).describe(), plan.target.describe()
+        for name, value in wanted.items():
+            if given[name] != value:
+                raise InputError(
+                    f"the plan is for {name} = {given[name]} but the study and roster say {value}: make the plan anew"
+                )
+        # A plan made from a target alone leaves open what the coordinates mean: the study says it.
+        if plan.context and plan.context != study.context():
+            raise InputError(f"the plan {path} was made for other columns, bounds or unit than the study: make the plan anew")
+        return replace(plan, context=study.context())
+
+    def settings(self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None) -> NodeSettings:
+        from quietmean.node import NodeSettings
+        from quietmean.node.status import status_path
+
+        settings = NodeSettings(
+            identity=self.identity,
+            roster=self.roster,
+            plan=plan,
+            value=encoded.vector,
+            weight=encoded.weight,
+            store=store,
+            round_timeout=self.study.round_timeout,
+            start_timeout=self.study.start_timeout,
+            status=status_path(store),
+        )
+        return settings if show is None else replace(settings, report=show.report, observe=show.observe)
+
+
+@dataclass(frozen=True)
+class Show:
+    """Who watches a node."""
+
+    report: Callable[[dict[str, Any]], None]
+    observe: Callable[[NodeView], None] | None = field(default=None)

@@ -1,0 +1,106 @@
+"""``quietmean status``: where a running node is, or where a stopped one was."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from quietmean.cli.console import out, print_json, printable
+from quietmean.cli.live import headline, seconds_between, sentence, traffic_text
+from quietmean.core.errors import InputError
+
+NAME = "status"
+# A living process writes every second; silent for longer it hangs, or its machine is overloaded.
+_SILENCE = 10.0
+
+
+def command(
+    store: Path | None = None,
+    *,
+    study: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Show where a node is that runs on this machine, or where it was when it stopped. It is not disturbed.
+
+    Exit code 0 if every node shown runs or has finished, 3 if one has failed or is gone.
+
+    Parameters
+    ----------
+    store
+        The store that was given to join, or is its default: STUDY-PARTY.store.
+    study
+        Instead of a store: the study file, for all nodes whose stores are beside it.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.node.status import read_status
+
+    nodes = [{"store": str(where), **_judged(read_status(path))} for where, path in _files(store, study)]
+    if json:
+        print_json({"nodes": nodes})
+    else:
+        for node in nodes:
+            _show(node)
+    if not all(node["state"] in ("running", "finished") for node in nodes):
+        raise SystemExit(3)
+
+
+def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
+    """Stores and their status files."""
+    from quietmean.node.status import status_path
+
+    if (store is None) == (study is None):
+        raise InputError("whose status is not clear: give either STORE or --study STUDY")
+    if store is not None:
+        return [(store, status_path(store))]
+    if study is None:
+        return []
+    ending = status_path(Path(".store")).name
+    stem = study.with_suffix("").name
+    found = [path for path in study.parent.iterdir() if path.name.startswith(f"{stem}-") and path.name.endswith(ending)]
+    if not found:
+        raise InputError(f"no node of {study} has run with a store beside it: name its store instead of --study")
+    return [(path.with_name(path.name.removesuffix(".status.json")), path) for path in sorted(found)]
+
+
+def _judged(status: dict[str, Any]) -> dict[str, Any]:
+    """What the file says is the past: a process that is gone does not run, whatever it wrote last."""
+    if status.get("state") == "running" and status["alive"] is False:
+        return status | {"state": "gone", "reason": "its process has ended without a word; the same command continues the study"}
+    return status
+
+
+def _show(node: dict[str, Any]) -> None:
+    from quietmean.node.watch import NodeView
+
+    try:
+        view = msgspec.convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView)
+        age = seconds_between(view.updated, datetime.now(UTC).isoformat())
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise InputError(f"the status of {node['store']} is not as it should be ({error}): was it edited?") from None
+    out.print(f"{printable(str(node.get('study')))}, {headline(view)}", markup=False)
+    reason = f": {printable(view.reason)}" if view.reason else ""
+    alive = {True: f"process {node['pid']}", False: "no process", None: f"process {node['pid']}, which cannot be seen from here"}
+    out.print(f"  {node['state']} ({alive[node['alive']]}){reason}", markup=False)
+    if node["state"] == "running" and age > _SILENCE:
+        out.print(f"  no sign from the process for {age:.0f} s: it hangs, or its machine has no time for it", style="yellow")
+    out.print(f"  {traffic_text(view)}", markup=False)
+    for peer in view.peers:
+        if peer.late or peer.name in view.waiting_for:
+            heard = "never heard of"
+            if peer.last_heard is not None:
+                heard = f"last heard of {seconds_between(peer.last_heard, view.updated):.0f} s before"
+            out.print(f"  {printable(peer.name)}: {heard}, late {peer.late} times", markup=False)
+    for line in view.refused[-3:]:
+        out.print(f"  refused {printable(line)}", markup=False)
+    if view.last_event is not None:
+        out.print(f"  last: {printable(sentence(view.last_event))}", markup=False)
+
+
+def _state(node: dict[str, Any]) -> dict[str, Any]:
+    # A process that is gone was running as far as it knew.
+    return {"state": "running"} if node["state"] == "gone" else {}

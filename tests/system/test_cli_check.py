@@ -1,0 +1,329 @@
+"""Real processes, before and while they run: ``check``, ``status``, and the events and the receipt of ``join``."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.node import Identity, Roster, RosterEntry
+
+STUDY = """
+[study]
+name = "ages"
+epsilon = 2.0
+colluding = 0
+round_timeout = 4.0
+start_timeout = 60.0
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+NAMES = ("ada", "bob", "eve")
+VALUE = "73.25"
+
+
+@dataclass
+class Consortium:
+    """Folder with keys, data, study and roster of some parties, and the processes that a test has started."""
+
+    folder: Path
+    names: tuple[str, ...]
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        holders = [socket.create_server(("127.0.0.1", 0)) for _ in self.names]
+        self.ports = {name: holder.getsockname()[1] for name, holder in zip(self.names, holders, strict=True)}
+        for holder in holders:
+            holder.close()
+        self.entries = {name: self.entry(name) for name in self.names}
+        self.write("study.toml", STUDY)
+        self.write_roster("roster.toml", *self.names)
+        for number, name in enumerate(self.names):
+            self.write(f"{name}.csv", "age\n" + "\n".join(f"{20 + number + row}" for row in range(40)) + f"\n{VALUE}\n")
+
+    def entry(self, name: str) -> RosterEntry:
+        identity = Identity.generate()
+        identity.save(self.folder / f"{name}.key")
+        return RosterEntry(name, ("127.0.0.1", self.ports[name]), identity.public_key)
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def write_roster(self, file: str, *names: str) -> None:
+        self.write(file, Roster(tuple(self.entries[name] for name in names)).to_toml())
+
+    def start(self, command: str, name: str, *more: str, study: str = "study.toml", roster: str = "roster.toml") -> Any:
+        arguments = [command, study, "--roster", roster, "--data", f"{name}.csv", "--key", f"{name}.key", *more, "--json"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "quietmean.cli.main", *arguments],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def check(self, name: str, wait: float = 12.0, **files: str) -> Any:
+        return self.start("check", name, "--wait", str(wait), **files)
+
+    def wait_until_listening(self, name: str) -> None:
+        for _ in range(200):
+            with socket.socket() as attempt:
+                if attempt.connect_ex(("127.0.0.1", self.ports[name])) == 0:
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"{name} does not listen")
+
+    def stop(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+
+Make = Callable[..., Consortium]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Consortium] = []
+
+    def consortium(*names: str) -> Consortium:
+        made.append(Consortium(tmp_path, names or NAMES))
+        return made[-1]
+
+    yield consortium
+    for each in made:
+        each.stop()
+
+
+def end(process: subprocess.Popen[str], code: int) -> tuple[dict[str, Any], str]:
+    """The document and what was said."""
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == code, (output, errors)
+    assert "Traceback" not in errors, errors
+    document: dict[str, Any] = json.loads(output) if output else {}
+    return document, errors
+
+
+def about(document: dict[str, Any], name: str) -> dict[str, Any]:
+    (party,) = (party for party in document["parties"] if party["name"] == name)
+    return dict(party)
+
+
+def has(party: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert {name: party[name] for name in expected} == expected
+
+
+def here(document: dict[str, Any], name: str) -> dict[str, Any]:
+    (finding,) = (finding for finding in document["here"] if finding["name"] == name)
+    return dict(finding)
+
+
+def test_all_are_ready(make: Make) -> None:
+    consortium = make()
+    results = [end(process, 0) for process in [consortium.check(name) for name in NAMES]]
+    for document, errors in results:
+        assert document["ready"], errors
+        assert all(finding["passed"] for finding in document["here"])
+        assert document["warnings"] == document["refusals"] == []
+        for party in document["parties"]:
+            expected = {"key": "proved", "state": "checking", "ready": True, "reachable": True, "reaches_us": True, "trouble": []}
+            has(party, expected)
+            assert all(party[f"same_{what}"] for what in ("version", "roster", "study", "plan"))
+            # All clocks are one.
+            assert abs(party["clock_offset_seconds"]) <= party["clock_uncertainty_seconds"] + 0.001
+            assert 0 < party["round_trip_seconds"] < 5
+    assert len({document["plan"] for document, _ in results}) == 1
+    # Nothing was begun.
+    assert not list(consortium.folder.glob("*.store*"))
+
+
+@pytest.mark.slow
+def test_another_study_another_roster_and_one_who_is_absent(make: Make) -> None:
+    consortium = make("ada", "bob", "eve", "joe")
+    consortium.write("edited.toml", STUDY.replace("high = 100", "high = 120"))
+    consortium.write_roster("swapped.toml", "ada", "eve", "bob", "joe")
+    bob = consortium.check("bob", wait=8, study="edited.toml")
+    eve = consortium.check("eve", wait=8, roster="swapped.toml")
+    for name in ("bob", "eve"):
+        consortium.wait_until_listening(name)
+    ada = consortium.check("ada", wait=2)
+    seen, errors = end(ada, 3)
+    assert not seen["ready"]
+    other_study, other_roster, absent = (about(seen, name) for name in ("bob", "eve", "joe"))
+    has(other_study, {"same_study": False, "same_plan": False, "same_roster": True, "reachable": True})
+    assert "other study" in other_study["trouble"][0]
+    has(other_roster, {"same_roster": False, "same_study": True, "same_plan": True, "key": "proved"})
+    assert "other roster" in other_roster["trouble"][0]
+    has(absent, {"reachable": False, "ready": False, "same_plan": None, "key": "unknown"})
+    assert "nobody listens" in absent["trouble"][0]
+    for word in ("bob: other study", "eve: other roster", "joe: nobody listens"):
+        assert word in errors, errors
+    assert "other study" in about(end(bob, 3)[0], "ada")["trouble"][0]
+    assert "other roster" in about(end(eve, 3)[0], "bob")["trouble"][0]
+
+
+def test_bad_data_are_told_here_in_words_and_there_as_a_fact(make: Make) -> None:
+    consortium = make("ada", "bob")
+    consortium.write("bob.csv", f"age\n20\n\n{VALUE}\n200\n312.75\n")
+    bob = consortium.check("bob")
+    consortium.wait_until_listening("bob")
+    ada = consortium.check("ada", wait=2)
+    seen, seen_errors = end(ada, 3)
+    own, own_errors = end(bob, 2)
+    assert about(seen, "bob")["data_passed"] is False
+    assert about(seen, "bob")["trouble"][0].startswith("its data did not pass")
+    assert here(own, "data")["passed"] is False
+    assert about(own, "ada")["ready"]
+    assert "data: row" in own_errors
+    assert "2 are outside the bounds" in own_errors
+    for text in (json.dumps(seen), json.dumps(own), seen_errors, own_errors):
+        assert VALUE not in text
+    assert "312" not in json.dumps(seen) + seen_errors
+
+
+@pytest.mark.slow
+def test_strangers(make: Make) -> None:
+    """Mallory has a key of his own: his roster calls it bob's, and he listens at bob's address."""
+    consortium = make("ada", "bob")
+    consortium.ports["mallory"] = consortium.ports["bob"]
+    forged = consortium.entry("mallory")
+    consortium.entries["mallory"] = RosterEntry("bob", forged.address, forged.public_key)
+    consortium.write_roster("forged.toml", "ada", "mallory")
+    consortium.write("mallory.csv", "age\n1\n2\n")
+    honest = consortium.check("mallory")
+    mallory = consortium.check("mallory", wait=8, roster="forged.toml")
+    consortium.wait_until_listening("bob")
+    ada = consortium.check("ada", wait=3)
+    assert "your key is not in the roster" in end(honest, 2)[1]
+    seen, _ = end(ada, 3)
+    has(about(seen, "bob"), {"key": "other", "ready": False, "reaches_us": False, "same_study": None})
+    assert "another key" in about(seen, "bob")["trouble"][0]
+    assert any("TLS handshake failed" in line for line in seen["refusals"])
+    told, _ = end(mallory, 3)
+    has(about(told, "ada"), {"key": "refused", "reachable": False})
+
+
+def test_own_mistakes(make: Make) -> None:
+    consortium = make("ada", "bob")
+    with socket.create_server(("127.0.0.1", consortium.ports["ada"])):
+        (consortium.folder / "other.store").write_bytes(b"no store, but long enough to look like a file of some kind " * 20)
+        taken = consortium.start("check", "ada", "--wait", "0", "--store", "other.store", "--ledger", "none.ledger")
+        document, errors = end(taken, 2)
+    assert not here(document, "address")["passed"]
+    assert not here(document, "store")["passed"]
+    assert "cannot listen" in errors
+    assert "not usable" in errors
+    patience = consortium.start("check", "ada", "--wait", "-1")
+    assert "wait is -1" in end(patience, 2)[1]
+
+
+@pytest.mark.slow
+def test_the_budget_is_checked_and_nothing_is_charged(make: Make) -> None:
+    consortium = make("ada", "bob")
+    budget = ["--account", "ages", "--ledger", "book"]
+    for epsilon, fits in (("1.5", False), ("4", True)):
+        arguments = ["ledger", *budget, "--budget", epsilon, "1e-6", "--json"]
+        command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
+        made = subprocess.run(command, cwd=consortium.folder, capture_output=True, text=True, check=True)
+        assert json.loads(made.stdout)["accounts"][0]["entries"] == []
+        document, _ = end(consortium.start("check", "ada", "--wait", "0", *budget), 3 if fits else 2)
+        assert here(document, "ledger")["passed"] is fits
+    assert "epsilon 0.0000 of 4" in here(document, "ledger")["text"]
+
+
+def test_a_party_that_has_joined_answers_and_goes_on(make: Make) -> None:
+    consortium = make("ada", "bob")
+    ada = consortium.start("join", "ada")
+    consortium.wait_until_listening("ada")
+    for _ in range(2):
+        seen, _ = end(consortium.check("bob"), 0)
+        has(about(seen, "ada"), {"ready": True, "state": "joined: agreement"})
+    # Its own check says that it runs already, and of bob that he is not there.
+    own, errors = end(consortium.check("ada", wait=0), 2)
+    assert "this party runs already" in errors
+    assert not about(own, "bob")["ready"]
+    bob = consortium.start("join", "bob")
+    first, second = end(ada, 0)[0], end(bob, 0)[0]
+    assert first["estimate"] == second["estimate"]
+    assert first["parties_counted"] == 2
+
+
+def status(consortium: Consortium, *arguments: str) -> tuple[list[dict[str, Any]], int]:
+    command = [sys.executable, "-m", "quietmean.cli.main", "status", *arguments, "--json"]
+    done = subprocess.run(command, cwd=consortium.folder, capture_output=True, text=True, check=False)
+    return json.loads(done.stdout)["nodes"], done.returncode
+
+
+def test_status_of_a_running_a_killed_and_a_finished_node(make: Make) -> None:
+    consortium = make("ada", "bob")
+    ada = consortium.start("join", "ada")
+    consortium.wait_until_listening("ada")
+    time.sleep(0.5)
+    (node,), code = status(consortium, "study-ada.store")
+    assert code == 0
+    has(node, {"state": "running", "alive": True, "pid": ada.pid, "phase": "agreement", "waiting_for": ["bob"], "study": "ages"})
+    assert node["bytes_sent"] == node["messages_sent"] == 0
+    file = consortium.folder / "study-ada.store.status.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert VALUE not in file.read_text()
+    # Another process for the same party is refused, and leaves the status of the first alone.
+    end(consortium.start("join", "ada"), 2)
+    assert status(consortium, "study-ada.store")[0][0]["pid"] == ada.pid
+    ada.kill()
+    ada.wait()
+    (node,), code = status(consortium, "--study", "study.toml")
+    assert code == 3
+    has(node, {"state": "gone", "alive": False, "store": "study-ada.store"})
+    parties = [consortium.start("join", name) for name in ("ada", "bob")]
+    for process in parties:
+        end(process, 0)
+    nodes, code = status(consortium, "--study", "study.toml")
+    assert code == 0
+    for node in nodes:
+        has(node, {"state": "finished", "phase": "closing", "waiting_for": [], "refusals": 0})
+        assert node["messages_sent"] == node["messages_received"] > 0
+        assert node["bytes_sent"] > 1000
+
+
+def test_events_and_receipt(make: Make) -> None:
+    consortium = make("ada", "bob")
+    ada = consortium.start("join", "ada", "--events")
+    bob = consortium.start("join", "bob", "--events", "bob.events")
+    document, errors = end(ada, 0)
+    end(bob, 0)
+    for lines in (errors, (consortium.folder / "bob.events").read_text()):
+        events = [json.loads(line) for line in lines.splitlines()]
+        kinds = [event["event"] for event in events]
+        assert kinds[-2:] == ["closing", "result"]
+        assert {"round"} <= set(kinds) <= {"agreement", "round", "waiting", "closing", "result"}
+        rounds = [event for event in events if event["event"] == "round"]
+        assert [event["round"] for event in rounds if event["phase"] == "mixing"] == list(range(1, rounds[0]["of"] + 1))
+        assert events[-1]["estimate"] == document["estimate"]
+        times = [event["time"] for event in events]
+        assert times == sorted(times)
+    receipt = json.loads((consortium.folder / "study-ada.receipt.json").read_text())
+    origin = receipt["origin"]
+    assert receipt["sensitivity"] == origin["target"]["sensitivity"] == 1.0
+    assert receipt["certify"]["delta"] == document["delta"]
+    assert origin["names"] == ["ada", "bob"]
+    assert all(len(origin[name]) == 64 for name in ("plan", "roster", "session", "public_seed"))
+    for name in ("silent", "unresolved", "counted_twice"):
+        assert origin[name] == document[name] == []
+    assert document["notes"] == []
+    command = [sys.executable, "-m", "quietmean.cli.main", "certify", "study-ada.receipt.json", "--json"]
+    certified = subprocess.run(command, cwd=consortium.folder, capture_output=True, text=True, check=True)
+    assert json.loads(certified.stdout)["max_epsilon"] == pytest.approx(document["epsilon"])

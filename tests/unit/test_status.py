@@ -1,0 +1,307 @@
+"""Watching a node: its views, its status file, its events in words, and the comparison of parties before a start."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from quietmean.cli import live
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError, PeerError, ProtocolFailure
+from quietmean.entropy import Seed
+from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, wire
+from quietmean.node.readiness import Agreed, Reply, Standing, store_exists
+from quietmean.node.status import process_identity, read_status, status_path, write_status
+from quietmean.node.store import Store
+from quietmean.node.transport import Traffic
+from quietmean.node.watch import NodeView, Watch
+from quietmean.node.wire import VERSION, Answer, Check, Probe, Readiness, Transfer
+from quietmean.planning import Plan, Target
+from quietmean.protocols import get_protocol
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+
+ROUND = {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"]}
+LATE = {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}
+
+
+def watch(story: Callable[[Watch], None], status: Path | None = None, pause: float = 0.0) -> list[NodeView]:
+    """What ada's watch shows during and after a story."""
+    views: list[NodeView] = []
+
+    async def run() -> None:
+        with Watch(0, ("ada", "bob", "eve"), {"study": "s"}, Traffic(7, 9), lambda event: None, views.append, status) as watched:
+            story(watched)
+            await asyncio.sleep(pause)
+
+    asyncio.run(run())
+    return views
+
+
+def transfer(round_: int) -> Transfer:
+    return Transfer(0, 1, round_, 0.5, 4.0, b"", 1)
+
+
+def test_a_view_says_who_is_where() -> None:
+    def story(watched: Watch) -> None:
+        watched.event(ROUND)
+        watched.heard(1, (1, 3))
+        watched.heard(1, (1, 2))
+        watched.acknowledged(1, transfer(2), Answer(0, "accepted", 1, 3))
+        watched.acknowledged(2, transfer(2), Answer(0, "refused", 1, 3))
+        for _ in range(2):
+            # A repeated transfer is one message.
+            watched.arrived(1, transfer(2), Answer(0, "accepted", 1, 2))
+        watched.arrived(2, Probe(0, 1, 1), Answer(0, "accepted", 1, 2))
+        watched.event(LATE)
+        watched.event({"event": "refused", "peer": "203.0.113.9", "reason": "TLS handshake failed"})
+
+    view = watch(story)[-1]
+    assert (view.state, view.phase, view.round, view.of, view.waiting_for) == ("finished", "mixing", 2, 5, ())
+    bob, eve = view.peers
+    assert (bob.phase, bob.round, bob.sent, bob.received, bob.late) == ("mixing", 3, True, True, 0)
+    assert (eve.phase, eve.round, eve.sent, eve.received, eve.late) == ("mixing", 1, False, False, 1)
+    assert (view.messages_sent, view.messages_received, view.bytes_sent, view.bytes_received) == (1, 1, 7, 9)
+    assert view.late == ({"phase": "mixing", "round": 2, "names": ["eve"]},)
+    assert (view.refusals, view.refused) == (1, ("203.0.113.9: TLS handshake failed",))
+
+
+def test_views_come_a_few_times_a_second_however_much_happens() -> None:
+    def story(watched: Watch) -> None:
+        for _ in range(1000):
+            watched.heard(1, (1, 1))
+
+    # The first, one for what happened, the last.
+    assert len(watch(story, pause=0.3)) == 3
+    assert len(watch(lambda watched: None, pause=1.2)) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (ProtocolFailure("bob never came"), "failed", "bob never came"),
+        (ValueError("the value is 73.25"), "failed", "an unexpected ValueError"),
+        (KeyboardInterrupt(), "stopped", "interrupted; the same command continues the study"),
+    ],
+)
+def test_the_last_word_is_how_it_ended(error: BaseException, state: str, reason: str, tmp_path: Path) -> None:
+    path = status_path(tmp_path / "my.store")
+
+    def story(watched: Watch) -> None:
+        watched.event(ROUND)
+        raise error
+
+    with pytest.raises(type(error)):
+        watch(story, path)
+    status = read_status(path)
+    assert (status["state"], status["reason"], status["alive"], status["study"]) == (state, reason, True, "s")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in tmp_path.iterdir()] == ["my.store.status.json"]
+
+
+def test_a_status_that_cannot_be_written_stops_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    views = watch(lambda watched: watched.event(ROUND), tmp_path / "nowhere" / "status")
+    assert views[-1].state == "finished"
+    assert len(caplog.records) == 1
+
+
+def test_another_process_with_the_same_number_is_not_the_node(tmp_path: Path) -> None:
+    path = tmp_path / "status"
+    write_status(path, {"state": "running"})
+    assert read_status(path)["alive"] is True
+    for change, alive in (({"process": "boot:1"}, False), ({"host": "elsewhere"}, None), ({"process": None}, None)):
+        path.write_text(json.dumps(json.loads(path.read_text()) | process_identity(os.getpid()) | change))
+        assert read_status(path)["alive"] is alive
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": 2**22 + 1}))
+    assert read_status(path)["alive"] is False
+
+
+def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "my.store"
+    for content, word in ((None, "does not exist"), ("{", "cannot be read"), ('{"pid": 1}', "no status of this version")):
+        if content is not None:
+            status_path(store).write_text(content)
+        _fails(["status", str(store)], capsys, word)
+    write_status(status_path(store), {"state": "running"})
+    _fails(["status", str(store)], capsys, "was it edited?")
+    _fails(["status"], capsys, "either STORE or --study")
+    _fails(["status", "--study", str(tmp_path / "other.toml")], capsys, "no node of")
+
+
+def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "study-ada.store"
+
+    def story(watched: Watch) -> None:
+        watched.event(ROUND)
+        watched.event(LATE)
+        watched.event({"event": "refused", "peer": "eve", "reason": "study \x1b[31mdiffers"})
+
+    watch(story, status_path(store))
+    main(["status", str(store)])
+    output = capsys.readouterr().out
+    for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 times", "study ?[31mdiffers"):
+        assert words in output, output
+    running = json.loads(status_path(store).read_text()) | {"state": "running", "waiting_for": ["bob"], "process": "boot:1"}
+    status_path(store).write_text(json.dumps(running))
+    with pytest.raises(SystemExit) as stop:
+        main(["status", "--study", str(tmp_path / "study.toml")])
+    assert stop.value.code == 3
+    output = capsys.readouterr().out
+    for words in ("waiting for bob", "gone (no process): its process has ended without a word"):
+        assert words in output, output
+
+
+def _fails(arguments: list[str], capsys: pytest.CaptureFixture[str], word: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    errors = capsys.readouterr().err
+    assert (stop.value.code, errors.count("\n")) == (2, 1), errors
+    assert word in errors
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def test_events_are_lines_of_json_until_nobody_listens() -> None:
+    file = io.StringIO()
+    stream = live.EventStream(file)
+    stream.party = "ada"
+    stream.write(ROUND)
+    stream.write({"event": "result", "epsilon": float("inf")})
+    first, second = (json.loads(line) for line in file.getvalue().splitlines())
+    assert first.items() >= {"party": "ada", "event": "round", "round": 2}.items()
+    assert second["epsilon"] == "inf"
+
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    broken = live.EventStream(Gone())
+    broken.write(ROUND)
+    broken.write(ROUND)
+
+
+def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = live.NodeDisplay(None, lines=True, stream=None)
+    waiting = {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"]}
+    for event in (ROUND, ROUND | {"round": 3}, waiting, waiting, waiting | {"waiting_for": ["bob"]}, LATE):
+        shown.report(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "quietmean: mixing: round 2 of 5, with bob, eve",
+        "quietmean: mixing, round 2: waiting for eve",
+        "quietmean: mixing, round 2: waiting for bob",
+        "quietmean: mixing, round 2: went on without eve",
+    ]
+
+
+def test_a_failure_is_an_event_too(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    with pytest.raises(ProtocolFailure), live.display(file):
+        raise ProtocolFailure("bob never came")
+    (event,) = (json.loads(line) for line in file.read_text().splitlines())
+    assert event.items() >= {"event": "failed", "message": "bob never came", "exit_code": 3}.items()
+    with pytest.raises(InputError, match="events cannot be written"), live.display(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("height", [1, 2, 50])
+def test_the_screen_shows_first_who_is_waited_for(height: int) -> None:
+    from rich.console import Console
+
+    view = watch(lambda watched: watched.event(ROUND | {"waiting_for": ["eve"]}))[-1]
+    console = Console(file=io.StringIO(), width=100, record=True)
+    console.print(live.screen(replace(view, waiting_for=("eve",)), height))
+    text = console.export_text()
+    assert "ada, mixing: round 2 of 5" in text
+    assert text.splitlines()[2].split() == ["eve", "never"]
+    assert ("bob" in text) == (height > 1)
+    assert ("and 1 more" in text) == (height == 1)
+
+
+# --- before the start ------------------------------------------------------------------------------------------------
+
+
+def make_agreed(**more: Any) -> Agreed:
+    return Agreed(**({"roster": b"r" * 32, "study": b"s" * 32, "plan": b"p" * 32, "release": "0.1.0"} | more))
+
+
+def standing(readiness: Readiness, offset: float = 0.0, round_trip: float = 0.01) -> Standing:
+    return Standing(1, make_agreed(), reply=Reply(readiness, round_trip, offset))
+
+
+def test_what_differs_is_named() -> None:
+    assert standing(make_agreed().readiness(True)).faults == ()
+    cases: list[tuple[Readiness, list[str]]] = [
+        (make_agreed(plan=b"q" * 32).readiness(True), ["other plan of the same study"]),
+        (make_agreed(study=b"t" * 32, plan=b"q" * 32).readiness(True), ["other study"]),
+        (make_agreed(roster=b"t" * 32).readiness(False), ["other roster", "its data did not pass"]),
+        (msgspec.structs.replace(make_agreed(release="9\n").readiness(True), version=9), ["other version: 9? there, 0.1.0 here"]),
+    ]
+    for readiness, words in cases:
+        faults = standing(readiness).faults
+        assert [fault.startswith(word) for fault, word in zip(faults, words, strict=True)] == [True] * len(words), faults
+
+
+def test_ready_is_who_agrees_and_reaches_us_or_has_joined() -> None:
+    agreed = make_agreed()
+    checking = standing(agreed.readiness(True))
+    assert checking.agrees
+    assert not checking.ready
+    checking.asks_us = True
+    assert checking.ready
+    assert standing(agreed.readiness(True, (1, 3))).ready
+    assert not Standing(1, agreed).agrees
+
+
+def test_a_clock_is_wrong_only_beyond_what_the_round_trip_hides() -> None:
+    readiness = make_agreed().readiness(True)
+    for offset, round_trip, differs in ((4.9, 0.0, False), (-5.2, 0.1, True), (5.2, 1.0, False), (3600.0, 1.0, True)):
+        reply = standing(readiness, offset, round_trip).reply
+        assert reply is not None
+        assert reply.clock_differs is differs
+
+
+def test_the_frames_of_a_check_may_gain_fields_and_others_may_not() -> None:
+    def with_more(frame: wire.AnyFrame) -> bytes:
+        return msgspec.msgpack.encode([*msgspec.msgpack.decode(msgspec.msgpack.encode(frame)), 1])
+
+    readiness = make_agreed().readiness(True, (2, 5))
+    for frame in (Check(VERSION), readiness):
+        assert wire.decode_header(with_more(frame)) == frame
+        assert len(wire.encode_frame(frame)) < wire.HELLO_LIMIT
+    with pytest.raises(PeerError):
+        wire.decode_header(with_more(wire.Hello(VERSION, 1, "study")))
+
+
+def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
+    identities = [Identity.generate() for _ in range(2)]
+    entries = [RosterEntry(f"p{i}", ("127.0.0.1", 7000 + i), identity.public_key) for i, identity in enumerate(identities)]
+    target = Target(parties=2, epsilon=1.0, delta=1e-6, dimension=1)
+    plan = Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(2), 1.0, 0.5))
+    path = tmp_path / "my.store"
+    settings = NodeSettings(identities[0], Roster(tuple(entries)), plan, np.array([0.25]), 1.0, path)
+    assert not store_exists(settings)
+    path.touch()
+    assert not store_exists(settings)
+    assert path.stat().st_size == 0
+
+    def crash() -> Seed:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        # A process that died between making the tables and drawing its seed.
+        Store.open(path, settings.study, settings.value, 1.0, crash)
+    assert not store_exists(settings)
+    Store.open(path, settings.study, settings.value, 1.0).close()
+    assert store_exists(settings)
+    with pytest.raises(InputError, match="other data"):
+        store_exists(replace(settings, value=np.array([0.5])))
