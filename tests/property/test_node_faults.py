@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from quietmean.core.party import Message, PartyId, Vector
 from quietmean.node.store import Store
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
+from quietmean.protocols import Protocol, get_protocol, registry
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.testing.faults import Crash, Story, StoryResult, check_story, run_story
@@ -168,3 +169,40 @@ def test_a_receiver_that_counts_what_was_taken_back_is_noticed(monkeypatch: pyte
             wrong += 1
         wrong += any(result.counted_twice for result in outcome.results.values())
     assert wrong > 0
+
+
+def plan_of(protocol: Protocol[Any], parties: int) -> Plan:
+    """Any protocol with some noise and values that it accepts; few rounds where it mixes."""
+    options: dict[str, Any] = {"rounds": 4} if "rounds" in protocol.options else {}
+    if protocol.name == "consensus":
+        options = {"graph": "ring", "iterations": 4}
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2, sensitivity=2.0)
+    return Plan(target, protocol, protocol.draft(parties, options))
+
+
+def accepted_values(protocol: Protocol[Any], parties: int) -> Vector:
+    return protocol.accepted(values_of(parties) / 4, np.ones(parties))
+
+
+def every_protocol(protocol: Protocol[Any], examples: int) -> None:
+    parties = 4
+    plan, values = plan_of(protocol, parties), accepted_values(protocol, parties)
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(stories(parties))
+    def holds(story: Story) -> None:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+            check_story(plan, values, run_story(plan, values, story, Path(directory)))
+
+    holds()
+
+
+@pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
+def test_the_invariant_for_every_protocol(protocol: Protocol[Any]) -> None:
+    every_protocol(protocol, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
+def test_the_invariant_for_every_protocol_at_length(protocol: Protocol[Any]) -> None:
+    every_protocol(protocol, 400)

@@ -53,7 +53,8 @@ class Context:
     changed: asyncio.Event
     agreement: bytes = b""
     late: list[Late] = field(default_factory=list)
-    _background: set[asyncio.Task[Any]] = field(default_factory=set)
+    # In the order of their beginnings, so that everything happens in the same order each time.
+    _background: dict[asyncio.Task[Any], None] = field(default_factory=dict)
 
     @property
     def others(self) -> list[PartyId]:
@@ -65,12 +66,12 @@ class Context:
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task that ends with the node at the latest and wakes the wait in progress when it is done."""
         task = asyncio.create_task(work)
-        self._background.add(task)
+        self._background[task] = None
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
+        self._background.pop(task, None)
         self.changed.set()
         if not task.cancelled() and task.exception() is not None:
             # Links retry and time-outs are caught where they belong; what is left is a defect, and must not pass unseen.

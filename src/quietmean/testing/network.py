@@ -59,7 +59,8 @@ class MemoryNetwork:
         self.deaths = [0] * parties
         self._weather = weather
         self._luck = BitStream(insecure_seed(weather.seed, "weather"))
-        self._handling: dict[PartyId, set[asyncio.Task[None]]] = {party: set() for party in range(parties)}
+        # In the order of their beginnings: in that of a set, no two runs of a story would be alike.
+        self._handling: dict[PartyId, dict[asyncio.Task[None], None]] = {party: {} for party in range(parties)}
 
     def links(self, party: PartyId) -> dict[PartyId, MemoryLink]:
         return {peer: MemoryLink(self, party, peer) for peer in range(len(self.deaths)) if peer != party}
@@ -68,7 +69,7 @@ class MemoryNetwork:
         """The process of a party ends: whatever it was about to answer is lost."""
         self.sessions.pop(party, None)
         self.deaths[party] += 1
-        for task in self._handling[party]:
+        for task in list(self._handling[party]):
             task.cancel()
 
     async def carry(
@@ -93,8 +94,8 @@ class MemoryNetwork:
             # On its own: what is on its way arrives even if the sender has given up, or is no more.
             work = self._handle(sender, receiver, request, payload, deliver, fail)
             task = asyncio.get_running_loop().create_task(work)
-            self._handling[receiver].add(task)
-            task.add_done_callback(self._handling[receiver].discard)
+            self._handling[receiver][task] = None
+            task.add_done_callback(lambda done: self._handling[receiver].pop(done, None))
         try:
             return await answer
         finally:
