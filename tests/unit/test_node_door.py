@@ -31,7 +31,7 @@ def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, N
 
     async def run() -> None:
         store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
-        door = Door(store, 0, lambda: AGREED, lambda: None)
+        door = Door(store, 0, (5, 9), lambda: AGREED, lambda: None)
         door.enter((MIXING, 2), frozenset({1, 2}))
         try:
             await story(door, store)
@@ -234,9 +234,33 @@ def test_a_share_that_both_ends_count_is_in_the_history() -> None:
     logs[0] = log([1, 2, 3], [(2, 1), (3, 1)], list(logs[0].received))
     history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
     assert (history.settled.tolist(), history.lost) == ([[1, 0, 1, 0]], None)
-    assert len(reconstruct(RING, logs, heard=range(4), sends_shares=False).settled) == 0
+    assert reconstruct(RING, logs, heard=range(4), sends_shares=False).settled.tolist() == [[1, 0, 1, 0]]
     logs[0] = msgspec.structs.replace(logs[0], sent=((1, 1), (2, 1), (3, 1)), settled=((1, 1, 3),))
     assert reconstruct(RING, logs, heard=range(4), sends_shares=True).settled.tolist() == [[1, 0, 1, 3]]
     # What cannot be is left out: a log is its author's word only.
     logs[0] = msgspec.structs.replace(logs[0], settled=((1, 2, 3), (2, 1, 1)))
     assert len(reconstruct(RING, logs, heard=range(4), sends_shares=True).settled) == 0
+
+
+def test_what_a_party_told_before_it_left_for_good() -> None:
+    """Party 2 sent its log along with the message of round 2: round 1 is known, round 3 is not, and it never came back."""
+    logs = {party: full_log(party, range(1, 4)) for party in (0, 1, 3)}
+    logs[1] = log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (2, 0), (3, 0)])
+    logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(2, 2)])
+    told = log([1], [], [(1, 1)])
+    history = reconstruct(RING, logs, (0, 1, 3), {2: told}, sends_shares=True)
+    # Its message of round 1 did not arrive, and it knows; its sender's share of round 3 nobody can tell.
+    assert history.lost is not None
+    assert [2 - 2, 2, 0] in np.argwhere(history.lost).tolist()
+    np.testing.assert_array_equal(history.online[:, 2], [True, True, True, False])
+    assert history.settled.tolist() == []
+
+
+def test_a_share_taken_back_from_a_party_that_left_may_have_been_seen() -> None:
+    logs = {party: full_log(party, range(1, 4)) for party in (0, 1, 3)}
+    logs[1] = log([1, 2, 3], [(1, 2), (3, 2)], [(1, 0), (2, 0), (3, 0)])
+    logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (2, 2)])
+    history = reconstruct(RING, logs, (0, 1, 3), sends_shares=True)
+    assert history.online[2, 2]
+    assert [2, 1, 2, 0] in history.settled.tolist()
+    assert history.delivered(RING)[1, 1].any()

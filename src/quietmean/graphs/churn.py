@@ -21,7 +21,7 @@ class History:
     A message arrives if sender and receiver are online in its round and it is not marked lost. Every sender knows what
     arrived (IncA, section 2.4), at the latest some rounds afterwards: ``settled``, shape (M, 4), lists (round, sender, receiver,
     later round) of messages that arrived though the sender had to assume that they did not, and at the end of which later
-    round it took out again what it had kept (0: it never did, and this share counts twice). Everyone is online in round 0: who
+    round it took out again what it had kept (0: it never learnt, and this share counts twice). Everyone is online in round 0: who
     never started is not a party.
     """
 

@@ -10,8 +10,8 @@ from functools import partial
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId
 from quietmean.node.store import ACCEPTED, PENDING, REFUSED, USED, Store
-from quietmean.node.whereabouts import Position
-from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw, check_finite, decode_vector
+from quietmean.node.whereabouts import Phase, Position
+from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw, check_finite, check_log, decode_vector
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,18 @@ class _Parked:
 class Door:
     """At most one transfer per sender waits here: a sender is in one round at a time."""
 
-    def __init__(self, store: Store, party: PartyId, agreement: Callable[[], bytes], on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        party: PartyId,
+        sizes: tuple[int, int],
+        agreement: Callable[[], bytes],
+        on_change: Callable[[], None],
+    ) -> None:
+        """``sizes``: numbers of parties and of mixing rounds."""
         self._store = store
         self._party = party
+        self._sizes = sizes
         self._agreement = agreement
         self._on_change = on_change
         self._parked: dict[PartyId, _Parked] = {}
@@ -50,6 +59,8 @@ class Door:
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: bytes) -> Answer:
         """The answer, which for an early transfer may be long in coming."""
         check_finite(transfer.valid_for, "time")
+        if transfer.so_far is not None:
+            check_log(transfer.so_far, *self._sizes)
         weight, split = check_finite(transfer.weight, "weight"), 8 * transfer.dimension
         vector, content = decode_vector(payload[:split]), payload[split:]
         message = Message(sender, (self._party,), transfer.round, vector, weight, content)
@@ -86,7 +97,7 @@ class Door:
             raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
         if transfer.agreement != self._agreement():
             raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
-        self._store.accept(place[0], message)
+        self._store.accept(place[0], message, transfer.so_far if place[0] == Phase.MIXING else None)
         self._on_change()
         return True
 

@@ -14,37 +14,57 @@ from quietmean.graphs.churn import NEVER
 from quietmean.node.wire import PartyLog
 
 
-def reconstruct(schedule: Schedule, logs: Mapping[PartyId, PartyLog], heard: Iterable[PartyId], *, sends_shares: bool) -> History:
-    """Online rounds, lost messages and late settlements. ``heard``: whose releases this party has, besides what the logs say."""
-    arrived = _arrived(logs)
-    online = _online(schedule, logs, arrived, {*heard, *(party for log in logs.values() for party in log.heard)})
+def reconstruct(
+    schedule: Schedule,
+    logs: Mapping[PartyId, PartyLog],
+    heard: Iterable[PartyId],
+    hearsay: Mapping[PartyId, PartyLog] | None = None,
+    *,
+    sends_shares: bool,
+) -> History:
+    """Online rounds, lost messages and late settlements. ``heard``: whose releases this party has, besides what the logs say.
+
+    ``hearsay``: what parties that told nothing at the end had told along with their messages, up to some round.
+    """
+    released = {*heard, *(party for log in logs.values() for party in log.heard)}
+    partial = {party: log for party, log in (hearsay or {}).items() if party not in logs}
+    both = {**logs, **partial}
+    until = dict.fromkeys(logs, schedule.rounds) | {party: max(log.online, default=0) for party, log in partial.items()}
+    arrived, sent = _arrived(both), _sent(both)
+    online = _online(schedule, logs, partial, arrived, released)
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-    for round_ in range(1, schedule.rounds + 1):
-        for sender in range(schedule.parties):
-            for slot, receiver in enumerate(schedule.neighbours[round_ - 1, sender].tolist()):
-                if receiver < 0 or not (online[round_, sender] and online[round_, receiver]):
-                    continue
-                # Of a message between two parties that left no log nothing is known. It counts as arrived: what colluding
-                # parties may have seen must not be left out.
-                known = sender in logs or receiver in logs
-                lost[round_ - 1, sender, slot] = known and (round_, sender, receiver) not in arrived
-    unsettled = History(online, lost if lost.any() else None)
-    return replace(unsettled, settled=_settled(schedule, unsettled, logs)) if sends_shares else unsettled
+    kept: set[tuple[int, PartyId, PartyId]] = set()
+    for round_, sender, slot in np.argwhere(schedule.neighbours >= 0).tolist():
+        round_, receiver = round_ + 1, int(schedule.neighbours[round_, sender, slot])
+        message = (round_, sender, receiver)
+        if message in arrived or not (online[round_, sender] and online[round_, receiver]):
+            continue
+        if until.get(receiver, 0) >= round_:
+            lost[round_ - 1, sender, slot] = True
+        elif until.get(sender, 0) >= round_ and sends_shares:
+            # It took its share back; whether the receiver had seen it nobody knows. That must not be left out.
+            kept.add(message)
+        # Of other messages nothing is known. They count as arrived, for the same reason.
+    history = History(online, lost if lost.any() else None)
+    told = {(round_, sender, receiver): later for sender, log in both.items() for round_, receiver, later in log.settled}
+    # What its receiver took in and its sender knows nothing of counts in both places.
+    unknown = {message for message in arrived - sent if until.get(message[1], 0) >= message[0]}
+    return replace(history, settled=_settled(schedule, history, dict.fromkeys(unknown | kept, NEVER) | told))
 
 
-def _settled(schedule: Schedule, history: History, logs: Mapping[PartyId, PartyLog]) -> NDArray[np.int64]:
+def _settled(schedule: Schedule, history: History, told: Mapping[tuple[int, PartyId, PartyId], int]) -> NDArray[np.int64]:
     """Of what the senders tell, what can be: a log is only as good as its author."""
     delivered = history.delivered(schedule)
-    told = {(round_, sender, receiver): later for sender, log in logs.items() for round_, receiver, later in log.settled}
-    # What its receiver took in and its sender knows nothing of counts in both places.
-    sent = {(round_, sender, receiver) for sender, log in logs.items() for round_, receiver in log.sent}
-    received = {(round_, sender, party) for party, log in logs.items() for round_, sender in log.received if sender in logs}
     rows = []
-    for (round_, sender, receiver), later in sorted((dict.fromkeys(received - sent, NEVER) | told).items()):
+    for (round_, sender, receiver), later in sorted(told.items()):
         arrived = (delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any()
         if arrived and (later == NEVER or (later > round_ and history.online[later, sender])):
             rows.append((round_, sender, receiver, later))
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def _sent(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyId]]:
+    return {(round_, party, receiver) for party, log in logs.items() for round_, receiver in log.sent}
 
 
 def _arrived(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyId]]:
@@ -52,14 +72,13 @@ def _arrived(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyI
 
     Both ends agree unless a message was taken back that its receiver had used; who received it did see it.
     """
-    sent = {(round_, party, receiver) for party, log in logs.items() for round_, receiver in log.sent}
-    received = {(round_, sender, party) for party, log in logs.items() for round_, sender in log.received}
-    return sent | received
+    return _sent(logs) | {(round_, sender, party) for party, log in logs.items() for round_, sender in log.received}
 
 
 def _online(
     schedule: Schedule,
     logs: Mapping[PartyId, PartyLog],
+    partial: Mapping[PartyId, PartyLog],
     arrived: set[tuple[int, PartyId, PartyId]],
     released: set[PartyId],
 ) -> NDArray[np.bool_]:
@@ -70,10 +89,12 @@ def _online(
         last_sign[sender] = max(last_sign[sender], round_)
         last_sign[receiver] = max(last_sign[receiver], round_)
     for party in range(schedule.parties):
-        if party in logs:
-            online[list(logs[party].online), party] = True
-        else:
-            # Who left no log was there up to the last sign of it; a release is made in the last round.
+        told = logs.get(party) or partial.get(party)
+        if told is not None:
+            online[list(told.online), party] = True
+        if party not in logs:
+            # After the last that it told of itself it was there up to the last sign of it; a release is made in the last round.
+            first = max(told.online, default=0) if told is not None else 0
             last = schedule.rounds if party in released else last_sign[party]
-            online[: last + 1, party] = True
+            online[first + 1 : last + 1, party] = True
     return online

@@ -56,9 +56,15 @@ class NodeResult:
 
     @property
     def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:
-        """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them."""
+        """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them.
+
+        Of receivers that told nothing it is not known; the execution has them too, since they may have seen the message.
+        """
+        if not self.execution.protocol.sends_shares:
+            return ()
         settled = self.execution.history.settled
-        return tuple((row[0], row[1], row[2]) for row in settled[settled[:, 3] == NEVER].tolist())
+        never = settled[(settled[:, 3] == NEVER) & ~np.isin(settled[:, 2], list(self.silent))]
+        return tuple((row[0], row[1], row[2]) for row in never.tolist())
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}

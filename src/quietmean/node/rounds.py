@@ -15,10 +15,11 @@ from typing import Any
 
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
+from quietmean.node.closing import own_log
 from quietmean.node.context import Context, Wait
 from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
 from quietmean.node.whereabouts import LONGEST_WAIT, Phase, Position
-from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw
+from quietmean.node.wire import Answer, Confirm, PartyLog, Transfer, Withdraw
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -112,17 +113,21 @@ class PhaseRunner:
             }
             return due | {party: True for party in outgoing if party not in answers}
 
-        sending = [context.spawn(self._send(here, receiver, message, answers)) for receiver, message in outgoing.items()]
+        # Should this party never come back, the others know its part from what it sent along.
+        so_far = own_log(context, ()) if self._sends_shares and self._phase == Phase.MIXING and outgoing else None
+        sending = [context.spawn(self._send(here, receiver, message, so_far, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_settled()
         for task in sending:
             # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal.
             task.cancel()
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
 
-    async def _send(self, here: Position, receiver: PartyId, message: Outgoing, answers: dict[PartyId, Answer]) -> None:
+    async def _send(
+        self, here: Position, receiver: PartyId, message: Outgoing, so_far: PartyLog | None, answers: dict[PartyId, Answer]
+    ) -> None:
         context = self._context
         valid_for = LONGEST_WAIT * context.round_timeout
-        transfer = Transfer(0, *here, message.weight, valid_for, context.agreement, message.dimension)
+        transfer = Transfer(0, *here, message.weight, valid_for, context.agreement, message.dimension, so_far)
         await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
 
     async def _withdraw(self, here: Position, receiver: PartyId) -> None:

@@ -80,7 +80,7 @@ class Session:
             party=part.party,
             party_names=part.names,
             store=store,
-            door=Door(store, part.party, lambda: self._context.agreement, changed.set),
+            door=Door(store, part.party, (len(part.names), self._rounds), lambda: self._context.agreement, changed.set),
             links=make_links(self),
             whereabouts=self.whereabouts,
             round_timeout=part.round_timeout,
@@ -146,7 +146,8 @@ class Session:
         plan, store = self._part.plan, self._store
         schedule = plan.schedule(seed)
         logs = self._logs | {self._part.party: log}
-        history = reconstruct(schedule, logs, heard, sends_shares=plan.protocol.sends_shares)
+        hearsay = store.hearsay(len(self._part.names), self._rounds)
+        history = reconstruct(schedule, logs, heard, hearsay, sends_shares=plan.protocol.sends_shares)
         # Push-sum does not tell apart whose releases are in its sums: all that were made are.
         heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
         total = self._total(heard)

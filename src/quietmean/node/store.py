@@ -22,9 +22,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.entropy import Seed
 from quietmean.node.vault import Vault
-from quietmean.node.wire import decode_vector, encode_vector
+from quietmean.node.wire import PartyLog, decode_log, decode_vector, encode_log, encode_vector
 
-SCHEMA = 3
+SCHEMA = 4
 PENDING: Final = "pending"
 ACCEPTED: Final = "accepted"
 REFUSED: Final = "refused"
@@ -42,6 +42,7 @@ CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB 
                       content BLOB NOT NULL, PRIMARY KEY (phase, round, number));
 CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
                      settled INTEGER, PRIMARY KEY (phase, round, receiver));
+CREATE TABLE hearsay (party INTEGER PRIMARY KEY, log BLOB NOT NULL);
 CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
                     PRIMARY KEY (phase, round, sender));
 """
@@ -272,9 +273,11 @@ class Store:
             for round_, receiver, vector, weight in self._rows(query, phase, USED)
         ]
 
-    def accept(self, phase: int, message: Message) -> None:
-        """Take a transfer in; once this returns it counts, whatever happens."""
+    def accept(self, phase: int, message: Message, so_far: PartyLog | None = None) -> None:
+        """Take a transfer in; once this returns it counts, whatever happens. ``so_far``: its sender's log, to be remembered."""
         with self._transaction():
+            if so_far is not None:
+                self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, encode_log(so_far)))
             self._database.execute(
                 "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
                 (
@@ -302,6 +305,11 @@ class Store:
             Message(sender, (receiver,), round_, decode_vector(self._vault.get(vector)), weight, content)
             for sender, vector, weight, content in self._rows(query, phase, round_)
         ]
+
+    def hearsay(self, parties: int, rounds: int) -> dict[PartyId, PartyLog]:
+        """The last log that each party sent along with its messages."""
+        rows = self._rows("SELECT party, log FROM hearsay ORDER BY party")
+        return {party: decode_log(log, parties, rounds) for party, log in rows}
 
     # --- the log -----------------------------------------------------------------------------------------------------
 

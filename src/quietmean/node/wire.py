@@ -103,13 +103,27 @@ class Reveal(Request, frozen=True, tag="r"):
     exchange: Bytes32
 
 
+class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """A party's mixing rounds: when it took part, which of its messages arrived where, what arrived here, whose release came.
+
+    ``settled``: (round, receiver, later round) of shares that it kept until then although they had been used; 0 for never.
+    """
+
+    online: tuple[Count, ...]
+    sent: tuple[tuple[Count, Count], ...]
+    received: tuple[tuple[Count, Count], ...]
+    heard: tuple[Count, ...]
+    settled: tuple[tuple[Count, Count, Count], ...] = ()
+
+
 class Transfer(Request, frozen=True, tag="t"):
     """A message of (phase, round): the payload is a vector of ``dimension`` values, then what else the protocol says.
 
     Nobody accepts it later than ``valid_for`` seconds from its arrival.
 
     ``agreement`` is what the sender holds for the study's public seed (first bytes), so that parties who were told different
-    nonces find out.
+    nonces find out. ``so_far``: the sender's log up to the last closed round, where it matters what becomes of shares: should it
+    never come back, this is what is known of it.
     """
 
     phase: Count
@@ -118,6 +132,7 @@ class Transfer(Request, frozen=True, tag="t"):
     valid_for: float
     agreement: bytes
     dimension: Count
+    so_far: PartyLog | None = None
 
 
 class Withdraw(Request, frozen=True, tag="w"):
@@ -153,19 +168,6 @@ class Answer(Frame, frozen=True, tag="a"):
     phase: Count
     round: Count
     reason: Text = ""
-
-
-class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A party's mixing rounds: when it took part, which of its messages arrived where, what arrived here, whose release came.
-
-    ``settled``: (round, receiver, later round) of shares that it kept until then although they had been used; 0 for never.
-    """
-
-    online: tuple[Count, ...]
-    sent: tuple[tuple[Count, Count], ...]
-    received: tuple[tuple[Count, Count], ...]
-    heard: tuple[Count, ...]
-    settled: tuple[tuple[Count, Count, Count], ...] = ()
 
 
 AnyRequest: TypeAlias = Commit | Reveal | Transfer | Withdraw | Confirm | Probe | Log
@@ -272,6 +274,11 @@ def decode_log(raw: bytes, parties: int, rounds: int) -> PartyLog:
         log = _decode_log(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise PeerError(f"a log that cannot be read ({error})") from None
+    return check_log(log, parties, rounds)
+
+
+def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
+    """The log, if its rounds and parties exist."""
     pairs = [*log.sent, *log.received]
     if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
         raise PeerError(f"a log with a round outside 1..{rounds}")
