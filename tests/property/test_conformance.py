@@ -27,7 +27,9 @@ def test_every_registered_protocol_conforms(protocol: Protocol[Any]) -> None:
     conforms()
 
 
-@pytest.mark.parametrize(("name", "expected"), [("inca", True), ("gossip", True), ("local-dp", False), ("central-dp", False)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("inca", True), ("gossip", True), ("local-dp", True), ("central-dp", False), ("secagg", False)]
+)
 def test_which_protocols_are_held_to_conserve_mass(name: str, expected: bool) -> None:
     @settings(max_examples=3)
     @given(executions(name))

@@ -174,7 +174,7 @@ def _spread(epsilons: np.ndarray[Any, np.dtype[np.float64]]) -> str:
 
 def _exchange(report: StudyReport) -> dict[str, Any]:
     execution, coalition = report.execution, report.certificate.worst
-    if execution.schedule.rounds == 0:
+    if not (execution.schedule.out_degree > 0).any():
         return {
             "heading": "Nobody sends anything before the end",
             "figure": "",
