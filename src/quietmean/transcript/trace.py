@@ -93,8 +93,8 @@ def trace(
 ) -> Transcript:
     """The transcript of the real machines under ``history``. ``make_machine(party, value, noise)`` builds one of them.
 
-    Without ``public_releases`` every party keeps its result to itself. Messages of a round that ``is_overheard`` are known to all,
-    also where they did not arrive.
+    Without ``public_releases`` every party keeps its result to itself. Messages of a round that ``is_overheard`` are known to
+    all, also where they did not arrive.
     """
     builder = TranscriptBuilder(parties)
     drawn: dict[NoiseAddress, int] = {}
