@@ -104,7 +104,8 @@ def command(
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
             certificate = certify(transcript, adversary, happened.sensitivity)
             document = certificate.to_json(epsilon=epsilon, delta=delta, prior_sd=prior_sd, matrix=matrix)
-            if isinstance(happened, Execution) and (happened.schedule.rounds or happened.schedule.pairs.size):
+            # The theorems speak of shares that are passed on and of noise that pairs have in common.
+            if isinstance(happened, Execution) and (happened.protocol.sends_shares or happened.schedule.pairs.size):
                 document["diagnostics"] = diagnose(transcript, adversary).sentences()
             if report is not None:
                 _write_report(report, happened, delta, adversary)
