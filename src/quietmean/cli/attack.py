@@ -14,8 +14,6 @@ from quietmean.cli.console import epsilon_text, out, print_json, progress, read_
 if TYPE_CHECKING:
     from quietmean.simulation import AttackResult
 
-NAME = "attack"
-
 
 def command(
     execution: Path,

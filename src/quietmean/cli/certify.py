@@ -25,8 +25,6 @@ from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot, read_execution, trusted_parties
 
-NAME = "certify"
-
 DELTA = 1e-6
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
     from quietmean.queries import Encoded
 
-NAME = "check"
 _SHORT = 12
 
 

@@ -9,8 +9,6 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json
 
-NAME = "keygen"
-
 
 def command(
     *,

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
-NAME = "join"
-
 
 def command(
     study: Path,

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from quietmean.privacy import Account, Entry
     from quietmean.studies import StudyOutcome
 
-NAME = "ledger"
-
 
 def command(
     *,

@@ -7,15 +7,28 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from quietmean.cli import attack, certify, check, identity, join, ledger, plan, reproduce, run, simulate, status
 from quietmean.cli.console import fail
 from quietmean.core.errors import QuietmeanError
 
 app = App(
     name="quietmean", help="The mean of private values, with nobody in the middle to trust.", suppress_keyboard_interrupt=False
 )
-for module in (run, identity, check, join, status, certify, attack, plan, simulate, reproduce, ledger):
-    app.command(module.command, name=module.NAME)
+# A command's module is imported when it is asked for: what is quick to answer starts quickly.
+COMMANDS = {
+    "run": ("run", "Run a whole study on this machine, each party a process of its own."),
+    "keygen": ("identity", "Make this party's key."),
+    "check": ("check", "Before a study: who is ready, and what is wrong where."),
+    "join": ("join", "Run one party of a study between machines."),
+    "status": ("status", "What a node is doing, or how it ended."),
+    "certify": ("certify", "What colluding parties and eavesdroppers learn from an execution."),
+    "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),
+    "plan": ("plan", "Which protocol, with how much noise, at which cost."),
+    "simulate": ("simulate", "Run a plan many times over a simulated population."),
+    "reproduce": ("reproduce", "Make the figures of the papers anew."),
+    "ledger": ("ledger", "Budgets of this party, and what studies have cost."),
+}
+for name, (module, purpose) in COMMANDS.items():
+    app.command(f"quietmean.cli.{module}:command", name=name, help=purpose)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,8 +20,6 @@ from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sen
 if TYPE_CHECKING:
     from quietmean.planning.candidates import Candidate
 
-NAME = "plan"
-
 
 class Domain(StrEnum):
     """Where values lie. ``unit-ball``: L2 norm at most 1."""

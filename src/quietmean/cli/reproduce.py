@@ -13,8 +13,6 @@ from quietmean.core.errors import InputError
 if TYPE_CHECKING:
     from quietmean.studies.reproduce import Figure
 
-NAME = "reproduce"
-
 
 def command(
     names: Annotated[list[str] | None, Parameter(negative="")] = None,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from quietmean.studies.local import LocalStudy
     from quietmean.studies.study import Study
 
-NAME = "run"
-
 
 def command(
     *,

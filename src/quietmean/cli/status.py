@@ -13,7 +13,6 @@ from quietmean.cli.console import out, print_json, printable
 from quietmean.cli.live import headline, seconds_between, sentence, traffic_text
 from quietmean.core.errors import InputError
 
-NAME = "status"
 # A living process writes every second; silent for longer it hangs, or its machine is overloaded.
 _SILENCE = 10.0
 

@@ -27,6 +27,8 @@ _MESSAGES = 2500
 _RIDGE = 1e-13
 _ACCURACY = 1e-11
 _DOUBTFUL = 1e-7
+# Up to so many messages in a row may build on each other for noise to be kept as a sparse matrix.
+_SHALLOW = 3
 
 
 class CoalitionSolver:
@@ -73,12 +75,17 @@ class CoalitionSolver:
 
 def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArray[np.float64] | csr_array[np.float64]]:
     """The dense map from values, and that from all noise, which includes ``extra`` noise on the values."""
-    if bare.dependence.nnz:
-        values, noise = bare.eliminated()
-        return values, np.hstack([noise, extra * values])
-    # Where no message builds on another, noise stays as sparse as it is: pairs of parties may share a term each.
-    scaled = bare.noise @ diags_array(bare.noise_scale)
-    return bare.values.toarray(), csr_array(hstack([scaled, extra * bare.values]))
+    direct = csr_array(hstack([bare.values, bare.noise @ diags_array(bare.noise_scale)]))
+    every, passed_on = direct, direct
+    for _ in range(_SHALLOW):
+        passed_on = csr_array(bare.dependence @ passed_on)
+        if passed_on.nnz == 0:
+            # Messages hardly build on each other, so noise stays sparse: pairs of parties may share a term each.
+            values, noise = every[:, : bare.parties], every[:, bare.parties :]
+            return values.toarray(), csr_array(hstack([noise, extra * values]))
+        every = csr_array(every + passed_on)
+    dense_values, dense_noise = bare.eliminated()
+    return dense_values, np.hstack([dense_noise, extra * dense_values])
 
 
 def _gram(
