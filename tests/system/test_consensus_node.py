@@ -79,7 +79,9 @@ def test_twenty_processes_send_little_more_than_the_information(tmp_path: Path) 
     predicted = Dynamics.of(plan.parameters).steady_state_mse(cells)
     # 20 x 1000 errors, correlated between parties: the relative standard error is some 3 %.
     assert (errors**2).mean() == pytest.approx(predicted, rel=0.15)
-    assert outcome.bytes_sent == pytest.approx(content_bytes(plan) + framing_bytes(plan), rel=0.2)
+    print(f"{outcome.bytes_sent} bytes sent, {outcome.bytes_sent / content_bytes(plan):.3f} times what the messages say")
+    assert outcome.bytes_sent <= 1.2 * content_bytes(plan)
+    assert outcome.bytes_sent == pytest.approx(content_bytes(plan) + framing_bytes(plan), rel=0.02)
 
 
 def framing_bytes(plan: Plan) -> int:
@@ -87,8 +89,8 @@ def framing_bytes(plan: Plan) -> int:
     parameters, parties = plan.parameters, plan.target.parties
     links = parameters.links
     # The float64 of the weight is content.
-    transfer = len(encode_frame(Transfer(1000, 1, 60, 1.0, 30.0, bytes(8), 0), 250)) - 8
-    answer = len(encode_frame(Answer(1000, "accepted", 1, 60)))
+    transfer = len(encode_frame(Transfer(1000, 1, 60, 1.0, 30_000, bytes(8), 0), 250)) - 8
+    answer = len(encode_frame(Answer(1000, "ok", 1, 60)))
     rounds = range(1, parameters.rounds + 1)
     logs = 0
     for party in range(parties):

@@ -248,7 +248,9 @@ class Siege:
         _, writer = await self.enter()
         for round_ in range(1, 17):
             payload = np.zeros(DIMENSION).tobytes()
-            writer.write(encode_frame(Transfer(round_, 1, 10**6 + round_, 1.0, 1e300, b"", DIMENSION), len(payload)) + payload)
+            writer.write(
+                encode_frame(Transfer(round_, 1, 10**6 + round_, 1.0, 2**31 - 1, b"", DIMENSION), len(payload)) + payload
+            )
         await asyncio.sleep(0.5)
         writer.transport.abort()
 
@@ -269,10 +271,10 @@ def bad_frames(count: int) -> list[bytes]:
         struct.pack(">II", 2**30, 0),
         struct.pack(">II", 30, 2**30) + bytes(30),
         struct.pack(">II", 2**32 - 1, 2**32 - 1),
-        encode_frame(Transfer(1, 1, 1, 1.0, 1.0, b"", DIMENSION), 16) + nan,
-        encode_frame(Transfer(1, 1, 1, float("inf"), 1.0, b"", DIMENSION), 16) + bytes(16),
-        encode_frame(Transfer(1, 1, 1, 1.0, float("nan"), b"", DIMENSION), 16) + bytes(16),
-        encode_frame(Transfer(1, 1, 1, 1.0, 1.0, b"", 7), 56) + bytes(56),
+        encode_frame(Transfer(1, 1, 1, 1.0, 1000, b"", DIMENSION), 16) + nan,
+        encode_frame(Transfer(1, 1, 1, float("inf"), 1000, b"", DIMENSION), 16) + bytes(16),
+        encode_frame(Transfer(1, 1, 1, float("nan"), 1000, b"", DIMENSION), 16) + bytes(16),
+        encode_frame(Transfer(1, 1, 1, 1.0, 1000, b"", 7), 56) + bytes(56),
         encode_frame(Hello(VERSION, INSIDER, "")),
         encode_frame(Log(1), 10) + b"\xff" * 10,
         encode_frame(Log(1), 100) + b"\x91" * 100,

@@ -284,7 +284,7 @@ def test_a_bad_vector_from_a_party_is_refused(tmp_path: Path, caplog: pytest.Log
         reader, writer = await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
         try:
             writer.write(encode_frame(Hello(VERSION, 1, study.settings(0).study)))
-            writer.write(encode_frame(Transfer(0, 1, 1, 0.5, 1.0, b"", 2), 16) + np.array([0.0, np.nan]).tobytes())
+            writer.write(encode_frame(Transfer(0, 1, 1, 0.5, 1000, b"", 2), 16) + np.array([0.0, np.nan]).tobytes())
             welcome, _, _ = await read_frame(reader, Limits.before_welcome())
             assert isinstance(welcome, Welcome)
             with pytest.raises((OSError, EOFError)):

@@ -23,7 +23,7 @@ PAYLOAD = encode_vector(np.array([1.0]))
 
 
 def transfer(round_: int, valid_for: float = 5.0, agreement: bytes = AGREED) -> Transfer:
-    return Transfer(0, MIXING, round_, 0.5, valid_for, agreement, 2)
+    return Transfer(0, MIXING, round_, 0.5, int(1000 * valid_for), agreement, 2)
 
 
 def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, None, None]]) -> None:
@@ -44,17 +44,17 @@ def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, N
 def test_taken_in_once_and_answered_twice(tmp_path: Path) -> None:
     async def story(door: Door, store: Store) -> None:
         for _ in range(2):
-            assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "accepted"
+            assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "ok"
         assert len(store.received(MIXING, 2, 0)) == 1
         door.enter((MIXING, 3), frozenset())
-        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "accepted"
+        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "ok"
 
     at_the_door(tmp_path, story)
 
 
 def test_a_closed_round_is_refused_with_the_position(tmp_path: Path) -> None:
     async def story(door: Door, store: Store) -> None:
-        assert await door.transfer(1, transfer(1), PAYLOAD) == Answer(0, "refused", MIXING, 2)
+        assert await door.transfer(1, transfer(1), PAYLOAD) == Answer(0, "no", MIXING, 2)
 
     at_the_door(tmp_path, story)
 
@@ -65,7 +65,7 @@ def test_an_early_transfer_waits_for_its_round(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         door.enter((MIXING, 3), frozenset({1}))
-        assert (await waiting).status == "accepted"
+        assert (await waiting).status == "ok"
 
     at_the_door(tmp_path, story)
 
@@ -75,9 +75,9 @@ def test_only_the_latest_early_transfer_of_a_sender_waits(tmp_path: Path) -> Non
         first = asyncio.create_task(door.transfer(1, transfer(3), PAYLOAD))
         await asyncio.sleep(0)
         second = asyncio.create_task(door.transfer(1, transfer(4), PAYLOAD))
-        assert (await first).status == "refused"
+        assert (await first).status == "no"
         door.enter((MIXING, 5), frozenset({1}))
-        assert (await second).status == "refused"
+        assert (await second).status == "no"
 
     at_the_door(tmp_path, story)
 
@@ -87,7 +87,7 @@ def test_an_early_transfer_expires(tmp_path: Path) -> None:
         waiting = asyncio.create_task(door.transfer(1, transfer(3, valid_for=0.01), PAYLOAD))
         await asyncio.sleep(0.05)
         door.enter((MIXING, 3), frozenset({1}))
-        assert (await waiting).status == "refused"
+        assert (await waiting).status == "no"
         assert not store.has_accepted(MIXING, 3, 1)
 
     at_the_door(tmp_path, story)
@@ -108,10 +108,10 @@ def test_an_early_transfer_of_a_lost_connection_is_forgotten(tmp_path: Path) -> 
 def test_withdrawing_undoes_while_the_round_is_open(tmp_path: Path) -> None:
     async def story(door: Door, store: Store) -> None:
         await door.transfer(1, transfer(2), PAYLOAD)
-        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "refused"
+        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "no"
         assert store.received(MIXING, 2, 0) == []
         # A copy that was under way is not taken in either.
-        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "refused"
+        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "no"
 
     at_the_door(tmp_path, story)
 
@@ -120,8 +120,8 @@ def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -
     async def story(door: Door, store: Store) -> None:
         await door.transfer(1, transfer(2), PAYLOAD)
         door.enter((MIXING, 3), frozenset())
-        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "accepted"
-        assert door.withdraw(2, Withdraw(0, MIXING, 2)).status == "refused"
+        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "ok"
+        assert door.withdraw(2, Withdraw(0, MIXING, 2)).status == "no"
 
     at_the_door(tmp_path, story)
 
@@ -132,8 +132,8 @@ def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -
         (3, transfer(2), PAYLOAD),
         (1, transfer(2, agreement=b"other..."), PAYLOAD),
         (1, transfer(2), encode_vector(np.array([np.nan]))),
-        (1, Transfer(0, MIXING, 2, np.inf, 1.0, AGREED, 2), PAYLOAD),
-        (1, Transfer(0, MIXING, 3, 1.0, np.nan, AGREED, 2), PAYLOAD),
+        (1, Transfer(0, MIXING, 2, np.inf, 1000, AGREED, 2), PAYLOAD),
+        (1, Transfer(0, MIXING, 3, np.nan, 1000, AGREED, 2), PAYLOAD),
     ],
 )
 def test_what_the_protocol_does_not_allow(tmp_path: Path, sender: int, message: Transfer, payload: bytes) -> None:

@@ -23,12 +23,12 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Refused("study differs"), b""),
     (wire.Commit(7, b"c" * 32), b""),
     (wire.Reveal(8, b"n" * 32, 2.5, b"x" * 32), b""),
-    (wire.Transfer(9, 1, 2, 0.25, 8.0, b"12345678", 3), VECTOR),
+    (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3), VECTOR),
     (wire.Withdraw(10, 1, 2), b""),
     (wire.Confirm(11, 1, 2), b""),
     (wire.Probe(12, 1, 2), b""),
     (wire.Log(13), wire.encode_log(wire.PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1)))),
-    (wire.Answer(13, "refused", 3, 0, "why"), b""),
+    (wire.Answer(13, "no", 3, 0, "why"), b""),
 ]
 
 
@@ -107,7 +107,7 @@ def test_oversized_announcements_reserve_nothing(header: int, payload: int, mess
 
 def test_an_allowed_but_absent_payload_reserves_nothing() -> None:
     limits = wire.Limits.of_study(2, 1, 10_000_000)
-    frame = wire.Transfer(0, 1, 1, 1.0, 1.0, b"", 10_000_000)
+    frame = wire.Transfer(0, 1, 1, 1.0, 1000, b"", 10_000_000)
     tracemalloc.start()
     try:
         with pytest.raises(EOFError):
@@ -126,11 +126,11 @@ def test_strangers_get_small_limits() -> None:
 
 def test_payload_must_fit_its_frame() -> None:
     with pytest.raises(PeerError, match="this study's have 3"):
-        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1.0, b"", 2), 16) + bytes(16))
+        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 2), 16) + bytes(16))
     with pytest.raises(PeerError, match="leaves 8 of content"):
-        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1.0, b"", 3), 32) + bytes(32))
+        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3), 32) + bytes(32))
     with pytest.raises(PeerError, match="leaves -8 of content"):
-        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1.0, b"", 3), 16) + bytes(16))
+        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3), 16) + bytes(16))
     with pytest.raises(PeerError, match="no payload"):
         parse(wire.encode_frame(wire.Probe(0, 1, 1), 8) + bytes(8))
 
@@ -138,10 +138,10 @@ def test_payload_must_fit_its_frame() -> None:
 def test_content_comes_with_a_vector_or_without() -> None:
     limits = wire.Limits.of_study(parties=5, rounds=4, dimension=3, content=10)
     for dimension, size in ((3, 24), (3, 34), (0, 0), (0, 10)):
-        frame = wire.Transfer(0, 1, 1, 1.0, 1.0, b"", dimension)
+        frame = wire.Transfer(0, 1, 1, 1.0, 1000, b"", dimension)
         assert parse(wire.encode_frame(frame, size) + bytes(size), limits)[1] == bytes(size)
     for dimension, size in ((3, 35), (0, 11), (2, 16), (3, 23)):
-        frame = wire.Transfer(0, 1, 1, 1.0, 1.0, b"", dimension)
+        frame = wire.Transfer(0, 1, 1, 1.0, 1000, b"", dimension)
         with pytest.raises(PeerError):
             parse(wire.encode_frame(frame, size) + bytes(size), limits)
 

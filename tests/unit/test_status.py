@@ -48,7 +48,7 @@ def watch(story: Callable[[Watch], None], status: Path | None = None, pause: flo
 
 
 def transfer(round_: int) -> Transfer:
-    return Transfer(0, 1, round_, 0.5, 4.0, b"", 1)
+    return Transfer(0, 1, round_, 0.5, 4000, b"", 1)
 
 
 def test_a_view_says_who_is_where() -> None:
@@ -56,12 +56,12 @@ def test_a_view_says_who_is_where() -> None:
         watched.event(ROUND)
         watched.heard(1, (1, 3))
         watched.heard(1, (1, 2))
-        watched.acknowledged(1, transfer(2), Answer(0, "accepted", 1, 3))
-        watched.acknowledged(2, transfer(2), Answer(0, "refused", 1, 3))
+        watched.acknowledged(1, transfer(2), Answer(0, "ok", 1, 3))
+        watched.acknowledged(2, transfer(2), Answer(0, "no", 1, 3))
         for _ in range(2):
             # A repeated transfer is one message.
-            watched.arrived(1, transfer(2), Answer(0, "accepted", 1, 2))
-        watched.arrived(2, Probe(0, 1, 1), Answer(0, "accepted", 1, 2))
+            watched.arrived(1, transfer(2), Answer(0, "ok", 1, 2))
+        watched.arrived(2, Probe(0, 1, 1), Answer(0, "ok", 1, 2))
         watched.event(LATE)
         watched.event({"event": "refused", "peer": "203.0.113.9", "reason": "TLS handshake failed"})
 

@@ -58,7 +58,6 @@ class Door:
 
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: bytes) -> Answer:
         """The answer, which for an early transfer may be long in coming."""
-        check_finite(transfer.valid_for, "time")
         if transfer.so_far is not None:
             check_log(transfer.so_far, *self._sizes)
         weight, split = check_finite(transfer.weight, "weight"), 8 * transfer.dimension
@@ -104,7 +103,7 @@ class Door:
     async def _park(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
         loop = asyncio.get_running_loop()
         earlier = self._parked.pop(sender, None)
-        parked = _Parked(transfer, message, loop.time() + transfer.valid_for, loop.create_future())
+        parked = _Parked(transfer, message, loop.time() + transfer.valid_for / 1000, loop.create_future())
         self._parked[sender] = parked
         if earlier is not None and not earlier.verdict.done():
             if _place(earlier.transfer) == _place(transfer):

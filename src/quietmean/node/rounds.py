@@ -126,7 +126,7 @@ class PhaseRunner:
         self, here: Position, receiver: PartyId, message: Outgoing, so_far: PartyLog | None, answers: dict[PartyId, Answer]
     ) -> None:
         context = self._context
-        valid_for = LONGEST_WAIT * context.round_timeout
+        valid_for = int(1000 * LONGEST_WAIT * context.round_timeout)
         transfer = Transfer(0, *here, message.weight, valid_for, context.agreement, message.dimension, so_far)
         await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
 

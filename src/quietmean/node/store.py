@@ -26,8 +26,8 @@ from quietmean.node.wire import PartyLog, decode_log, decode_vector, encode_log,
 
 SCHEMA = 4
 PENDING: Final = "pending"
-ACCEPTED: Final = "accepted"
-REFUSED: Final = "refused"
+ACCEPTED: Final = "ok"
+REFUSED: Final = "no"
 # The sender gave up waiting and kept its share; whether the receiver had used it is not known yet.
 RECLAIMED: Final = "reclaimed"
 # It had. What the sender kept is to be taken out again: ``settled`` says at the end of which round that was done.

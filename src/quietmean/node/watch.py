@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import PartyId
 from quietmean.node.status import now, write_status
+from quietmean.node.store import ACCEPTED
 from quietmean.node.transport import Traffic
 from quietmean.node.whereabouts import Phase, Position
 from quietmean.node.wire import Answer, AnyRequest, Probe, Transfer
@@ -173,13 +174,13 @@ class Watch:
         peer = self._peers[party]
         known = peer.position or (0, 0)
         self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Probe) else known)
-        if isinstance(request, Transfer) and answer.status == "accepted" and peer.received != (request.phase, request.round):
+        if isinstance(request, Transfer) and answer.status == ACCEPTED and peer.received != (request.phase, request.round):
             peer.received = request.phase, request.round
             self._received += 1
 
     def acknowledged(self, party: PartyId, request: AnyRequest, answer: Answer) -> None:
         """A party answered a request."""
-        if isinstance(request, Transfer) and answer.status == "accepted":
+        if isinstance(request, Transfer) and answer.status == ACCEPTED:
             self._peers[party].sent = request.phase, request.round
             self._sent += 1
 

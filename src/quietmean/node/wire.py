@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import struct
+import zlib
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
@@ -119,7 +120,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
 class Transfer(Request, frozen=True, tag="t"):
     """A message of (phase, round): the payload is a vector of ``dimension`` values, then what else the protocol says.
 
-    Nobody accepts it later than ``valid_for`` seconds from its arrival.
+    Nobody accepts it later than ``valid_for`` milliseconds from its arrival.
 
     ``agreement`` is what the sender holds for the study's public seed (first bytes), so that parties who were told different
     nonces find out. ``so_far``: the sender's log up to the last closed round, where it matters what becomes of shares: should it
@@ -129,7 +130,7 @@ class Transfer(Request, frozen=True, tag="t"):
     phase: Count
     round: Count
     weight: float
-    valid_for: float
+    valid_for: Count
     agreement: bytes
     dimension: Count
     so_far: PartyLog | None = None
@@ -164,7 +165,7 @@ class Answer(Frame, frozen=True, tag="a"):
     """The answer to one request, with where the answering side is in the protocol."""
 
     number: Count
-    status: Literal["accepted", "refused"]
+    status: Literal["ok", "no"]
     phase: Count
     round: Count
     reason: Text = ""
@@ -175,7 +176,6 @@ AnyFrame: TypeAlias = Hello | Welcome | Refused | Check | Readiness | Answer | A
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyFrame).decode
-_decode_log = msgspec.msgpack.Decoder(PartyLog).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,16 +264,50 @@ def check_finite(number: float, name: str) -> float:
     return number
 
 
+class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """A log party by party, rounds and parties apart: rounds are much alike, so that this compresses to very little."""
+
+    online: tuple[Count, ...]
+    sent_round: tuple[Count, ...]
+    sent_to: tuple[Count, ...]
+    received_round: tuple[Count, ...]
+    received_from: tuple[Count, ...]
+    heard: tuple[Count, ...]
+    settled: tuple[tuple[Count, Count, Count], ...]
+
+
+_decode_columns = msgspec.msgpack.Decoder(_Columns).decode
+
+
 def encode_log(log: PartyLog) -> bytes:
-    return _encode(log)
+    """Columns, compressed."""
+    sent, received = (sorted(pairs, key=lambda pair: (pair[1], pair[0])) for pairs in (log.sent, log.received))
+    columns = _Columns(
+        online=log.online,
+        sent_round=tuple(round_ for round_, _ in sent),
+        sent_to=tuple(party for _, party in sent),
+        received_round=tuple(round_ for round_, _ in received),
+        received_from=tuple(party for _, party in received),
+        heard=log.heard,
+        settled=log.settled,
+    )
+    return zlib.compress(_encode(columns))
 
 
 def decode_log(raw: bytes, parties: int, rounds: int) -> PartyLog:
     """Checked against the study's sizes."""
+    limit = Limits.of_study(parties, rounds, 0).log
     try:
-        log = _decode_log(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # A few bytes could unfold to gigabytes: no more than the limit is ever unfolded.
+        unfolding = zlib.decompressobj()
+        columns = _decode_columns(unfolding.decompress(raw, limit))
+        sent = tuple(sorted(zip(columns.sent_round, columns.sent_to, strict=True)))
+        received = tuple(sorted(zip(columns.received_round, columns.received_from, strict=True)))
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise PeerError(f"a log that cannot be read ({error})") from None
+    if not unfolding.eof or unfolding.unused_data:
+        raise PeerError(f"a log that does not end, or not within {limit} bytes")
+    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled)
     return check_log(log, parties, rounds)
 
 
