@@ -43,20 +43,16 @@ def main() -> None:
         parts.append("| parties | colluding | " + " | ".join(f"{dropouts:.0%} drop out" for dropouts in DROPOUTS) + " |")
         parts.append("|---:|---:|" + "---|" * len(DROPOUTS))
         for parties in PARTIES:
-            for share in COLLUDING:
-                cells = [_cell(parties, share, dropouts, server) for dropouts in DROPOUTS]
-                parts.append(f"| {parties} | {_colluders(parties, share)} | " + " | ".join(cells) + " |")
+            for colluding in dict.fromkeys(max(1, round(share * parties)) for share in COLLUDING):
+                cells = [_cell(parties, colluding, dropouts, server) for dropouts in DROPOUTS]
+                parts.append(f"| {parties} | {colluding} | " + " | ".join(cells) + " |")
                 print(parts[-1], file=sys.stderr, flush=True)
         parts.append("")
     PAGE.write_text("\n".join(parts))
 
 
-def _colluders(parties: int, share: float) -> int:
-    return max(1, round(share * parties))
-
-
-def _cell(parties: int, share: float, dropouts: float, server: Server) -> str:
-    target = Target(parties, EPSILON, DELTA, colluding=_colluders(parties, share), dropouts=dropouts)
+def _cell(parties: int, colluding: int, dropouts: float, server: Server) -> str:
+    target = Target(parties, EPSILON, DELTA, colluding=colluding, dropouts=dropouts)
     try:
         candidates = rank(target, server=server)
     except InputError:
