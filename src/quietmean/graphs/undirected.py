@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.entropy import BitStream, Seed
-from quietmean.graphs.schedule import NOBODY
+from quietmean.graphs.schedule import NOBODY, Schedule
 
 Edges = NDArray[np.int64]
 
@@ -121,6 +121,12 @@ def diameter(edges: Edges, parties: int) -> int:
         if steps > parties:
             raise InputError("the graph is not connected: it has no diameter, add edges")
     return steps
+
+
+def static_schedule(edges: Edges, parties: int, rounds: int) -> Schedule:
+    """Everybody sends to all its neighbours in every round."""
+    table = neighbour_table(edges, parties)
+    return Schedule(np.broadcast_to(table, (rounds, *table.shape)).copy())
 
 
 def neighbour_table(edges: Edges, parties: int) -> NDArray[np.int32]:

@@ -21,7 +21,7 @@ from quietmean.core.codec import dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.entropy import Seed
-from quietmean.node.vault import Vault
+from quietmean.node.vault import LARGE_TAG, Vault
 from quietmean.node.wire import PartyLog, decode_log, decode_vector, encode_log, encode_vector
 
 SCHEMA = 4
@@ -199,7 +199,8 @@ class Store:
             if step.release is not None:
                 released = (phase, self._vault.put(encode_vector(step.release.vector)), step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
-        self._vault.keep_only(self._tokens())
+        if self._vault.in_use:
+            self._vault.keep_only(self._tokens())
 
     def _close(self, phase: int, closed: ClosedRound) -> None:
         key = (phase, closed.round)
@@ -351,10 +352,11 @@ class Store:
         self._database.execute("COMMIT")
 
     def _tokens(self) -> list[bytes]:
-        """Every token of the vault that a row names."""
-        query = """SELECT state FROM state UNION ALL SELECT vector FROM release UNION ALL SELECT vector FROM message
-                   UNION ALL SELECT vector FROM inbox WHERE vector IS NOT NULL"""
-        return [row[0] for row in self._rows(query)]
+        """Every token of the vault's file that a row names; short content lies in the rows and is not read for this."""
+        query = """SELECT token FROM (SELECT state AS token FROM state UNION ALL SELECT vector FROM release
+                   UNION ALL SELECT vector FROM message UNION ALL SELECT vector FROM inbox)
+                   WHERE substr(token, 1, 1) = ?"""
+        return [row[0] for row in self._rows(query, LARGE_TAG)]
 
     def _rows(self, query: str, *arguments: object) -> list[Any]:
         return self._database.execute(query, arguments).fetchall()

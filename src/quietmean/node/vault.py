@@ -14,7 +14,8 @@ from pathlib import Path
 # Whatever is shorter stays in the database.
 LARGE = 64 * 1024
 _SLOT = 64 * 1024
-_SMALL_TAG, _LARGE_TAG = b"\0", b"\1"
+# The first byte of a token: is the content in it, or in the file?
+_SMALL_TAG, LARGE_TAG = b"\0", b"\1"
 _ZEROS = bytes(_SLOT)
 
 
@@ -51,7 +52,7 @@ class Vault:
         for place, (first, count) in _runs(slots):
             os.pwrite(self._file, view[place * _SLOT : (place + count) * _SLOT], first * _SLOT)
         self._dirty = True
-        return _LARGE_TAG + struct.pack(f">Q{len(slots)}I", len(content), *slots)
+        return LARGE_TAG + struct.pack(f">Q{len(slots)}I", len(content), *slots)
 
     def get(self, token: bytes) -> bytes:
         if token[:1] == _SMALL_TAG:
@@ -66,11 +67,16 @@ class Vault:
             os.fdatasync(self._file)
             self._dirty = False
 
+    @property
+    def in_use(self) -> bool:
+        """Is there anything large to look after?"""
+        return self._file >= 0
+
     def keep_only(self, tokens: Iterable[bytes]) -> None:
         """To be called after a commit: what its rows no longer name is wiped."""
-        if self._file < 0:
+        if not self.in_use:
             return
-        used = {slot for token in tokens if token[:1] == _LARGE_TAG for slot in _slots_of(token)}
+        used = {slot for token in tokens if token[:1] == LARGE_TAG for slot in _slots_of(token)}
         for slot in sorted(set(range(self._slots)) - used - self._free):
             os.pwrite(self._file, _ZEROS, slot * _SLOT)
             self._free.add(slot)

@@ -194,7 +194,7 @@ def choose_levels(
         star, ratio = _best_pair(scenarios, estimates, largest_mu)
         star = round_up(star * margin)
         return star, round_up(star * ratio)
-    remaining = target.parties - target.colluding - int(target.dropouts * target.parties + 1e-9)
+    remaining = demand_of(target).responding - target.colluding
     star = float(np.sqrt(_PAPER_EXCESS / max(remaining, 1))) / largest_mu
     needed = max(required_delta(scenario, star, largest_mu, calibration) for scenario in scenarios)
     if not np.isfinite(needed):

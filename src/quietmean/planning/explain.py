@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from quietmean.core.errors import InputError
-from quietmean.planning.candidates import Candidate, rank
+from quietmean.planning.candidates import Candidate
 from quietmean.planning.plan import Target
 from quietmean.protocols.protocol import Server
 
@@ -30,14 +30,13 @@ def why_first(candidates: Sequence[Candidate]) -> str:
     return sentence
 
 
-def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Ranking | None = None) -> list[str]:
+def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Ranking) -> list[str]:
     """Under which change of the target another protocol would be first. Each change is planned anew."""
-    ask = ranking or (lambda changed, accepted: rank(changed, server=accepted))
     first = candidates[0].plan.protocol.name
     told = []
     for condition, changed, accepted in _changes(target, server):
         try:
-            found = ask(changed, accepted)[0]
+            found = ranking(changed, accepted)[0]
         except InputError:
             continue
         name, times = found.plan.protocol.name, found.mse / candidates[0].mse

@@ -68,7 +68,13 @@ class Demand:
         """Per coordinate, of values spread uniformly over the domain: the assumption that turns lost values into an error."""
         return (self.sensitivity**2 / self.dimension) / 12.0
 
-    def dropout_bias(self, responding: int) -> float:
+    def responding_with(self, indispensable: int) -> dict[int, float]:
+        """How many parties respond, with which probability, if ``indispensable`` ones (0 or 1) always stay."""
+        one_more = indispensable * (1 - self.responding / self.parties)
+        chances = {self.responding: 1 - one_more, self.responding + 1: one_more}
+        return {count: chance for count, chance in chances.items() if chance > 0}
+
+    def dropout_bias(self, responding: float) -> float:
         """Mean squared error per coordinate of the mean of ``responding`` values for that of all."""
         return self.value_variance * (1.0 / responding - 1.0 / self.parties)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,8 @@ class _MortalStore(Store):
     crash: Crash | None = None
     writes = 0
     dead = False
+    # What else ends with the process; whoever runs it says so.
+    on_death: Callable[[], None] | None = None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -146,11 +148,9 @@ class _MortalStore(Store):
 
     def die(self) -> None:
         self.dead = True
-        self.on_death()
+        if self.on_death is not None:
+            self.on_death()
         raise _Died
-
-    def on_death(self) -> None:
-        """Replaced by who runs the process."""
 
     def _check_alive(self) -> None:
         if self.dead:
@@ -214,7 +214,7 @@ class _World:
             self._network.die(party)
             running.cancel()
 
-        store.writes, store.crash, store.on_death = 0, crash, on_death  # type: ignore[method-assign]
+        store.writes, store.crash, store.on_death = 0, crash, on_death
         timer = None
         if crash is not None and crash.after is not None:
             timer = asyncio.get_running_loop().call_later(crash.after, self._kill, store)

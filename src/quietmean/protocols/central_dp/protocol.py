@@ -63,11 +63,9 @@ class CentralDp(Protocol[CentralDpParameters]):
             self.draft(demand.parties, options),
             sigma=round_up(demand.sensitivity / mu_of_budget(demand.epsilon, demand.delta)),
         )
-        responding = demand.responding
-        one_more = 1 - responding / demand.parties
-        chances = {responding: 1 - one_more, responding + 1: one_more}
+        chances = demand.responding_with(indispensable=1)
         noise = sum(chance * (parameters.sigma / count) ** 2 for count, chance in chances.items())
-        lost = sum(chance * demand.dropout_bias(count) for count, chance in chances.items() if chance > 0)
+        lost = sum(chance * demand.dropout_bias(count) for count, chance in chances.items())
         return Design(parameters, noise, lost, "exact: one Gaussian release of the sum, any colluders but the curator")
 
     def rounds(self, parameters: CentralDpParameters) -> int:

@@ -13,7 +13,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
-from quietmean.graphs.undirected import components, neighbour_table
+from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols.consensus.parsing import (
     default_iterations,
     parse_choice,
@@ -169,8 +169,7 @@ class Consensus(Protocol[ConsensusParameters]):
         return self.fixed_schedule(parameters, parties)
 
     def fixed_schedule(self, parameters: ConsensusParameters, parties: int) -> Schedule:
-        table = neighbour_table(parameters.edges, parties)
-        return Schedule(np.broadcast_to(table, (parameters.rounds, *table.shape)).copy())
+        return static_schedule(parameters.edges, parties, parameters.rounds)
 
     def machine(
         self,

@@ -81,7 +81,7 @@ class CordpDme(Protocol[CordpDmeParameters]):
                 f"the partners of one party collude, its mu is {math.sqrt(sparse.surrounded):.3g} times the target"
             )
         parameters = replace(draft, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair)))
-        noise, lost = _predicted(parameters, demand, responding)
+        noise, lost = _predicted(parameters, demand)
         return Design(parameters, noise, lost, certificate)
 
     def figures(self, parameters: CordpDmeParameters, demand: Demand) -> dict[str, Any]:
@@ -160,15 +160,12 @@ class CordpDme(Protocol[CordpDmeParameters]):
         return run_batch(parameters, schedule, history, values, weights, noise)
 
 
-def _predicted(parameters: CordpDmeParameters, demand: Demand, responding: int) -> tuple[float, float]:
+def _predicted(parameters: CordpDmeParameters, demand: Demand) -> tuple[float, float]:
     """Per coordinate: noise, and lost values that are uniform over the domain."""
     # An aggregator that would have left stays: then one more responds.
-    one_more = 0.0 if parameters.aggregator is None else 1 - responding / demand.parties
-    noise, lost = 0.0, 0.0
-    for count, probability in ((responding, 1 - one_more), (responding + 1, one_more)):
-        if probability > 0:
-            noise += probability * _error(parameters, demand, count) / demand.dimension
-            lost += probability * demand.dropout_bias(count)
+    chances = demand.responding_with(indispensable=0 if parameters.aggregator is None else 1)
+    noise = sum(chance * _error(parameters, demand, count) / demand.dimension for count, chance in chances.items())
+    lost = sum(chance * demand.dropout_bias(count) for count, chance in chances.items())
     return noise, lost
 
 

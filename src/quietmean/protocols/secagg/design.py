@@ -37,14 +37,9 @@ class Shape:
     claim: str
 
 
-def survivors(demand: Demand) -> int:
-    """The parties left when as many as planned have dropped out."""
-    return demand.parties - math.floor(demand.dropouts * demand.parties + 1e-9)
-
-
 def complete_shape(demand: Demand, options: Mapping[str, Any]) -> Shape:
     """SecAgg: by default two thirds, or what withstands split lists, but never more than the planned survivors."""
-    staying = survivors(demand)
+    staying = demand.responding
     wanted = max(math.ceil(2 * demand.parties / 3), (demand.parties + demand.colluding) // 2 + 1, demand.colluding + 1)
     threshold = optional_field(options, "threshold", int, max(min(wanted, staying), demand.parties // 2 + 1))
     minimum = optional_field(options, "minimum", int, max(staying, threshold))
@@ -71,14 +66,13 @@ def design(demand: Demand, options: Mapping[str, Any], shape: Shape) -> Design[S
             f"of {shape.minimum} inputs {demand.colluding} may be the colluders' own: nobody's noise is left, raise minimum"
         )
     parameters = _settle(demand, options, _first_guess(demand, options, shape, honest), honest)
-    counted = demand.parties - (demand.parties - survivors(demand)) * 5 / ROUNDS
+    counted = demand.parties - (demand.parties - demand.responding) * 5 / ROUNDS
     per_party = parameters.sigma**2 + parameters.granularity**2 / 6
-    spread = demand.sensitivity**2 / demand.dimension / 12
     certificate = (
         f"zero-concentrated DP of the sum of {honest} or more honest parties' discrete Gaussian noise (upper bound), if X25519, "
         f"HKDF, AES-256 and AES-GCM hold and the aggregator follows the protocol; {shape.claim}"
     )
-    return Design(parameters, per_party / counted, spread * (1 / counted - 1 / demand.parties), certificate)
+    return Design(parameters, per_party / counted, demand.dropout_bias(counted), certificate)
 
 
 def _first_guess(demand: Demand, options: Mapping[str, Any], shape: Shape, honest: int) -> SecAggParameters:

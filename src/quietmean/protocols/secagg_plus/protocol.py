@@ -14,7 +14,7 @@ from quietmean.entropy import BitStream, Seed
 from quietmean.protocols.fields import optional_field
 from quietmean.protocols.protocol import Demand, Design
 from quietmean.protocols.secagg import spec
-from quietmean.protocols.secagg.design import Shape, design, survivors
+from quietmean.protocols.secagg.design import Shape, design
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood
 from quietmean.protocols.secagg.protocol import SecAgg
 from quietmean.protocols.secagg.spec import SecAggParameters
@@ -49,7 +49,7 @@ class SecAggPlus(SecAgg):
 
 
 def _shape(demand: Demand, options: Mapping[str, Any]) -> Shape:
-    staying, parties = survivors(demand), demand.parties
+    staying, parties = demand.responding, demand.parties
     if "degree" in options or "threshold" in options:
         degree = optional_field(options, "degree", int, parties - 1)
         threshold = optional_field(options, "threshold", int, (2 * (degree + 1) + 2) // 3)

@@ -13,7 +13,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
-from quietmean.graphs.undirected import diameter, neighbour_table
+from quietmean.graphs.undirected import diameter, static_schedule
 from quietmean.protocols.consensus.parsing import parse_edges
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.protocol import Protocol, Releases
@@ -91,8 +91,7 @@ class SecretSharing(Protocol[SecretSharingParameters]):
         return self.fixed_schedule(parameters, parties)
 
     def fixed_schedule(self, parameters: SecretSharingParameters, parties: int) -> Schedule:
-        table = neighbour_table(parameters.edges, parties)
-        return Schedule(np.broadcast_to(table, (parameters.rounds, *table.shape)).copy())
+        return static_schedule(parameters.edges, parties, parameters.rounds)
 
     def machine(
         self,

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ def reproduce(
             seed=seed,
             backend=backend,
             workers=workers,
-            progress=lambda done, total, before, name=figure.name: progress(name, done, total),  # type: ignore[misc]
+            progress=partial(_tell, progress, figure.name),
         )
         sweep.rows.write_csv(directory / f"{figure.name}.csv")
         draw(figure, sweep.rows, directory / f"{figure.name}.png")
@@ -87,6 +88,10 @@ def reproduce(
         made.append(one)
         finished(one)
     return made
+
+
+def _tell(progress: Progress, name: str, done: int, total: int, before: int) -> None:
+    progress(name, done, total)
 
 
 def draw(figure: Figure, rows: pl.DataFrame, path: Path) -> None:
