@@ -45,8 +45,8 @@ def steps_of(schedule: Schedule, party: int, size: int) -> list[dict[str, Any]]:
     return [*mixing, {"to": others, "expected": len(others), "bytes": size}]
 
 
-def bare_tls(directory: Path, dimension: int) -> float:
-    """Seconds of the slowest process."""
+def bare_tls(directory: Path, dimension: int) -> tuple[float, float]:
+    """Seconds of the slowest process, and processor seconds of all."""
     schedule = plan(dimension).schedule(Seed.public("throughput"))
     listening = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(PARTIES)]
     entries = []
@@ -80,12 +80,12 @@ def bare_tls(directory: Path, dimension: int) -> float:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
     _tell_all(processes)
-    seconds = [json.loads(process.stdout.readline())["seconds"] for process in processes if process.stdout is not None]
+    times = [json.loads(process.stdout.readline()) for process in processes if process.stdout is not None]
     _tell_all(processes)
     for process, bound in zip(processes, listening, strict=True):
         process.communicate()
         bound.close()
-    return float(max(seconds))
+    return max(each["seconds"] for each in times), sum(each["processor"] for each in times)
 
 
 def _tell_all(processes: list[subprocess.Popen[str]]) -> None:
@@ -95,7 +95,7 @@ def _tell_all(processes: list[subprocess.Popen[str]]) -> None:
         process.stdin.flush()
 
 
-def node(directory: Path, dimension: int) -> dict[str, float]:
+def node(directory: Path, dimension: int, measured: bool = False) -> tuple[float, int]:
     """Seconds from the first mixing round of the first party to the closing of the last one, and the bytes sent."""
     values = np.random.default_rng(0).normal(size=(PARTIES, dimension))
     begun: list[float] = []
@@ -107,18 +107,34 @@ def node(directory: Path, dimension: int) -> dict[str, float]:
         elif event["event"] == "closing":
             ended.append(time.perf_counter())
 
+    program = [str(Path(__file__).with_name("measured_node.py"))] if measured else ["-m", "quietmean.node.child"]
     outcome = asyncio.run(
-        run_local(plan(dimension), values, directory / "run", round_timeout=120.0, start_timeout=180.0, report=watch)
+        run_local(plan(dimension), values, directory, round_timeout=120.0, start_timeout=180.0, report=watch, program=program)
     )
     assert len(outcome.results) == PARTIES
-    return {"seconds": max(ended) - min(begun), "bytes": outcome.bytes_sent}
+    return max(ended) - min(begun), outcome.bytes_sent
+
+
+def breakdown(directory: Path) -> tuple[float, str]:
+    """Of a measured run, sums over all parties: processor seconds, and a table with the time spent waiting beside them."""
+    times = [json.loads(path.read_text()) for path in directory.glob("*.times")]
+    assert len(times) == PARTIES
+    lines, total = [], 0.0
+    for part in sorted({part for each in times for part in each["wall"]}):
+        cpu, wall = (sum(each[kind].get(part, 0.0) for each in times) for kind in ("cpu", "wall"))
+        lines.append(f"  {part:16} {cpu:8.3f} s processor {max(wall - cpu, 0.0):9.3f} s waiting")
+        total += cpu
+    return total, "\n".join(lines)
 
 
 @pytest.mark.parametrize("dimension", [10, 1_000, 100_000])
 def test_node_throughput(tmp_path: Path, dimension: int) -> None:
-    bare = bare_tls(tmp_path, dimension)
-    ours = node(tmp_path, dimension)
+    bare, bare_processor = bare_tls(tmp_path, dimension)
+    ours, sent = node(tmp_path / "run", dimension)
+    # Apart, since the stopwatch costs time too.
+    node(tmp_path / "measured", dimension, measured=True)
+    processor, table = breakdown(tmp_path / "measured")
     print(
-        f"\n{PARTIES} processes, d = {dimension}, {ours['bytes'] / 1e6:.1f} MB: bare TLS {bare:.3f} s, "
-        f"node {ours['seconds']:.3f} s, {100 * bare / ours['seconds']:.0f} % of bare"
+        f"\n{PARTIES} processes, d = {dimension}, {sent / 1e6:.1f} MB: bare TLS {bare:.3f} s, node {ours:.3f} s, "
+        f"{100 * bare / ours:.0f} % of bare; processor {bare_processor:.2f} s and {processor:.2f} s\n{table}"
     )

@@ -101,8 +101,10 @@ def epsilon_alone(plan: Plan) -> str:
         return f"{target.epsilon:g} (pure)"
     execution = plan.execution(Seed.public("alone"), History.everyone(protocol.rounds(plan.parameters), target.parties))
     transcript = execution.transcript()
+    accounting = execution.accounting(target.delta)
     worst = max(
-        certify(transcript, Adversary.everyone_but(party, target.parties), target.sensitivity).max_mu for party in SAMPLED
+        certify(transcript, Adversary.everyone_but(party, target.parties), target.sensitivity, accounting=accounting).max_mu
+        for party in SAMPLED
     )
     return "everything" if math.isinf(worst) else f"{epsilon_of_mu(worst, target.delta):.3g}"
 

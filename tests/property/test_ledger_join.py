@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ epsilon = 0.5
 delta = 1e-6
 colluding = 0
 protocol = "{protocol}"
-round_timeout = 4.0
+round_timeout = 60.0
 start_timeout = {timeout}
 
 [[column]]
@@ -36,12 +37,10 @@ high = 100
 
 
 @pytest.fixture
-def consortium(tmp_path: Path) -> Path:
+def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     """Keys and data of ada and bob, a roster, and a ledger with accounts for both and epsilon 1 on each."""
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        ports = one.getsockname()[1], other.getsockname()[1]
     entries = []
-    for name, port in zip(("ada", "bob"), ports, strict=True):
+    for name, port in zip(("ada", "bob"), free_ports(2), strict=True):
         identity = Identity.generate()
         identity.save(tmp_path / f"{name}.key")
         entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{identity.public_key}"\n')
@@ -87,9 +86,8 @@ def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, ca
 def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(consortium / "ledger") as ledger:
         ledger.reserve("ada", "earlier", mu_of_budget(0.9, 1e-6), name="earlier", when=NOON)
-    with socket.socket() as taken:
-        address = (consortium / "roster.toml").read_text().split('address = "')[1].split('"')[0]
-        taken.bind((address.split(":")[0], int(address.split(":")[1])))
+    address = (consortium / "roster.toml").read_text().split('address = "')[1].split('"')[0]
+    with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
         error = refused(arguments(consortium, "ada"), capsys, 2)
     assert "study 'ages' asks for epsilon 0.5000 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
@@ -115,7 +113,7 @@ def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_settled_with_the_certificate(consortium: Path) -> None:
-    (consortium / "study.toml").write_text(STUDY.format(protocol="inca", timeout=60))
+    (consortium / "study.toml").write_text(STUDY.format(protocol="inca", timeout=120))
     command = [sys.executable, "-m", "quietmean.cli.main"]
     ada, bob = (
         subprocess.Popen(
@@ -123,8 +121,8 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
         )
         for name, extra in (("ada", ("--json",)), ("bob", ("--account", "bob")))
     )
-    output, errors = ada.communicate(timeout=120)
-    text, more_errors = bob.communicate(timeout=120)
+    output, errors = ada.communicate(timeout=180)
+    text, more_errors = bob.communicate(timeout=180)
     assert (ada.returncode, bob.returncode) == (0, 0), errors + more_errors
     document: dict[str, Any] = json.loads(output)
     (entry,) = entries(consortium, "ada")

@@ -461,7 +461,10 @@ def test_the_state_holds_no_secret() -> None:
 
 def test_parameters_name_every_field() -> None:
     document = get_protocol("secagg-plus").describe(make_execution("secagg-plus", 6, 3, 3).parameters)
-    assert set(document) == {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours"}
+    named = {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours"}
+    assert set(document) == named - {"dimension"}, "which is left out where it is not known"
+    planned = SecAggParameters(3, 3, STEP, 100 * STEP, 1.0, neighbours=4, dimension=7)
+    assert set(get_protocol("secagg-plus").describe(planned)) == named
 
 
 def test_schedules_are_stars() -> None:

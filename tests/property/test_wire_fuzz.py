@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 
 from quietmean.core.codec import dump_state, load_state
 from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.grid import on_grid
 from quietmean.core.party import Message
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.node import wire
+from quietmean.node import logs, vectors, wire
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.protocol import ANY_DOMAIN
@@ -33,8 +34,11 @@ from quietmean.testing.strategies import PARAMETERS, executions
 
 PARTIES, ROUNDS, DIMENSION, CONTENT = 5, 4, 3, 40
 LIMITS = wire.Limits.of_study(PARTIES, ROUNDS, DIMENSION, CONTENT)
-VECTOR = wire.encode_vector(np.array([1.0, -2.0, 1e-300]))
-LOG = wire.encode_log(wire.PartyLog((1, 2), ((1, 0), (2, 3)), ((2, 4),), (0, 1), ((1, 2, 3),)))
+VECTOR = bytes(vectors.encode_vector(np.array([1.0, -2.0, 1e-300])))
+GRID = 2.0**-20
+GRID_LIMITS = wire.Limits.of_study(PARTIES, ROUNDS, DIMENSION, CONTENT, GRID)
+SHORT = bytes(vectors.encode_vector(np.array([1.0, -2.0, 0.25]), GRID))
+LOG = logs.encode_log(logs.PartyLog((1, 2), ((1, 0), (2, 3)), ((2, 4),), (0, 1), ((1, 2, 3),)))
 FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Hello(1, 2, "ab" * 32), b""),
     (wire.Welcome(1, 3), b""),
@@ -45,6 +49,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Reveal(8, b"n" * 32, 2.5, b"x" * 32), b""),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", DIMENSION), VECTOR),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 0), b"content"),
+    (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", DIMENSION, width=4), SHORT),
     (wire.Withdraw(10, 1, 2), b""),
     (wire.Confirm(11, 1, 2), b""),
     (wire.Probe(12, 1, 2), b""),
@@ -130,9 +135,10 @@ class Reading:
             # As the door and the session do.
             if isinstance(frame, wire.Transfer):
                 wire.check_finite(frame.weight, "weight")
-                assert wire.decode_vector(payload[: 8 * frame.dimension]).size in (0, DIMENSION)
+                grid, raw = GRID if limits.short else 0.0, payload[: frame.width * frame.dimension]
+                assert vectors.decode_vector(raw, frame.width, grid).size in (0, DIMENSION)
             elif isinstance(frame, wire.Log):
-                wire.decode_log(payload, PARTIES, ROUNDS)
+                logs.decode_log(payload, PARTIES, ROUNDS)
         except PeerError:
             return "refused by its content"
         return type(frame).__name__
@@ -140,7 +146,7 @@ class Reading:
 
 def log_case(raw: bytes) -> str:
     try:
-        log = wire.decode_log(raw, PARTIES, ROUNDS)
+        log = logs.decode_log(raw, PARTIES, ROUNDS)
     except PeerError:
         return "refused"
     assert all(1 <= round_ <= ROUNDS for round_ in log.online)
@@ -150,10 +156,21 @@ def log_case(raw: bytes) -> str:
 def vector_case(raw: bytes) -> str:
     # Only whole numbers of values reach it: the frame's limits see to that.
     try:
-        vector = wire.decode_vector(raw[: len(raw) // 8 * 8])
+        vector = vectors.decode_vector(raw[: len(raw) // 8 * 8])
     except PeerError:
         return "refused"
     assert np.isfinite(vector).all()
+    return "vector"
+
+
+def grid_vector_case(raw: bytes) -> str:
+    """Of any length, in either width: a vector on the grid or nothing."""
+    width = 4 if len(raw) <= len(SHORT) else 8
+    try:
+        vector = vectors.decode_vector(raw, width, GRID)
+    except PeerError:
+        return "refused"
+    assert on_grid(vector, GRID)
     return "vector"
 
 
@@ -181,12 +198,13 @@ def fuzz(seed: int, cases: int) -> Counter[str]:
     kind, state = kind_and_state
     runs: list[Callable[[], str]] = [
         lambda: "open: " + reading.frame(mutator.case(VALID), LIMITS),
-        lambda: "open: " + reading.frame(mutator.case(VALID), LIMITS),
+        lambda: "grid: " + reading.frame(mutator.case(VALID), GRID_LIMITS),
         lambda: "framed: " + reading.frame(framed(mutator.case(HEADERS)), LIMITS),
         lambda: "framed: " + reading.frame(framed(mutator.case(HEADERS)), LIMITS),
         lambda: "greeting: " + reading.frame(mutator.case(VALID), wire.Limits.before_welcome()),
         lambda: "log: " + log_case(mutator.case([LOG])),
         lambda: "vector: " + vector_case(mutator.case([VECTOR])),
+        lambda: "on a grid: " + grid_vector_case(mutator.case([SHORT, VECTOR])),
         lambda: "state: " + state_case(kind, mutator.case([state])),
     ]
     outcomes: Counter[str] = Counter()
@@ -207,7 +225,8 @@ def run_fuzz(seed: int, cases: int) -> None:
     for outcome, count in sorted(outcomes.items()):
         print(f"  {outcome}: {count}")
     # The mutations are neither all harmless nor all hopeless.
-    for form in ("open: refused", "open: ended early", "framed: refused", "framed: Transfer", "log: log", "vector: refused"):
+    wanted = ["open: refused", "open: ended early", "grid: Transfer", "framed: refused", "framed: Transfer", "log: log"]
+    for form in [*wanted, "vector: refused", "on a grid: refused", "on a grid: vector"]:
         assert outcomes[form] > 0
 
 
@@ -248,14 +267,14 @@ def test_no_case_costs_more_memory_than_a_few_times_its_size() -> None:
 def test_the_largest_log_costs_a_bounded_multiple_of_its_size() -> None:
     """Two bytes an entry before it is compressed, a tuple of two numbers here."""
     entries = (LIMITS.log - 100) // 2
-    log = wire.PartyLog((1,), tuple((1, 2) for _ in range(entries)), (), ())
-    raw = wire.encode_log(log)
+    log = logs.PartyLog((1,), tuple((1, 2) for _ in range(entries)), (), ())
+    raw = logs.encode_log(log)
     plain = len(zlib.decompress(raw))
     assert LIMITS.log - 200 < plain <= LIMITS.log
     del log
     tracemalloc.start()
     try:
-        kept = wire.decode_log(raw, PARTIES, ROUNDS)
+        kept = logs.decode_log(raw, PARTIES, ROUNDS)
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -271,7 +290,7 @@ def test_a_log_that_unfolds_to_more_than_the_limit_is_refused(size: int) -> None
     tracemalloc.start()
     try:
         with pytest.raises(PeerError, match=r"does not end|cannot be read"):
-            wire.decode_log(raw, PARTIES, ROUNDS)
+            logs.decode_log(raw, PARTIES, ROUNDS)
         assert tracemalloc.get_traced_memory()[1] < 60 * LIMITS.log
     finally:
         tracemalloc.stop()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +21,14 @@ name = "ages"
 epsilon = 2.0
 delta = 1e-6
 colluding = 0
-round_timeout = 4.0
-start_timeout = 60.0
+round_timeout = 60.0
+start_timeout = 120.0
 
 [[column]]
 name = "age"
 low = 0
 high = 100
 """
-
-
-def free_ports(count: int) -> list[int]:
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [holder.getsockname()[1] for holder in holders]
-    for holder in holders:
-        holder.close()
-    return ports
 
 
 def quietmean(*arguments: str, folder: Path) -> subprocess.Popen[str]:
@@ -43,7 +38,7 @@ def quietmean(*arguments: str, folder: Path) -> subprocess.Popen[str]:
 
 def keygen(name: str, port: int, folder: Path) -> str:
     process = quietmean("keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}", folder=folder)
-    entry, errors = process.communicate(timeout=60)
+    entry, errors = process.communicate(timeout=180)
     assert process.returncode == 0, errors
     return entry
 
@@ -54,14 +49,14 @@ def join(name: str, folder: Path, study: str = "study.toml", roster: str = "rost
 
 
 @pytest.fixture
-def consortium(tmp_path: Path) -> Path:
+def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     """Keys, data, study and roster of ada and bob; mallory has a key and an opinion."""
     ports = dict(zip(("ada", "bob", "mallory"), free_ports(3), strict=True))
     entries = {name: keygen(name, port, tmp_path) for name, port in ports.items()}
     (tmp_path / "roster.toml").write_text(entries["ada"] + entries["bob"])
     (tmp_path / "forged.toml").write_text(entries["ada"] + entries["mallory"].replace('"mallory"', '"bob"'))
     (tmp_path / "study.toml").write_text(STUDY)
-    hasty = STUDY.replace("start_timeout = 60.0", "start_timeout = 3.0")
+    hasty = STUDY.replace("start_timeout = 120.0", "start_timeout = 3.0")
     (tmp_path / "hasty.toml").write_text(hasty)
     (tmp_path / "edited.toml").write_text(hasty.replace("high = 100", "high = 120"))
     for name, ages in (("ada", range(20, 60)), ("bob", range(40, 80)), ("mallory", range(0, 40))):
@@ -84,7 +79,7 @@ def wait_until_listening(port: int) -> None:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=180)
     assert process.returncode == 0, errors
     result: dict[str, Any] = json.loads(output)
     return result, errors
@@ -97,9 +92,9 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
     with socket.create_connection(("127.0.0.1", port)) as stranger:
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)))
     forger = join("mallory", consortium, study="hasty.toml", roster="forged.toml")
-    forged = forger.communicate(timeout=60)[1]
+    forged = forger.communicate(timeout=180)[1]
     editor = join("bob", consortium, study="edited.toml")
-    edited = editor.communicate(timeout=60)[1]
+    edited = editor.communicate(timeout=180)[1]
     assert (forger.returncode, editor.returncode) == (3, 3)
     bob = join("bob", consortium)
     first, first_errors = finish(ada)
@@ -120,16 +115,16 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
 
 def test_a_key_outside_the_roster_is_refused_at_once(consortium: Path) -> None:
     process = join("mallory", consortium)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == 2
     assert errors.count("\n") == 1
     assert "roster" in errors
 
 
 def test_a_partner_who_never_comes_ends_with_his_name_and_exit_code_3(consortium: Path) -> None:
-    (consortium / "study.toml").write_text(STUDY.replace("start_timeout = 60.0", "start_timeout = 2.0"))
+    (consortium / "study.toml").write_text(STUDY.replace("start_timeout = 120.0", "start_timeout = 2.0"))
     process = join("ada", consortium)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == 3, errors
     assert "bob" in errors.splitlines()[-1]
 
@@ -140,7 +135,7 @@ def test_killed_and_started_again_it_continues(consortium: Path) -> None:
     wait_until_listening(port_of(consortium, "bob"))
     time.sleep(0.2)
     bob.kill()
-    bob.communicate(timeout=60)
+    bob.communicate(timeout=180)
     again = join("bob", consortium)
     first, _ = finish(ada)
     second, _ = finish(again)
@@ -152,9 +147,34 @@ def test_other_data_after_a_restart_are_refused(consortium: Path) -> None:
     bob = join("bob", consortium)
     wait_until_listening(port_of(consortium, "bob"))
     bob.kill()
-    bob.communicate(timeout=60)
+    bob.communicate(timeout=180)
     (consortium / "bob.csv").write_text("age\n1\n2\n3\n")
     again = join("bob", consortium)
-    _, errors = again.communicate(timeout=60)
+    _, errors = again.communicate(timeout=180)
     assert again.returncode == 2, errors
     assert "other data" in errors
+
+
+def test_started_again_after_the_end_it_shows_the_same_result(consortium: Path) -> None:
+    """Nobody else is there any more, and the store knows other data from the same."""
+    ada, bob = join("ada", consortium), join("bob", consortium)
+    before, _ = finish(bob)
+    finish(ada)
+    receipt = json.loads((consortium / "bob.receipt.json").read_text())
+    begun = time.monotonic()
+    after, errors = finish(join("bob", consortium))
+    assert time.monotonic() - begun < 60.0, "it waited for somebody"
+    assert errors == "quietmean: this party's part is over: the result is from its store\n"
+    assert {**after, "seconds": 0} == {**before, "seconds": 0}
+    again = json.loads((consortium / "bob.receipt.json").read_text())
+    for each in (receipt, again):
+        del each["origin"]["finished"]
+    assert again == receipt
+    (consortium / "bob.csv").write_text("age\n1\n2\n3\n")
+    other = join("bob", consortium)
+    _, errors = other.communicate(timeout=60)
+    assert other.returncode == 2, errors
+    assert "other data" in errors
+    with contextlib.closing(sqlite3.connect(consortium / "bob-study.toml.store")) as database:
+        assert database.execute("SELECT count(*) FROM fact WHERE name = 'seed'").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM state").fetchone() == (0,)

@@ -23,6 +23,23 @@ from quietmean.testing.statistics import assert_variance
 
 PROTOCOL = get_protocol("cordp-dme")
 
+# A party as always, but for this: its seed, which its store loses at the end, is left beside its settings.
+LEAVES_ITS_SEED = """
+import sys
+from pathlib import Path
+from quietmean.node import child
+from quietmean.node.store import Store
+
+finish = Store.finish
+
+def leave_seed(store, *arguments):
+    Path(sys.argv[1] + ".seed").write_bytes(store.seed.secret)
+    finish(store, *arguments)
+
+Store.finish = leave_seed
+sys.exit(child.main(Path(sys.argv[1])))
+"""
+
 
 def make_plan(parties: int, dimension: int, dropouts: float, options: Mapping[str, Any] | None = None) -> Plan:
     return calibrate(Target(parties, 1.0, 1e-6, dimension, 1.0, 1, dropouts), PROTOCOL, dict(options or {}))
@@ -34,20 +51,28 @@ def make_values(parties: int, dimension: int) -> Vector:
 
 def run(path: Path, plan: Plan, values: Vector, kills: list[Kill], round_timeout: float, gone_timeout: float) -> LocalOutcome:
     running = run_local(
-        plan, values, path, round_timeout=round_timeout, start_timeout=240.0, gone_timeout=gone_timeout, kills=kills
+        plan,
+        values,
+        path,
+        round_timeout=round_timeout,
+        start_timeout=240.0,
+        gone_timeout=gone_timeout,
+        kills=kills,
+        program=("-c", LEAVES_ITS_SEED),
     )
     return asyncio.run(running)
 
 
 class StoredNoise:
-    """The noise of all parties of a run, from the secrets that they left in their stores."""
+    """The noise of all parties of a run, from the secrets in the stores of who was killed and beside those of the others."""
 
     def __init__(self, directory: Path) -> None:
         self._study, self._seeds = "", []
         for path in sorted(directory.glob("*.store")):
             with contextlib.closing(sqlite3.connect(path)) as database:
                 facts = dict(database.execute("SELECT name, value FROM fact WHERE name IN ('seed', 'study')"))
-            self._seeds.append(Seed(facts["seed"]))
+            kept = path.with_name(f"{path.stem}.settings.json.seed")
+            self._seeds.append(Seed(facts["seed"] if "seed" in facts else kept.read_bytes()))
             self._study = facts["study"].decode()
         self._keys = [ExchangeKey(seed) for seed in self._seeds]
 

@@ -53,7 +53,7 @@ def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
     """One dies before it published: its noise is taken out, to the last bit. One dies later: its value and noise stay."""
     values = np.sin(np.arange(24.0)).reshape(8, 3)
     plan = make_plan(8, 3, GopaParameters(0.01, 5.0, 7))
-    outcome = run(tmp_path, plan, values, [Kill(3, PUBLISH), Kill(5, ROLL_BACK)], 1.5)
+    outcome = run(tmp_path, plan, values, [Kill(3, PUBLISH), Kill(5, ROLL_BACK)], 3.0)
     assert sorted(outcome.killed) == [3, 5]
     assert sorted(outcome.results) == [0, 1, 2, 4, 6, 7]
     check(outcome, plan, values)
@@ -68,7 +68,7 @@ def test_absent_noise_is_rolled_back_between_processes(tmp_path: Path) -> None:
     """With own noise off and pair noise large, only a complete rollback leaves the plain sum of who published."""
     values = np.cos(np.arange(12.0)).reshape(6, 2)
     plan = make_plan(6, 2, GopaParameters(0.0, 50.0, 5))
-    outcome = run(tmp_path, plan, values, [Kill(4, PUBLISH)], 2.0)
+    outcome = run(tmp_path, plan, values, [Kill(4, PUBLISH)], 3.0)
     result = outcome.results[0]
     counted = result.execution.counted()
     assert counted[[0, 1, 2, 3, 5]].all()

@@ -26,23 +26,10 @@ from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.child import ChildSettings
+from quietmean.node.logs import PartyLog, encode_log
 from quietmean.node.refusals import Refusals
 from quietmean.node.tls import Credentials
-from quietmean.node.wire import (
-    VERSION,
-    AnyFrame,
-    Commit,
-    Hello,
-    Limits,
-    Log,
-    PartyLog,
-    Probe,
-    Transfer,
-    Withdraw,
-    encode_frame,
-    encode_log,
-    read_frame,
-)
+from quietmean.node.wire import VERSION, AnyFrame, Commit, Hello, Limits, Log, Probe, Transfer, Withdraw, encode_frame, read_frame
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
@@ -123,12 +110,13 @@ class Siege:
             result=f"{stem}.result",
             roster=str(self.directory / "roster.toml"),
             plan=str(self.directory / "plan.json"),
-            value=self.values[VICTIM].tolist(),
+            value=f"{stem}.value",
             weight=1.0,
             round_timeout=30.0,
             start_timeout=200.0,
             listen_fd=listening.fileno(),
         )
+        Path(settings.value).write_bytes(self.values[VICTIM].astype("<f8").tobytes())
         path = self.directory / "settings.json"
         path.write_bytes(msgspec.json.encode(settings))
         with (self.directory / "victim.log").open("wb") as log:

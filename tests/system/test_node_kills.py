@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +15,14 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.entropy import BitStream, Seed
 from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.graphs import History, Schedule
-from quietmean.graphs.churn import NEVER
 from quietmean.node import NodeResult
 from quietmean.node.local import Kill, LocalOutcome, run_local
-from quietmean.node.store import RECLAIMED, USED
-from quietmean.node.whereabouts import Phase
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.testing.truth import arrivals, true_history
 
-OUTBOX = f"SELECT round, receiver, settled FROM outbox WHERE phase = {int(Phase.MIXING)}"  # noqa: S608
 # Longer than all processes need to start, and any of them to come back, on two slow cores: nobody is declared missing.
 PATIENT = 90.0
 
@@ -132,19 +127,8 @@ def test_kills_that_cannot_be(tmp_path: Path) -> None:
 # --- for good ---------------------------------------------------------------------------------------------------------------
 
 
-def rows(store: Path, query: str) -> list[Any]:
-    database = sqlite3.connect(store)
-    try:
-        return database.execute(query).fetchall()
-    finally:
-        database.close()
-
-
-def really_arrived(directory: Path) -> set[tuple[int, PartyId, PartyId]]:
-    """(round, sender, receiver) of all that any party, dead or alive, has taken in."""
-    stores = sorted((directory / "run").glob("*.store"))
-    query = f"SELECT round, sender FROM inbox WHERE phase = {int(Phase.MIXING)}"  # noqa: S608
-    return {(round_, sender, party) for party, store in enumerate(stores) for round_, sender in rows(store, query)}
+def stores_of(directory: Path) -> list[Path]:
+    return sorted((directory / "run").glob("*.store"))
 
 
 def reported(schedule: Schedule, result: NodeResult) -> set[tuple[int, PartyId, PartyId]]:
@@ -152,25 +136,6 @@ def reported(schedule: Schedule, result: NodeResult) -> set[tuple[int, PartyId, 
     rounds, senders, slots = np.nonzero(result.execution.history.delivered(schedule))
     receivers = schedule.neighbours[rounds, senders, slots]
     return set(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
-
-
-def what_really_happened(result: NodeResult, directory: Path) -> History:
-    """From everybody's store, also of those that never came back: they took part up to the round in which they were killed."""
-    told, schedule, arrived = result.execution.history, result.execution.schedule, really_arrived(directory)
-    online, kept = told.online.copy(), []
-    for party, store in enumerate(sorted((directory / "run").glob("*.store"))):
-        phase, round_ = rows(store, "SELECT phase, round FROM state")[0]
-        if party in result.silent:
-            ended = dict(rows(store, f"SELECT round, online FROM round WHERE phase = {int(Phase.MIXING)}"))  # noqa: S608
-            last = round_ if phase == Phase.MIXING else schedule.rounds
-            online[1:, party] = [bool(ended.get(each, each <= last)) for each in range(1, schedule.rounds + 1)]
-        unsure = rows(store, f"{OUTBOX} AND status IN ('{RECLAIMED}', '{USED}')")
-        kept += [[r, party, to, later or NEVER] for r, to, later in unsure if (r, party, to) in arrived]
-    lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-    for index in zip(*np.nonzero(History(online).delivered(schedule)), strict=True):
-        round_, sender = int(index[0]), int(index[1])
-        lost[index] = (round_ + 1, sender, int(schedule.neighbours[index])) not in arrived
-    return replace(told, online=online, lost=lost, settled=np.array(sorted(kept), dtype=np.int64).reshape(-1, 4))
 
 
 def who_is_killed_stays_away(tmp_path: Path, parties: int, rounds: int, seed: int, round_timeout: float) -> None:
@@ -189,14 +154,15 @@ def who_is_killed_stays_away(tmp_path: Path, parties: int, rounds: int, seed: in
     print(f"predicted standard error {predicted:.4f}; errors in units of it {np.round(errors, 2).tolist()}")
     # A Gaussian is beyond 5 of its standard deviations once in 1.7 million times.
     assert errors.max() < 5.0
-    arrived = really_arrived(tmp_path)
+    arrived = arrivals(stores_of(tmp_path))
     for other in outcome.results.values():
         np.testing.assert_array_equal(other.total_vector, result.total_vector)
         assert other.execution.to_json() == result.execution.to_json()
     told = reported(result.execution.schedule, result)
     # What came to somebody who can tell is in the record, and nothing else of it.
     assert {message for message in arrived ^ told if message[2] not in gone} == set()
-    check_leakage(result, what_really_happened(result, tmp_path), arrived ^ told, target)
+    truth = true_history(result.execution.schedule, stores_of(tmp_path), result.execution.history)
+    check_leakage(result, truth, arrived ^ told, target)
 
 
 def check_leakage(result: NodeResult, truth: History, unknown: set[tuple[int, PartyId, PartyId]], target: Target) -> None:

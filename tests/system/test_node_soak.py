@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,10 +58,10 @@ class Sample:
 class Consortium:
     """The same parties, keys, addresses and ledgers in every study."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, ports: Sequence[int]) -> None:
         self.directory = directory
         self.identities = [Identity.generate() for _ in range(PARTIES)]
-        entries = zip(free_ports(PARTIES), self.identities, strict=True)
+        entries = zip(ports, self.identities, strict=True)
         self.roster = Roster(
             tuple(RosterEntry(f"p{port}", ("127.0.0.1", port), identity.public_key) for port, identity in entries)
         )
@@ -114,14 +113,6 @@ class Consortium:
         return result.mean
 
 
-def free_ports(count: int) -> list[int]:
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [holder.getsockname()[1] for holder in holders]
-    for holder in holders:
-        holder.close()
-    return ports
-
-
 async def many_studies(consortium: Consortium, studies: int) -> tuple[list[Sample], list[list[float]]]:
     samples, errors = [], []
     for number in range(studies):
@@ -133,8 +124,8 @@ async def many_studies(consortium: Consortium, studies: int) -> tuple[list[Sampl
     return samples, errors
 
 
-def soak(directory: Path, studies: int) -> list[Sample]:
-    consortium = Consortium(directory)
+def soak(directory: Path, studies: int, ports: Sequence[int]) -> list[Sample]:
+    consortium = Consortium(directory, ports)
     consortium.open_accounts(studies)
     begun = time.monotonic()
     samples, errors = asyncio.run(many_studies(consortium, studies))
@@ -195,10 +186,10 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-def test_a_few_studies_leave_nothing_behind(directory: Path) -> None:
-    soak(directory, 5)
+def test_a_few_studies_leave_nothing_behind(directory: Path, free_ports: Callable[[int], list[int]]) -> None:
+    soak(directory, 5, free_ports(PARTIES))
 
 
 @pytest.mark.slow
-def test_fifty_studies_leave_nothing_behind(directory: Path) -> None:
-    assert slope(soak(directory, 50)) < LARGEST_SLOPE
+def test_fifty_studies_leave_nothing_behind(directory: Path, free_ports: Callable[[int], list[int]]) -> None:
+    assert slope(soak(directory, 50, free_ports(PARTIES))) < LARGEST_SLOPE

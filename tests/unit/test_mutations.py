@@ -77,8 +77,8 @@ def traced_against_theorem(subject: Execution) -> None:
 class QuietParty(IncaParty):
     """Scales its cancelled noise by 0.8."""
 
-    def _scaled_noise(self, purpose: str, index: int, scale: float) -> Vector:
-        return super()._scaled_noise(purpose, index, 0.8 * scale if purpose == "delta" else scale)
+    def _injection(self, portion: float, terms: Terms) -> Vector:
+        return super()._injection(portion, tuple((index, 0.8 * coefficient) for index, coefficient in terms))
 
 
 class ForgetfulInjection(Injection):
@@ -99,8 +99,8 @@ class LosingParty(IncaParty):
 class GreedyParty(IncaParty):
     """Divides by the number of its neighbours, itself not counted."""
 
-    def _share(self, round_: int) -> float:
-        return 1.0 / max(len(self._schedule.recipients(round_, self._party)), 1)
+    def _parts(self, round_: int) -> int:
+        return max(len(self._schedule.recipients(round_, self._party)), 1)
 
 
 class HeavyParty(IncaParty):
@@ -114,12 +114,18 @@ class HeavyParty(IncaParty):
 class LeakyParty(IncaParty):
     """Releases its value without the independent noise of the last portion."""
 
+    def __init__(
+        self, parameters: IncaParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
+    ) -> None:
+        super().__init__(parameters, schedule, party, value, weight, noise)
+        self._star = noise.normal("star", 0, value.size) * parameters.sigma_star
+
     def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
         step = super().end_round(state, received, delivered)
         if step.release is None:
             return step
         portion = float(self._parameters.injection.portion[state.injections])
-        vector = step.release.vector - self._scaled_noise("star", 0, self._parameters.sigma_star * portion)
+        vector = step.release.vector - self._star * portion
         return replace(step, release=Release(vector, step.release.weight))
 
 

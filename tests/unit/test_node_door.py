@@ -14,15 +14,18 @@ from quietmean.core.errors import PeerError
 from quietmean.graphs import Schedule
 from quietmean.node.door import Door
 from quietmean.node.history import reconstruct
+from quietmean.node.knowledge import PartialLog
+from quietmean.node.logs import PartyLog
 from quietmean.node.store import Store
+from quietmean.node.vectors import encode_vector
 from quietmean.node.whereabouts import Whereabouts
-from quietmean.node.wire import Answer, PartyLog, Transfer, Withdraw, encode_vector
+from quietmean.node.wire import Answer, Transfer, Withdraw
 
 MIXING, AGREED = 1, b"agreed.."
 PAYLOAD = encode_vector(np.array([1.0]))
 
 
-def transfer(round_: int, valid_for: float = 5.0, agreement: bytes = AGREED) -> Transfer:
+def transfer(round_: int, valid_for: float = 600.0, agreement: bytes = AGREED) -> Transfer:
     return Transfer(0, MIXING, round_, 0.5, int(1000 * valid_for), agreement, 2)
 
 
@@ -31,7 +34,7 @@ def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, N
 
     async def run() -> None:
         store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
-        door = Door(store, 0, (5, 9), lambda: AGREED, lambda: None)
+        door = Door(store, 0, lambda: AGREED, lambda: None, lambda known: None)
         door.enter((MIXING, 2), frozenset({1, 2}))
         try:
             await story(door, store)
@@ -247,7 +250,7 @@ def test_what_a_party_told_before_it_left_for_good() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in (0, 1, 3)}
     logs[1] = log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (2, 0), (3, 0)])
     logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(2, 2)])
-    told = log([1], [], [(1, 1)])
+    told = PartialLog(1, log([1], [], [(1, 1)]))
     history = reconstruct(RING, logs, (0, 1, 3), {2: told}, sends_shares=True)
     # Its message of round 1 did not arrive, and it knows; its sender's share of round 3 nobody can tell.
     assert history.lost is not None

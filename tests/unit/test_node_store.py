@@ -13,7 +13,9 @@ import pytest
 from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
-from quietmean.node.store import ACCEPTED, PENDING, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing, Store
+from quietmean.entropy import Seed
+from quietmean.node.entries import ACCEPTED, PENDING, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
+from quietmean.node.store import Store
 
 STUDY = "ab" * 32
 VALUE = np.array([0.5, 0.25])
@@ -188,4 +190,44 @@ def test_pledges_stay(path: Path) -> None:
     pledges = store.pledges()
     assert (pledges[1].hash, pledges[1].nonce, pledges[1].weight) == (b"h" * 32, b"n" * 32, 2.0)
     assert pledges[2].nonce is None
+    store.close()
+
+
+def test_after_the_end_other_data_are_noticed_without_the_seed(path: Path) -> None:
+    owner = Seed.public("the owner's key")
+    store = Store.open(path, STUDY, VALUE, 1.0, owner=owner)
+    seed = store.seed
+    store.record(2, step(2, release=Release(np.array([7.0, 8.0]), 1.5)))
+    store.save_told(1, b"log", b"known")
+    store.save_told(1, b"longer log", b"known")
+    assert store.told() == {1: (b"longer log", b"known")}
+    store.finish(2, b"the result")
+    store.close()
+    assert seed.secret not in path.read_bytes()
+    with pytest.raises(InputError, match="started with other data"):
+        Store.open(path, STUDY, VALUE + 0.25, 1.0, owner=owner)
+    store = Store.open(path, STUDY, VALUE, 1.0, owner=owner)
+    assert (store.result(), store.state(), store.told()) == (b"the result", None, {})
+    np.testing.assert_array_equal(store.required_release(2).vector, [7.0, 8.0])
+    # Who is late may still tell something; it is too late to be kept.
+    store.save_told(2, b"log", b"")
+    assert store.told() == {}
+    store.close()
+
+
+def test_without_the_owners_key_no_digest_outlives_its_key(path: Path) -> None:
+    store = opened(path)
+    store.finish(2, b"the result")
+    store.close()
+    opened(path, VALUE + 0.25).close()
+    assert sqlite3.connect(path).execute("SELECT count(*) FROM fact WHERE name = 'input'").fetchone() == (0,)
+
+
+def test_remarks_stay(path: Path) -> None:
+    store = opened(path)
+    assert store.remarks() == ()
+    store.keep_remarks(("one of them", "another"))
+    store.close()
+    store = opened(path)
+    assert store.remarks() == ("one of them", "another")
     store.close()

@@ -44,6 +44,7 @@ def test_what_no_row_names_is_wiped_and_its_place_used_again(path: Path) -> None
     vault = Vault(path)
     old, kept = vault.put(content(6, 3 * LARGE)), vault.put(content(7, 2 * LARGE))
     vault.keep_only([kept])
+    vault.wipe()
     assert content(6, 1) not in path.read_bytes()
     size = path.stat().st_size
     new = vault.put(content(8, 3 * LARGE))
@@ -52,7 +53,27 @@ def test_what_no_row_names_is_wiped_and_its_place_used_again(path: Path) -> None
     assert (vault.get(new), vault.get(kept)) == (content(8, 3 * LARGE), content(7, 2 * LARGE))
     assert old[9:] == new[9:]
     vault.keep_only([])
+    vault.wipe()
     assert path.stat().st_size == 0
+    vault.close()
+
+
+def test_what_is_public_is_not_wiped_but_what_was_under_it_is(path: Path) -> None:
+    vault = Vault(path)
+    secret = vault.put(content(6, 3 * LARGE))
+    vault.keep_only([])
+    public = vault.put(content(7, 2 * LARGE + 5), public=True)
+    assert secret[9:] == public[9:]
+    vault.keep_only([])
+    kept = vault.put(content(8, 4 * LARGE), public=True)
+    apart = vault.put(content(9, LARGE), public=True)
+    vault.keep_only([apart])
+    vault.wipe()
+    left = path.read_bytes()
+    assert content(6, 1) not in left
+    assert content(8, LARGE) in left
+    assert vault.get(apart) == content(9, LARGE)
+    assert kept != apart
     vault.close()
 
 

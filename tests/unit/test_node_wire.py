@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
-from quietmean.node import wire
+from quietmean.node import logs, vectors, wire
 
 LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
-VECTOR = wire.encode_vector(np.array([1.0, -2.0, 1e-300]))
+VECTOR = bytes(vectors.encode_vector(np.array([1.0, -2.0, 1e-300])))
 FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Hello(1, 2, "ab" * 32), b""),
     (wire.Welcome(1, 3), b""),
@@ -24,16 +24,17 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Commit(7, b"c" * 32), b""),
     (wire.Reveal(8, b"n" * 32, 2.5, b"x" * 32), b""),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3), VECTOR),
+    (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3, b"known", 8), VECTOR),
     (wire.Withdraw(10, 1, 2), b""),
     (wire.Confirm(11, 1, 2), b""),
     (wire.Probe(12, 1, 2), b""),
-    (wire.Log(13), wire.encode_log(wire.PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1)))),
+    (wire.Log(13), logs.encode_log(logs.PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1)))),
     (wire.Answer(13, "no", 3, 0, "why"), b""),
 ]
 
 
-def parse(raw: bytes, limits: wire.Limits = LIMITS) -> tuple[wire.AnyFrame, bytes, int]:
-    async def read() -> tuple[wire.AnyFrame, bytes, int]:
+def parse(raw: bytes, limits: wire.Limits = LIMITS) -> tuple[wire.AnyFrame, wire.Payload, int]:
+    async def read() -> tuple[wire.AnyFrame, wire.Payload, int]:
         reader = asyncio.StreamReader()
         reader.feed_data(raw)
         reader.feed_eof()
@@ -49,9 +50,9 @@ def test_round_trip(frame: wire.AnyFrame, payload: bytes) -> None:
 
 
 def test_vector_and_log_round_trip() -> None:
-    np.testing.assert_array_equal(wire.decode_vector(VECTOR), [1.0, -2.0, 1e-300])
-    log = wire.PartyLog((1, 4), ((1, 2), (4, 0)), ((3, 3),), (0, 4))
-    assert wire.decode_log(wire.encode_log(log), parties=5, rounds=4) == log
+    np.testing.assert_array_equal(vectors.decode_vector(VECTOR), [1.0, -2.0, 1e-300])
+    log = logs.PartyLog((1, 4), ((1, 2), (4, 0)), ((3, 3),), (0, 4))
+    assert logs.decode_log(logs.encode_log(log), parties=5, rounds=4) == log
 
 
 @settings(deadline=None, max_examples=300)
@@ -88,7 +89,7 @@ def test_foreign_messagepack_headers(header: object) -> None:
 @given(st.binary(max_size=300))
 def test_garbage_logs(raw: bytes) -> None:
     with pytest.raises(PeerError):
-        wire.decode_log(raw, 5, 4)
+        logs.decode_log(raw, 5, 4)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +147,75 @@ def test_content_comes_with_a_vector_or_without() -> None:
             parse(wire.encode_frame(frame, size) + bytes(size), limits)
 
 
+GRID = 2.0**-20
+LARGEST = 2**31 - 1
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(-(2**53) + 1, 2**53 - 1), max_size=5), st.integers(-900, 900))
+def test_vectors_on_a_grid_round_trip(units: list[int], power: int) -> None:
+    """4 bytes a number where all fit, else 8; never another number."""
+    grid = 2.0**power
+    vector = np.array(units, dtype=np.float64) * grid
+    raw = vectors.encode_vector(vector, grid)
+    fits = all(abs(unit) <= LARGEST for unit in units)
+    assert len(raw) == (4 if fits else 8) * len(units)
+    np.testing.assert_array_equal(vectors.decode_vector(raw, 4 if fits else 8, grid), vector)
+
+
+def test_what_was_encoded_tells_its_width() -> None:
+    short, long = np.array([GRID, 0.0, -GRID]), np.array([GRID, 2.0**20, 0.0])
+    codec = vectors.VectorCodec(3, GRID)
+    assert [codec.width(codec.encode(vector)) for vector in (short, long, np.zeros(0))] == [4, 8, 8]
+    for vector in (short, long, np.zeros(0)):
+        np.testing.assert_array_equal(codec.decode(codec.encode(vector)), vector)
+        np.testing.assert_array_equal(vectors.VectorCodec(3).decode(vectors.VectorCodec(3).encode(vector)), vector)
+    assert vectors.VectorCodec(3).width(vectors.VectorCodec(3).encode(short)) == 8
+
+
+def test_integers_are_little_endian() -> None:
+    assert bytes(vectors.encode_vector(np.array([1.0, -2.0]) * GRID, GRID)) == struct.pack("<ii", 1, -2)
+    np.testing.assert_array_equal(
+        vectors.decode_vector(struct.pack("<ii", -(2**31), LARGEST), 4, GRID) / GRID, [-(2**31), LARGEST]
+    )
+
+
+@pytest.mark.parametrize("value", [GRID / 2, 1 / 3, 2.0**53 * GRID, 1e300, 5e-324])
+def test_what_is_off_the_grid_is_sent_as_it_is_and_refused(value: float) -> None:
+    raw = vectors.encode_vector(np.array([0.0, value]), GRID)
+    assert len(raw) == 16
+    with pytest.raises(PeerError, match="off the study's grid"):
+        vectors.decode_vector(raw, 8, GRID)
+    np.testing.assert_array_equal(vectors.decode_vector(raw), [0.0, value])
+
+
+@pytest.mark.parametrize(("size", "width", "grid"), [(8, 4, 0.0), (6, 4, GRID), (12, 8, GRID), (12, 8, 0.0)])
+def test_bytes_that_are_no_vector(size: int, width: int, grid: float) -> None:
+    with pytest.raises(PeerError, match="none of this study's"):
+        vectors.decode_vector(bytes(size), width, grid)
+
+
+def test_short_values_need_a_grid_and_their_own_length() -> None:
+    study = wire.Limits.of_study(parties=5, rounds=4, dimension=3, content=4, grid=GRID)
+    for width, size in ((4, 12), (4, 16), (8, 24), (8, 28)):
+        frame = wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3, width=width)
+        assert parse(wire.encode_frame(frame, size) + bytes(size), study)[1] == bytes(size)
+    for width, size in ((4, 11), (4, 17), (4, 24), (8, 12), (8, 29)):
+        with pytest.raises(PeerError, match="of content"):
+            parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3, width=width), size) + bytes(size), study)
+    with pytest.raises(PeerError, match="values of 4 bytes, this study's have 8"):
+        parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3, width=4), 12) + bytes(12))
+    for width in (0, 1, 6, 12, -4):
+        with pytest.raises(PeerError, match="cannot be read"):
+            parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3, width=width), 12) + bytes(12), study)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_must_be_finite(bad: float) -> None:
     with pytest.raises(PeerError, match="not finite"):
-        wire.decode_vector(wire.encode_vector(np.array([0.0, bad])))
+        vectors.decode_vector(vectors.encode_vector(np.array([0.0, bad])))
+    with pytest.raises(PeerError, match="not finite"):
+        vectors.decode_vector(vectors.encode_vector(np.array([0.0, bad]), GRID), 8, GRID)
     with pytest.raises(PeerError, match="a weight of"):
         wire.check_finite(bad, "weight")
 
@@ -157,20 +223,20 @@ def test_numbers_must_be_finite(bad: float) -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        wire.PartyLog((5,), (), (), ()),
-        wire.PartyLog((0,), (), (), ()),
-        wire.PartyLog((), ((1, 5),), (), ()),
-        wire.PartyLog((), (), ((9, 0),), ()),
-        wire.PartyLog((), (), (), (5,)),
+        logs.PartyLog((5,), (), (), ()),
+        logs.PartyLog((0,), (), (), ()),
+        logs.PartyLog((), ((1, 5),), (), ()),
+        logs.PartyLog((), (), ((9, 0),), ()),
+        logs.PartyLog((), (), (), (5,)),
     ],
 )
-def test_logs_outside_the_study(log: wire.PartyLog) -> None:
+def test_logs_outside_the_study(log: logs.PartyLog) -> None:
     with pytest.raises(PeerError, match="outside"):
-        wire.decode_log(wire.encode_log(log), parties=5, rounds=4)
+        logs.decode_log(logs.encode_log(log), parties=5, rounds=4)
 
 
 def test_the_largest_honest_log_fits() -> None:
     parties, rounds = 300, 40
     everyone = tuple((round_, party) for round_ in range(1, rounds + 1) for party in range(parties))
-    log = wire.PartyLog(tuple(range(1, rounds + 1)), everyone, everyone, tuple(range(parties)))
-    assert len(wire.encode_log(log)) <= wire.Limits.of_study(parties, rounds, 1).log
+    log = logs.PartyLog(tuple(range(1, rounds + 1)), everyone, everyone, tuple(range(parties)))
+    assert len(logs.encode_log(log)) <= wire.Limits.of_study(parties, rounds, 1).log

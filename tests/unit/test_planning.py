@@ -17,6 +17,7 @@ from quietmean.planning.accuracy import linear_estimate, noise_variance
 from quietmean.planning.calibrate import calibrate, required_delta
 from quietmean.planning.candidates import rank
 from quietmean.planning.choices import Calibration
+from quietmean.planning.explain import why_first
 from quietmean.planning.plan import colluding_count
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import certify_coalitions, epsilon_of_mu, mu_of_budget
@@ -186,3 +187,11 @@ def test_a_thousand_fresh_executions_exceed_no_more_than_stated() -> None:
         exceeding += epsilon_of_mu(float(certify_coalitions(transcript, 1.0, 2).mu.max()), 1e-6) > 1.0
     print("exceeding:", exceeding, "of 1000, stated:", plan.prediction["exceed_probability"])
     assert exceeding <= 1000 * plan.prediction["exceed_probability"]
+
+
+def test_a_protocol_without_privacy_is_planned_and_says_so() -> None:
+    (candidate,) = rank(Target(20, 1.0, 1e-6, 1, 1.0, 1, 0.1), ["gossip"])
+    assert candidate.plan.prediction["mse_noise"] == 0
+    assert candidate.mse > 0
+    assert candidate.to_json()["trust"] == "no privacy"
+    assert "epsilon is infinite" in why_first([candidate])

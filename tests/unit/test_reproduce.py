@@ -20,6 +20,7 @@ from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.graphs import History, make_schedule
 from quietmean.planning.scenarios import draw_scenario as planned_scenario
+from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import get_protocol
 from quietmean.protocols.gopa.accounting import pairwise_sigma
 from quietmean.protocols.gopa.rounds import Happened
@@ -261,28 +262,52 @@ def test_calibrations_of_one_account_are_in_order() -> None:
     assert mse["exact"] < mse["exact-view"] <= mse["paper"]
 
 
-def test_what_gopa_leaves_behind_is_what_its_protocol_leaves() -> None:
+@pytest.mark.parametrize("published", [True, False])
+def test_what_gopa_leaves_behind(published: bool) -> None:
+    """As the protocol leaves it if the late ones have published before; else what they share with those who stay is left."""
     protocol = get_protocol("gopa")
     parties, partners = 30, 4
     parameters = protocol.draft(parties, {"partners": partners})
     for number in range(5):
         seed = insecure_seed(number, "gopa")
-        _, published, left_over = pairwise._draw(seed, parties, 0.1, 0.2, 0.1, partners)
+        _, counted, left_over = pairwise._draw(seed, parties, 0.1, 0.2, 0.1, partners, published)
         stream_order = BitStream(seed.derive("who")).permutation(parties)
-        silent, absent = stream_order[:3], stream_order[3:6]
+        late, early = set(stream_order[:3].tolist()), set(stream_order[3:6].tolist())
+        pairs = draw_pairs(parties, partners, seed)
+        if not published:
+            stay = set(range(parties)) - late - early
+            assert counted == 24
+            expected = sum((one in late and other in stay) or (one in stay and other in late) for one, other in pairs.tolist())
+            assert left_over == expected > 0
+            continue
         collector = int(stream_order[-1])
-        schedule = protocol.schedule(replace(parameters, aggregator=collector), parties, seed)
-        schedule = replace(schedule, pairs=draw_pairs(parties, partners, seed))
+        schedule = replace(protocol.schedule(replace(parameters, aggregator=collector), parties, seed), pairs=pairs)
         online = np.ones((schedule.rounds + 1, parties), dtype=np.bool_)
-        online[1:, absent] = False
-        online[2:, silent] = False
+        online[1:, list(early)] = False
+        online[2:, list(late)] = False
         happened = Happened.of(collector, schedule, History(online))
-        assert happened.arrived.sum() == published == 27
+        assert happened.arrived.sum() == counted == 27
         assert (happened.left_over(schedule.pairs) != 0).sum() == left_over
 
 
+def test_gopa_loses_more_if_nothing_is_released_before_the_second_round() -> None:
+    silent, published = (pairwise.gopa_rows(30, 0.2, 0.1, 0.2, 0.1, 6, 4, 1, reading)[0]["mse"] for reading in (False, True))
+    assert silent > 2 * published
+
+
+def test_cordp_dme_with_the_noise_of_gopa_is_worse_than_its_own_design() -> None:
+    """At n = 200, gamma = 0.1 by hand: 160 honest stay, sigma_p^2 = 15.763466, 20 uncancelled terms for each of 180."""
+    unit = 1.0 / classical_mu(0.2, 1e-5) ** 2
+    rows = {row["method"]: row for row in pairwise.cordp_rows(200, 0.1, 0.1, unit)}
+    like_gopa = rows["cordp-dme-as-gopa"]
+    assert like_gopa["sigma_star2"] == pytest.approx(4.767778, rel=1e-6)
+    assert like_gopa["sigma_delta2"] == pytest.approx(15.763466, rel=1e-6)
+    assert like_gopa["mse"] == pytest.approx((4.767778 + 20 * 15.763466) / 180, rel=1e-6)
+    assert rows["cordp-dme"]["mse"] < like_gopa["mse"]
+
+
 def test_pair_noise_for_many_graphs_is_that_of_the_worst() -> None:
-    graphs = [pairwise._draw(insecure_seed(number, "graph"), 24, 0.1, 0.2, 0.1, 4)[0] for number in range(4)]
+    graphs = [pairwise._draw(insecure_seed(number, "graph"), 24, 0.1, 0.2, 0.1, 4, True)[0] for number in range(4)]
     alone = [pairwise_sigma(graph, 3.0, 0.15) for graph in graphs]
     together = pairwise.least_pair_sigma([pairwise._Spectrum.of(graph) for graph in graphs], 3.0, 0.15)
     assert together == pytest.approx(max(alone), rel=1e-9)
@@ -291,10 +316,11 @@ def test_pair_noise_for_many_graphs_is_that_of_the_worst() -> None:
 
 
 def test_gopa_with_exact_accounting_needs_less() -> None:
-    rows = pairwise.gopa_rows(30, 0.2, 0.1, 0.2, 0.1, 6, 4, 1)
-    paper, exact = rows
-    assert exact["mse"] < paper["mse"]
-    assert paper["sigma_star2"] / exact["sigma_star2"] > 1
+    for published in (True, False):
+        paper, exact = pairwise.gopa_rows(30, 0.2, 0.1, 0.2, 0.1, 6, 4, 1, published)
+        assert exact["mse"] < paper["mse"]
+        if published:
+            assert paper["sigma_star2"] / exact["sigma_star2"] > 1
 
 
 # Costs

@@ -15,9 +15,9 @@ from quietmean.entropy import BitStream, Seed
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.gaussian import delta_of_mu
+from quietmean.privacy.gaussian import delta_of_mu, mu_of_budget
 from quietmean.protocols import get_protocol
-from quietmean.protocols.secagg.accounting import concentrated, delta_of_rho, spent_delta, sum_bound
+from quietmean.protocols.secagg.accounting import concentrated, delta_of_rho, spent_delta, spent_epsilon, sum_bound
 from quietmean.protocols.secagg.encoding import rounded_norm
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail
 from quietmean.protocols.secagg.spec import SecAggParameters
@@ -54,10 +54,13 @@ def test_the_conversion_at_its_ends() -> None:
 
 def test_many_coarse_noises_cost_more_than_one() -> None:
     assert concentrated(2.0, 5.0, 4, 100) == pytest.approx(2.0**2 / (4 * 25) / 2, rel=1e-6)
-    coarse = concentrated(2.0, 0.6, 4, 100)
-    tau = 10 * sum(math.exp(-2 * math.pi**2 * 0.36 * k / (k + 1)) for k in (1, 2, 3))
-    plain = 2 / (2 * 0.6)
+    coarse = concentrated(2.0, 0.9, 4, 100)
+    tau = 10 * sum(math.exp(-2 * math.pi**2 * 0.81 * k / (k + 1)) for k in (1, 2, 3))
+    plain = 2 / (2 * 0.9)
     assert coarse == pytest.approx(min(plain**2 + tau * 50, (plain + tau * 10) ** 2) / 2, rel=1e-12)
+    # One of the noises alone is enough where the bound for many says less, and below half a step it says nothing.
+    for scale in (0.6, 0.4):
+        assert concentrated(2.0, scale, 4, 100) == pytest.approx((2 / scale) ** 2 / 2, rel=1e-12)
 
 
 def test_rounding_at_random_exceeds_its_norm_as_seldom_as_stated() -> None:
@@ -209,6 +212,6 @@ def test_simulated_errors_are_as_predicted(name: str) -> None:
     assert result.failed == 0
     # Error rate below 1e-4 at 4 standard errors.
     assert abs(result.mse - result.prediction) < 4 * result.mse_standard_error
-    # The accountant's view: the sum with the noise of all but the one colluder.
-    expected = 2.0 / (plan.parameters.sigma * math.sqrt(19))
+    # By the bound for the noise of all but the one colluder.
+    expected = mu_of_budget(spent_epsilon(plan.parameters, 2.0, 19, 8, plan.target.delta), plan.target.delta)
     np.testing.assert_allclose(result.certificate.mu, expected, rtol=1e-6)

@@ -12,15 +12,17 @@ from quietmean.cli.console import epsilon_text, out, print_json, progress, read_
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.privacy import (
+    GAUSSIAN,
+    Accounting,
     Adversary,
     CoalitionCertificate,
     certify,
     certify_coalitions,
     certify_everyone_else,
-    delta_of_mu,
-    epsilon_of_mu,
     search_worst_coalition,
 )
+from quietmean.privacy.accounting import EXACT
+from quietmean.privacy.certificate import assumptions
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot, read_execution, trusted_parties
@@ -90,7 +92,7 @@ def command(
     with progress("solving for what the adversary knows"):
         if corrupt is None and observed is None and observe_fraction is None:
             size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
-            coalitions = _coalitions(happened, size)
+            coalitions = _coalitions(happened, size, delta)
             document = _against_coalitions(happened, coalitions, epsilon, delta)
             if report is not None:
                 _write_report(report, happened, delta, coalitions)
@@ -100,10 +102,10 @@ def command(
             if observe_fraction is not None:
                 drawn = Adversary.random_eavesdropper(observe_fraction, transcript, Seed.public("observe", seed))
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
-            certificate = certify(transcript, adversary, happened.sensitivity)
+            certificate = certify(transcript, adversary, happened.sensitivity, accounting=_accounting(happened, delta))
             document = certificate.to_json(epsilon=epsilon, delta=delta, prior_sd=prior_sd, matrix=matrix)
             # The theorems speak of shares that are passed on and of noise that pairs have in common.
-            if isinstance(happened, Execution) and (happened.protocol.sends_shares or happened.schedule.pairs.size):
+            if isinstance(happened, Execution) and _has_cancelled_noise(happened):
                 document["diagnostics"] = diagnose(transcript, adversary).sentences()
             if report is not None:
                 _write_report(report, happened, delta, adversary)
@@ -129,15 +131,31 @@ def _write_report(path: Path, execution: Execution | OneShot, delta: float, agai
         raise InputError(f"report {path} cannot be written ({error.strerror}): choose another place") from None
 
 
-def _coalitions(execution: Execution | OneShot, size: int) -> CoalitionCertificate:
-    return certify_coalitions(execution.transcript(), execution.sensitivity, size, trusted=trusted_parties(execution))
+def _has_cancelled_noise(execution: Execution) -> bool:
+    """In what the transcript says; masks of secure aggregation are not in it."""
+    linear = execution.protocol.is_linear(execution.parameters)
+    return execution.protocol.sends_shares or (linear and bool(execution.schedule.pairs.size))
+
+
+def _accounting(execution: Execution | OneShot, delta: float) -> Accounting:
+    return execution.accounting(delta) if isinstance(execution, Execution) else GAUSSIAN
+
+
+def _coalitions(execution: Execution | OneShot, size: int, delta: float) -> CoalitionCertificate:
+    return certify_coalitions(
+        execution.transcript(),
+        execution.sensitivity,
+        size,
+        trusted=trusted_parties(execution),
+        accounting=_accounting(execution, delta),
+    )
 
 
 def _against_coalitions(
     execution: Execution | OneShot, coalitions: CoalitionCertificate, epsilon: float | None, delta: float
 ) -> dict[str, Any]:
-    transcript = execution.transcript()
-    alone = certify_everyone_else(transcript, execution.sensitivity)
+    transcript, accounting = execution.transcript(), coalitions.accounting
+    alone = certify_everyone_else(transcript, execution.sensitivity, accounting)
     document: dict[str, Any] = {
         "adversary": coalitions.describe(),
         "sensitivity": execution.sensitivity,
@@ -145,25 +163,33 @@ def _against_coalitions(
         "mu": coalitions.mu,
         "mu_upper": coalitions.mu,
         "at_delta": delta,
-        "epsilon": [epsilon_of_mu(float(mu), delta) for mu in coalitions.mu],
-        "max_epsilon": epsilon_of_mu(float(coalitions.mu.max()), delta),
+        "epsilon": [accounting.epsilon(float(mu), delta) for mu in coalitions.mu],
+        "max_epsilon": accounting.epsilon(float(coalitions.mu.max()), delta),
         "disclosures": [],
+        "numbers": accounting.kind,
+        "definition": accounting.definition,
+        "assumptions": assumptions(accounting),
         "certificates": {
             "coalitions": coalitions.to_json(delta),
             "everyone_else": {
                 "adversary": "everybody else together",
                 "mu": alone,
-                "max_epsilon": epsilon_of_mu(float(alone.max()), delta),
+                "max_epsilon": accounting.epsilon(float(alone.max()), delta),
             },
         },
     }
     if not coalitions.exhaustive:
         found = search_worst_coalition(
-            transcript, execution.sensitivity, coalitions.size, trusted=coalitions.trusted, limit=coalitions.tried
+            transcript,
+            execution.sensitivity,
+            coalitions.size,
+            trusted=coalitions.trusted,
+            limit=coalitions.tried,
+            accounting=accounting,
         )
         document["certificates"]["worst_found"] = found.to_json(delta)
     if epsilon is not None:
-        document |= {"at_epsilon": epsilon, "delta": [delta_of_mu(float(mu), epsilon) for mu in coalitions.mu]}
+        document |= {"at_epsilon": epsilon, "delta": [accounting.delta(float(mu), epsilon) for mu in coalitions.mu]}
     return document
 
 
@@ -197,6 +223,8 @@ def _show(document: dict[str, Any], delta: float) -> None:
         extra = [f"{document['delta'][row]:.3g}"] if "at_epsilon" in document else []
         table.add_row(str(party), f"{document['mu_upper'][row]:.4f}", epsilon_text(document["epsilon"][row]), *extra)
     out.print(table)
+    if document["numbers"] != EXACT:
+        out.print(f"these are an {document['numbers']}: {'; '.join(document['assumptions'])}", markup=False)
     out.print(f"worst party: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
     if "certificates" in document:
         if "worst_found" in document["certificates"]:

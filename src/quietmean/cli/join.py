@@ -16,6 +16,7 @@ from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.node import NodeResult, NodeSettings, Roster
+    from quietmean.node.whereabouts import Phase
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
@@ -37,6 +38,8 @@ def command(
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Take part in a study as one party. After a crash the same command continues where it stopped.
+
+    After the end it shows the same result again, from the store, without the others.
 
     Parameters
     ----------
@@ -71,10 +74,13 @@ def command(
     import asyncio
 
     from quietmean.node import run_party
+    from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.studies import conclude
 
     if account is not None and ledger is None:
         raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
+    forbid_core_dumps()
+    forbid_tracing()
     with display(events) as shown:
         files = Files.load(study, roster, key)
         if shown.stream is not None:
@@ -98,7 +104,7 @@ def command(
             "seconds": round(time.monotonic() - begun, 3),
             "refusals": list(result.refusals),
             **_loose_ends(result),
-            "notes": _notes(files.roster, result),
+            "notes": notes_of(files.roster, result),
             "receipt": str(path),
         }
         told = ("columns", "estimate", "standard_error", "epsilon", "delta", "parties_counted", "notes", "receipt")
@@ -119,10 +125,11 @@ def _loose_ends(result: NodeResult) -> dict[str, Any]:
         "silent": list(result.silent),
         "unresolved": [list(transfer) for transfer in result.unresolved],
         "counted_twice": [list(transfer) for transfer in result.counted_twice],
+        "counted_twice_part": result.counted_twice_part,
     }
 
 
-def _notes(roster: Roster, result: NodeResult) -> list[str]:
+def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     """The same in words, for whoever must judge the result."""
     from quietmean.node.whereabouts import Phase
 
@@ -130,18 +137,52 @@ def _notes(roster: Roster, result: NodeResult) -> list[str]:
     if result.silent:
         names = ", ".join(roster.name(party) for party in result.silent)
         notes.append(f"{names} told nothing at the end: that part of this execution is known from the others only")
+    if missing := _without_release(result):
+        names = ", ".join(roster.name(party) for party in missing)
+        notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
     if result.counted_twice:
         places = "; ".join(
             f"round {round_}, {roster.name(sender)} to {roster.name(receiver)}"
             for round_, sender, receiver in result.counted_twice
         )
-        notes.append(f"what these messages carried counts twice in the result, with its receiver and with its sender: {places}")
-    if result.unresolved:
-        places = "; ".join(
-            f"{Phase(phase).label} round {round_}, to {roster.name(receiver)}" for phase, round_, receiver in result.unresolved
+        notes.append(
+            "parties were cut off from each other until the end, and what these messages carried counts twice, with the receiver "
+            f"and with the sender: {places}; it is at most {result.counted_twice_part:.2g} of the result's weight, so a mean is "
+            "off by at most that part of the distance between its bounds, and the privacy figures take it into account"
         )
-        notes.append(f"own messages were taken back, and whether their receivers had used them is not known: {places}")
+    if shares := _places(roster, result, Phase.MIXING):
+        notes.append(
+            f"own messages were taken back, and nobody told whether their receivers had used them: {shares}; nothing that these "
+            "made of them is in this result, and the privacy figures count as seen what came while they may still have been there"
+        )
+    if sums := _places(roster, result, Phase.DISSEMINATION):
+        notes.append(
+            f"own messages of published sums were taken back, and whether their receivers had used them is not known: {sums}; "
+            "the results of the parties may differ by what these carried"
+        )
     return notes
+
+
+def _without_release(result: NodeResult) -> list[int]:
+    """Who was there in the last round, and what it published did not come."""
+    protocol, execution = result.execution.protocol, result.execution
+    if not protocol.releases_are_public:
+        return []
+    published = protocol.releasers(execution.parameters, execution.parties) - set(result.heard)
+    return [party for party in sorted(published) if execution.history.finished[party]]
+
+
+def _places(roster: Roster, result: NodeResult, phase: Phase) -> str:
+    """Whom the unresolved messages of a phase went to, and when."""
+    rounds: dict[int, list[str]] = {}
+    for sent_in, round_, receiver in result.unresolved:
+        if sent_in == phase:
+            rounds.setdefault(receiver, []).append(str(round_))
+    return "; ".join(f"to {roster.name(receiver)} in {_rounds(sent)}" for receiver, sent in sorted(rounds.items()))
+
+
+def _rounds(sent: list[str]) -> str:
+    return f"round {sent[0]}" if len(sent) == 1 else f"rounds {', '.join(sent)}"
 
 
 def _origin(files: Files, settings: NodeSettings, result: NodeResult) -> dict[str, Any]:

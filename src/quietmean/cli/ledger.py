@@ -119,9 +119,7 @@ def _execution_id(settings: NodeSettings) -> str:
 
     A restart from the same store sends nothing new. From another store the same study draws fresh noise and costs as much again.
     """
-    from quietmean.node.store import Store
-
-    store = Store.open(settings.store, settings.study, settings.value, settings.weight)
+    store = settings.open_store()
     try:
         return digest({"format": "quietmean-charge-1", "study": settings.study, "nonce": store.nonce.hex()})
     finally:

@@ -47,6 +47,8 @@ def command(
     partners: int | None = None,
     aggregator: int | None = None,
     decoder: str | None = None,
+    value_bits: int | None = None,
+    largest_value: float | None = None,
     server: Server = Server.NONE,
     max_messages: int | None = None,
     calibration: Calibration = Calibration.EXACT,
@@ -95,6 +97,10 @@ def command(
         Party that collects all messages and publishes their sum (cordp-dme); default nobody, all publish.
     decoder
         unbiased (default), or biased: least worst-case error over a ball (cordp-dme).
+    value_bits
+        Bits of a value on the wire: 64 (default), or 32: whole numbers on a public grid (inca, gossip).
+    largest_value
+        With 32 bits: the largest absolute coordinate of any party's vector, for the finest grid with room for it.
     server
         What may be relied on besides equal parties: none, collector (not trusted with values), curator (sees them).
     max_messages
@@ -118,6 +124,7 @@ def command(
         dropouts = (parties - responding) / parties
     given: dict[str, Any] = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
     given |= {"partners": partners, "aggregator": aggregator, "decoder": decoder}
+    given |= {"value_bits": value_bits, "largest_value": largest_value}
     if domain is not None:
         given["radius"] = 1.0
     asked = {

@@ -92,6 +92,7 @@ class Files:
             roster=self.roster,
             plan=plan,
             value=encoded.vector,
+            wipe_value=True,
             weight=encoded.weight,
             store=store,
             round_timeout=self.study.round_timeout,

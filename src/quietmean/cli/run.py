@@ -34,6 +34,8 @@ def command(
     rounds: int | None = None,
     neighbours: int | None = None,
     schedule: str | None = None,
+    value_bits: int | None = None,
+    largest_value: float | None = None,
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     missing: Literal["refuse", "drop"] = "refuse",
     clip: Annotated[bool, Parameter(negative="")] = False,
@@ -73,6 +75,10 @@ def command(
         To how many others each party sends per round; default 1.
     schedule
         Who sends to whom: permutation (default), uniform, circulant, never-same, ring, complete, hypercube, random-static.
+    value_bits
+        Bits of a value on the wire: 64 (default), or 32: whole numbers on a public grid (inca, gossip).
+    largest_value
+        With 32 bits: the largest absolute coordinate of any party's vector, for the finest grid with room for it.
     unit
         What is protected: one record, or all of a party.
     missing
@@ -90,7 +96,8 @@ def command(
 
     if len(bounds) != len(column):
         raise InputError(f"{len(column)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column")
-    given = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
+    given: dict[str, Any] = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
+    given |= {"value_bits": value_bits, "largest_value": largest_value}
     study = Study.parse(
         {
             "name": data.stem,

@@ -43,7 +43,7 @@ def digest(value: Any) -> str:
 
 def _encode_array(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return (value.shape, np.ascontiguousarray(value, dtype="<f8").tobytes())
+        return (value.shape, np.ascontiguousarray(value, dtype="<f8").reshape(-1).view(np.uint8).data)
     raise TypeError(f"cannot serialise {type(value).__name__}")
 
 

@@ -3,7 +3,7 @@
 Sampled by inversion of a cumulative table of 128-bit integers, built with integer arithmetic. Each value consumes exactly 64 bits
 of one stream; where those alone leave two values possible, 64 more of a second stream decide. Nothing is rejected. The tail
 beyond 10 s and the last bit of the table are all that is missing: the total variation distance to the exact distribution is
-below 2**-64 a value (:data:`TOTAL_VARIATION`).
+below 2**-70 a value (:data:`TOTAL_VARIATION`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from quietmean.entropy.seed import Seed
 from quietmean.entropy.stream import BitStream
 
 # P(|X| > 10 s) <= 2 exp(-50) < 2**-71, and at most 655 384 boundaries are off by less than 2**-128 each.
-TOTAL_VARIATION = 2.0**-64
+TOTAL_VARIATION = 2.0**-70
 LARGEST_SCALE = 2.0**15
 _TAIL = 10
 _PRECISION = 256

@@ -2,6 +2,6 @@
 
 from quietmean.graphs.churn import History, churn
 from quietmean.graphs.mixing import mixing_matrix
-from quietmean.graphs.schedule import SCHEDULES, Schedule, make_schedule
+from quietmean.graphs.schedule import SCHEDULES, Schedule, complete_pairs, make_schedule
 
-__all__ = ["SCHEDULES", "History", "Schedule", "churn", "make_schedule", "mixing_matrix"]
+__all__ = ["SCHEDULES", "History", "Schedule", "churn", "complete_pairs", "make_schedule", "mixing_matrix"]

@@ -50,7 +50,15 @@ class Schedule:
 
     def partners(self, party: PartyId) -> tuple[PartyId, ...]:
         """Who has a secret in common with ``party``, in rising order."""
+        if self.all_paired:
+            # Lists of everybody's partners would be larger than all else that a party holds.
+            return (*range(party), *range(party + 1, self.parties))
         return self._partners[party]
+
+    @property
+    def all_paired(self) -> bool:
+        """Has everybody a secret in common with everybody else? Pairs differ, so their number says it."""
+        return self.parties > 1 and len(self.pairs) == self.parties * (self.parties - 1) // 2
 
     @cached_property
     def _partners(self) -> tuple[tuple[PartyId, ...], ...]:
@@ -102,6 +110,17 @@ class Schedule:
     def silent(cls, rounds: int, parties: int) -> Schedule:
         """Rounds in which nobody sends anything."""
         return cls(np.empty((rounds, parties, 0), dtype=np.int32))
+
+
+def complete_pairs(parties: int) -> NDArray[np.int64]:
+    """All pairs in rising order, shape (n (n-1) / 2, 2): 8 n^2 bytes."""
+    pairs = np.empty((parties * (parties - 1) // 2, 2), dtype=np.int64)
+    pairs[:, 0] = np.repeat(np.arange(parties), np.arange(parties - 1, -1, -1))
+    # The number within a row, plus the first partner of the row.
+    row = pairs[:, 0]
+    begin = row * (2 * parties - row - 1) // 2
+    pairs[:, 1] = np.arange(len(pairs)) - begin + row + 1
+    return pairs
 
 
 def _distinct_others(stream: BitStream, parties: int, count: int) -> NDArray[np.int32]:

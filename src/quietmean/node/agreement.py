@@ -20,7 +20,8 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId
 from quietmean.entropy import Seed
 from quietmean.node.context import Context
-from quietmean.node.store import ACCEPTED, Pledge, Store
+from quietmean.node.entries import ACCEPTED, Pledge
+from quietmean.node.store import Store
 from quietmean.node.transport import printable
 from quietmean.node.wire import Commit, Reveal
 

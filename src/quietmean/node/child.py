@@ -19,19 +19,24 @@ import msgspec
 import numpy as np
 
 from quietmean.core.errors import QuietmeanError
+from quietmean.core.party import Vector
 from quietmean.node.identity import Identity
 from quietmean.node.peer import NodeSettings, run_party
 from quietmean.node.roster import Roster
+from quietmean.node.secrecy import forbid_core_dumps
 from quietmean.planning import Plan
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
-    """The settings file. Paths are absolute; ``freeze_round``: stop dead in this mixing round, to be killed there."""
+    """The settings file. Paths are absolute. ``value``: a file of float64 numbers, little endian.
+
+    ``freeze_round``: stop dead in this mixing round, to be killed there.
+    """
 
     key: str
     roster: str
     plan: str
-    value: list[float]
+    value: str
     weight: float
     store: str
     result: str
@@ -44,6 +49,7 @@ class ChildSettings(msgspec.Struct, frozen=True):
 
 def main(path: Path) -> int:
     """Exit code 0, or the error's own."""
+    forbid_core_dumps()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     settings = msgspec.json.decode(path.read_bytes(), type=ChildSettings)
     try:
@@ -66,7 +72,8 @@ async def _take_part(settings: ChildSettings) -> None:
                 identity=Identity.load(Path(settings.key)),
                 roster=Roster.load(Path(settings.roster)),
                 plan=Plan.from_json(json.loads(Path(settings.plan).read_bytes())),
-                value=np.array(settings.value, dtype=np.float64),
+                value=read_value(Path(settings.value)),
+                wipe_value=True,
                 weight=settings.weight,
                 store=Path(settings.store),
                 round_timeout=settings.round_timeout,
@@ -78,6 +85,14 @@ async def _take_part(settings: ChildSettings) -> None:
         )
     _write_atomically(Path(settings.result), json.dumps(result.to_json()).encode())
     _print({"event": "done"})
+
+
+def read_value(path: Path) -> Vector:
+    """Right into the array: this process has no other copy, and can wipe this one."""
+    value = np.empty(path.stat().st_size // 8, dtype="<f8")
+    with path.open("rb", buffering=0) as file:
+        file.readinto(value.data.cast("B"))
+    return value
 
 
 def _print(event: dict[str, Any]) -> None:

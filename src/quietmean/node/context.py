@@ -10,10 +10,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from quietmean.core.party import PartyId
 from quietmean.node.door import Door
+from quietmean.node.knowledge import Knowledge
 from quietmean.node.result import Late
 from quietmean.node.store import Store
 from quietmean.node.whereabouts import PROBE_INTERVAL, Phase, Whereabouts
-from quietmean.node.wire import Answer, AnyRequest, Probe
+from quietmean.node.wire import Answer, AnyRequest, Payload, Probe
 
 # Waking up later than planned by this part of the round's time-out means that the process was held up.
 _OWN_SLEEP = 0.05
@@ -28,7 +29,7 @@ class PeerLink(Protocol):
     unreachable: bool
 
     async def ask(
-        self, request: AnyRequest, payload: bytes = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+        self, request: AnyRequest, payload: Payload = b"", on_answer: Callable[[Answer], None] = lambda answer: None
     ) -> Answer:
         """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
 
@@ -52,9 +53,17 @@ class Context:
     report: Report
     changed: asyncio.Event
     agreement: bytes = b""
+    # From the agreement on, when the schedule is known.
+    knowledge: Knowledge | None = None
     late: list[Late] = field(default_factory=list)
     # In the order of their beginnings, so that everything happens in the same order each time.
     _background: dict[asyncio.Task[Any], None] = field(default_factory=dict)
+
+    @property
+    def required_knowledge(self) -> Knowledge:
+        if self.knowledge is None:
+            raise RuntimeError("nothing is known of anybody's rounds before the agreement")
+        return self.knowledge
 
     @property
     def others(self) -> list[PartyId]:

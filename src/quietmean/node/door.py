@@ -9,9 +9,11 @@ from functools import partial
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId
-from quietmean.node.store import ACCEPTED, PENDING, REFUSED, USED, Store
-from quietmean.node.whereabouts import Phase, Position
-from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw, check_finite, check_log, decode_vector
+from quietmean.node.entries import ACCEPTED, PENDING, REFUSED, USED
+from quietmean.node.store import Store
+from quietmean.node.vectors import decode_vector
+from quietmean.node.whereabouts import Position
+from quietmean.node.wire import Answer, Confirm, Payload, Transfer, Withdraw, check_finite
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,18 @@ class Door:
         self,
         store: Store,
         party: PartyId,
-        sizes: tuple[int, int],
         agreement: Callable[[], bytes],
         on_change: Callable[[], None],
+        learn: Callable[[bytes], None],
+        grid: float = 0.0,
     ) -> None:
-        """``sizes``: numbers of parties and of mixing rounds."""
+        """``learn`` takes in what comes along with messages, or raises PeerError. ``grid``: of all vectors, or 0."""
         self._store = store
         self._party = party
-        self._sizes = sizes
         self._agreement = agreement
         self._on_change = on_change
+        self._learn = learn
+        self._grid = grid
         self._parked: dict[PartyId, _Parked] = {}
         self._withdrawn: dict[PartyId, Position] = {}
         self._expected: frozenset[PartyId] = frozenset()
@@ -56,12 +60,10 @@ class Door:
             except PeerError as error:
                 parked.verdict.set_exception(error)
 
-    async def transfer(self, sender: PartyId, transfer: Transfer, payload: bytes) -> Answer:
+    async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
         """The answer, which for an early transfer may be long in coming."""
-        if transfer.so_far is not None:
-            check_log(transfer.so_far, *self._sizes)
-        weight, split = check_finite(transfer.weight, "weight"), 8 * transfer.dimension
-        vector, content = decode_vector(payload[:split]), payload[split:]
+        weight, split = check_finite(transfer.weight, "weight"), transfer.width * transfer.dimension
+        vector, content = decode_vector(payload[:split], transfer.width, self._grid), bytes(payload[split:])
         message = Message(sender, (self._party,), transfer.round, vector, weight, content)
         if _place(transfer) <= self.position:
             return self._answer(transfer, self._take(sender, transfer, message))
@@ -96,7 +98,8 @@ class Door:
             raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
         if transfer.agreement != self._agreement():
             raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
-        self._store.accept(place[0], message, transfer.so_far if place[0] == Phase.MIXING else None)
+        self._learn(transfer.so_far)
+        self._store.accept(place[0], message, transfer.so_far)
         self._on_change()
         return True
 

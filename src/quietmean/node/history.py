@@ -1,4 +1,23 @@
-"""What really happened in the mixing phase, put together from everybody's logs."""
+"""What really happened in the mixing phase, put together from everybody's logs.
+
+Of who told its log at the end all is known. Of the others, where shares are sent, their messages told: each carries what its
+sender knew of everybody's rounds, its own up to the one before (:mod:`quietmean.node.knowledge`), and those who stay tell each
+other. So whatever has influenced a message that came to somebody who stayed, through whatever chain of parties that have left
+since, is known exactly, and what all who stayed have seen together is exactly what the record says.
+
+What is left is what only those have seen who left. Assumed of it:
+
+* Such a party was online in all rounds from the last known one to the last sign of it (a message of its, or one that it
+  acknowledged) and in one more, in which it may have seen what it was sent; but for the very last round only a sign or a release
+  counts, since a history takes who is online in it for somebody who made a release.
+* A share that its sender took back, and of which such a receiver has not told, arrived in those rounds, and was kept too.
+* A message between two such parties arrived, in rounds in which both count as online.
+* What such parties did later, with one another alone, is not in the record. It has influenced nobody who stayed; those who left
+  may have seen more of one another than the record says.
+
+Protocols that send no shares pass nothing on. There all that is known of who left is what those who stayed had to do with it, and
+of its other rounds and messages the same is assumed but for the additional round.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +30,28 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId
 from quietmean.graphs import History, Schedule
 from quietmean.graphs.churn import NEVER
-from quietmean.node.wire import PartyLog
+from quietmean.node.knowledge import PartialLog
+from quietmean.node.logs import PartyLog
 
 
 def reconstruct(
     schedule: Schedule,
     logs: Mapping[PartyId, PartyLog],
     heard: Iterable[PartyId],
-    hearsay: Mapping[PartyId, PartyLog] | None = None,
+    hearsay: Mapping[PartyId, PartialLog] | None = None,
     *,
     sends_shares: bool,
 ) -> History:
     """Online rounds, lost messages and late settlements. ``heard``: whose releases this party has, besides what the logs say.
 
-    ``hearsay``: what parties that told nothing at the end had told along with their messages, up to some round.
+    ``hearsay``: what is known of parties that told nothing at the end, up to some round.
     """
     released = {*heard, *(party for log in logs.values() for party in log.heard)}
-    partial = {party: log for party, log in (hearsay or {}).items() if party not in logs}
-    both = {**logs, **partial}
-    until = dict.fromkeys(logs, schedule.rounds) | {party: max(log.online, default=0) for party, log in partial.items()}
+    partial = {party: told for party, told in (hearsay or {}).items() if party not in logs}
+    both = {**logs, **{party: told.log for party, told in partial.items()}}
+    until = dict.fromkeys(logs, schedule.rounds) | {party: told.until for party, told in partial.items()}
     arrived, sent = _arrived(both), _sent(both)
-    online = _online(schedule, logs, partial, arrived, released)
+    online = _online(schedule, both, until, arrived, released, int(sends_shares))
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     kept: set[tuple[int, PartyId, PartyId]] = set()
     for round_, sender, slot in np.argwhere(schedule.neighbours >= 0).tolist():
@@ -78,9 +98,10 @@ def _arrived(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyI
 def _online(
     schedule: Schedule,
     logs: Mapping[PartyId, PartyLog],
-    partial: Mapping[PartyId, PartyLog],
+    until: Mapping[PartyId, int],
     arrived: set[tuple[int, PartyId, PartyId]],
     released: set[PartyId],
+    more: int,
 ) -> NDArray[np.bool_]:
     online = np.zeros((schedule.rounds + 1, schedule.parties), dtype=np.bool_)
     online[0] = True
@@ -89,12 +110,14 @@ def _online(
         last_sign[sender] = max(last_sign[sender], round_)
         last_sign[receiver] = max(last_sign[receiver], round_)
     for party in range(schedule.parties):
-        told = logs.get(party) or partial.get(party)
-        if told is not None:
-            online[list(told.online), party] = True
-        if party not in logs:
-            # After the last that it told of itself it was there up to the last sign of it; a release is made in the last round.
-            first = max(told.online, default=0) if told is not None else 0
-            last = schedule.rounds if party in released else last_sign[party]
-            online[first + 1 : last + 1, party] = True
+        if party in logs:
+            online[list(logs[party].online), party] = True
+        known = until.get(party, 0)
+        if party in released:
+            last = schedule.rounds
+        else:
+            # Nobody left can tell of its last round, in which it may have seen what it was sent. Who is online in the very last
+            # round counts as having made a release, so there only a sign will do.
+            last = max(last_sign[party], min(max(last_sign[party], known) + more, schedule.rounds - 1))
+        online[known + 1 : last + 1, party] = True
     return online

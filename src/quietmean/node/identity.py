@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from quietmean.core.errors import InputError
+from quietmean.entropy import Seed
 
 KEY_PREFIX = "ed25519:"
 KEY_BYTES = 32
@@ -34,6 +35,10 @@ class Identity:
         """The line to hand out: ``ed25519:`` and 32 bytes in base64."""
         return KEY_PREFIX + base64.b64encode(self.private_key.public_key().public_bytes_raw()).decode()
 
+    def derive(self, *labels: str) -> Seed:
+        """A secret that only the owner of the private key can make."""
+        return Seed(self.private_key.private_bytes_raw()).derive(*labels)
+
     def save(self, path: Path) -> None:
         """Write the private key (PEM, PKCS 8) with mode 0600. An existing file is never overwritten."""
         pem = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -53,7 +58,9 @@ class Identity:
         """Read a private key file; one that others than its owner can read is refused."""
         try:
             mode = path.stat().st_mode
-            pem = path.read_bytes()
+            pem = bytearray(path.stat().st_size)
+            with path.open("rb", buffering=0) as file:
+                file.readinto(pem)
         except OSError as error:
             raise InputError(f"key file {path} cannot be read ({error.strerror}): make one with quietmean keygen") from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -62,6 +69,8 @@ class Identity:
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise InputError(f"key file {path} holds no private key: make one with quietmean keygen") from None
+        finally:
+            pem[:] = bytes(len(pem))
         if not isinstance(key, Ed25519PrivateKey):
             raise InputError(f"key file {path} holds a key of another kind than Ed25519: make one with quietmean keygen")
         return cls(key)

@@ -13,21 +13,38 @@ from typing import TypeAlias
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.roster import Address, format_address
-from quietmean.node.transport import HANDSHAKE_SECONDS, Connection, Endpoint
+from quietmean.node.strangers import Stranger, Strangers
+from quietmean.node.stream import ByteStream
+from quietmean.node.transport import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Connection, Endpoint
 from quietmean.node.whereabouts import Position
-from quietmean.node.wire import VERSION, Answer, AnyFrame, AnyRequest, Check, Hello, Limits, Readiness, Refused, Request, Welcome
+from quietmean.node.wire import (
+    VERSION,
+    Answer,
+    AnyFrame,
+    AnyRequest,
+    Check,
+    Hello,
+    Limits,
+    Payload,
+    Readiness,
+    Refused,
+    Request,
+    Welcome,
+)
 
-# A stranger's place is held for one handshake time-out at most; further ones wait in the kernel's queue.
+# Places for handshakes, besides one for each party: all may come at once, from one address. A place is held for one handshake
+# time-out at most, and where all are taken until somebody else comes.
 STRANGERS = 64
+# How many connections the system may keep ready between two looks at the door; beyond, a caller tries again after a second.
+_QUEUE = 1024
 CONNECTIONS_PER_PARTY = 3
 REQUESTS_PER_CONNECTION = 16
 # What a party that has not joined yet answers to one that has.
 ONLY_CHECKS = "it only checks, its part has not begun"
-_STREAM_LIMIT = 256 * 1024
 # Whoever asked whether this party is ready hangs up once it has read the answer.
 _HANG_UP_SECONDS = 1.0
 
-Handler: TypeAlias = Callable[[PartyId, AnyRequest, bytes], Awaitable[Answer]]
+Handler: TypeAlias = Callable[[PartyId, AnyRequest, Payload], Awaitable[Answer]]
 
 
 def open_socket(address: Address) -> socket.socket:
@@ -35,7 +52,7 @@ def open_socket(address: Address) -> socket.socket:
     host, port = address
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        return socket.create_server(address, family=family, backlog=128)
+        return socket.create_server(address, family=family, backlog=_QUEUE)
     except OSError as error:
         raise InputError(
             f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it or mend your address in the roster"
@@ -66,10 +83,9 @@ class Listener:
         self._handshake_seconds = handshake_seconds
         self._readiness = readiness
         self._asked = asked
-        self._strangers = 0
+        self._strangers: Strangers[Stranger] = Strangers(STRANGERS + len(endpoint.roster))
         self._guests: dict[PartyId, list[Connection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._untouched: set[socket.socket] = set()
 
     def start(self) -> None:
         self._listening.setblocking(False)
@@ -84,8 +100,8 @@ class Listener:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for accepted in self._untouched:
-            accepted.close()
+        for stranger in self._strangers:
+            stranger.hang_up()
 
     def _watch(self) -> None:
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
@@ -99,14 +115,20 @@ class Listener:
                 self._pause()
             return
         accepted.setblocking(False)
-        # A task that is cancelled before its first step could not close it.
-        self._untouched.add(accepted)
-        self._strangers += 1
-        if self._strangers >= STRANGERS:
-            asyncio.get_running_loop().remove_reader(self._listening)
-        task = asyncio.create_task(self._welcome(accepted, format_address(address[:2])))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if self._strangers.full:
+            self._turn_out(self._strangers.who_gives_way())
+        stranger = Stranger(accepted, format_address(address[:2]))
+        self._strangers.enter(stranger, address[0])
+        stranger.welcome = asyncio.create_task(self._welcome(stranger))
+        self._tasks.add(stranger.welcome)
+        stranger.welcome.add_done_callback(self._tasks.discard)
+
+    def _turn_out(self, stranger: Stranger) -> None:
+        """Wherever its handshake is."""
+        self._strangers.leave(stranger)
+        reason = f"it gave way: all {self._strangers.places} places for handshakes were taken, most of them by its address"
+        self._endpoint.refusal(stranger.address, reason)
+        stranger.hang_up()
 
     def _pause(self) -> None:
         # Out of file descriptors: breathe, then go on.
@@ -115,20 +137,24 @@ class Listener:
         loop.call_later(0.1, self._resume)
 
     def _resume(self) -> None:
-        if self._listening.fileno() >= 0 and self._strangers < STRANGERS:
+        if self._listening.fileno() >= 0:
             self._watch()
 
-    async def _welcome(self, accepted: socket.socket, address: str) -> None:
-        who, connection = address, None
+    async def _welcome(self, stranger: Stranger) -> None:
+        who, connection = stranger.address, None
         try:
             try:
-                connection = await self._shake_hands(accepted)
+                connection = await self._shake_hands(stranger)
                 party = self._endpoint.credentials.accepted_party(connection.certificate)
                 who = self._endpoint.roster.name(party)
                 handle = await self._greet(connection, party)
+            except asyncio.CancelledError:
+                # Turned out, and owed nothing.
+                if connection is not None:
+                    connection.abort()
+                raise
             finally:
-                self._strangers -= 1
-                self._resume()
+                self._strangers.leave(stranger)
             with contextlib.suppress(OSError, EOFError, TimeoutError):
                 if handle is None:
                     await self._await_hang_up(connection, party)
@@ -140,23 +166,20 @@ class Listener:
             if connection is not None:
                 await connection.close()
 
-    async def _shake_hands(self, accepted: socket.socket) -> Connection:
-        self._untouched.discard(accepted)
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(_STREAM_LIMIT, loop)
-        protocol = asyncio.StreamReaderProtocol(reader)
+    async def _shake_hands(self, stranger: Stranger) -> Connection:
+        stream, accepted = ByteStream(), stranger.touch()
         try:
             # From here on the transport owns the socket, also where the handshake fails: it must not be closed here.
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol,
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: stream,
                 accepted,
                 ssl=self._endpoint.credentials.server,
                 ssl_handshake_timeout=self._handshake_seconds,
-                ssl_shutdown_timeout=1.0,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
             )
         except OSError as error:
             raise PeerError(f"TLS handshake failed ({_brief(error)})") from None
-        return Connection(reader, asyncio.StreamWriter(transport, protocol, reader, loop), self._endpoint.traffic)
+        return Connection(stream, self._endpoint.traffic)
 
     async def _greet(self, connection: Connection, party: PartyId) -> Handler | None:
         """Who answers the party's requests from now on; None if it only wanted to know whether this party is ready."""
@@ -216,7 +239,9 @@ class Listener:
             guests.remove(connection)
             await _cancel(answering)
 
-    async def _answer(self, connection: Connection, party: PartyId, handle: Handler, request: AnyRequest, payload: bytes) -> None:
+    async def _answer(
+        self, connection: Connection, party: PartyId, handle: Handler, request: AnyRequest, payload: Payload
+    ) -> None:
         try:
             await connection.send(await handle(party, request, payload))
         except PeerError as error:

@@ -93,15 +93,17 @@ async def run_local(
     kills: Sequence[Kill] = (),
     roads: Roads | None = None,
     report: LocalReport = _silent,
+    program: Sequence[str] = ("-m", "quietmean.node.child"),
 ) -> LocalOutcome:
     """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
 
     ``roads``: what the parties dial instead of each other, such as a slow or lossy way between each two of them.
+    ``program``: Python's arguments for the process of a party, which gets the settings file of :mod:`quietmean.node.child`.
     Raises :class:`InputError` for impossible settings and :class:`ProtocolFailure` if no party finished.
     """
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
-    run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report)
+    run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report, program)
     return await run.run(roads or _straight)
 
 
@@ -138,6 +140,7 @@ class _LocalRun:
         timeouts: tuple[float, float, float | None],
         kills: Sequence[Kill],
         report: LocalReport,
+        program: Sequence[str],
     ) -> None:
         self._directory = directory.resolve()
         self._values = values
@@ -145,6 +148,7 @@ class _LocalRun:
         self._round_timeout, self._start_timeout, self._gone_timeout = timeouts
         self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
         self._report = report
+        self._program = program
         self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
         self._processes: dict[PartyId, Process] = {}
         self._killed: list[PartyId] = []
@@ -189,8 +193,7 @@ class _LocalRun:
             path = self._write(f"{self._names[party]}.settings.json", msgspec.json.encode(settings))
             self._processes[party] = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "quietmean.node.child",
+                *self._program,
                 str(path),
                 stdout=PIPE,
                 stderr=log,
@@ -204,7 +207,7 @@ class _LocalRun:
             key=f"{stem}.key",
             roster=f"{stem}.roster.toml",
             plan=str(self._directory / "plan.json"),
-            value=self._values[party].tolist(),
+            value=str(self._write(f"{self._names[party]}.value", self._values[party].astype("<f8").tobytes())),
             weight=float(self._weights[party]),
             store=f"{stem}.store",
             result=f"{stem}.result.json",

@@ -15,6 +15,8 @@ import numpy as np
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
+from quietmean.entropy import Seed
+from quietmean.node.closing import kept_result
 from quietmean.node.context import Report
 from quietmean.node.identity import Identity
 from quietmean.node.listener import Listener, open_socket
@@ -26,8 +28,8 @@ from quietmean.node.store import Store
 from quietmean.node.tls import Credentials
 from quietmean.node.transport import Endpoint, Link, OnAnswer, Traffic
 from quietmean.node.watch import NodeView, Watch
-from quietmean.node.whereabouts import Position
-from quietmean.node.wire import Answer, AnyRequest, Limits
+from quietmean.node.whereabouts import Phase, Position
+from quietmean.node.wire import Answer, AnyRequest, Limits, Payload
 from quietmean.planning import Plan
 
 
@@ -43,6 +45,7 @@ class NodeSettings:
     shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
     closed at the end; else the node listens on its address in the roster. ``report`` hears of progress as JSON-ready dicts with
     an "event"; ``observe`` gets a view of the whole a few times a second, and the file ``status`` shows it to other processes.
+    ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the settings serve once.
     """
 
     identity: Identity
@@ -58,6 +61,7 @@ class NodeSettings:
     report: Report = _silent
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None
+    wipe_value: bool = False
 
     def __post_init__(self) -> None:
         target = self.plan.target
@@ -66,6 +70,7 @@ class NodeSettings:
         if self.value.shape != (target.dimension,) or not np.isfinite(self.value).all():
             # The value itself is private: only its shape may be told.
             raise InputError(f"the value has shape {self.value.shape}: it must be {target.dimension} finite numbers, as planned")
+        self.plan.protocol.check_values(self.plan.parameters, self.value)
         if not (np.isfinite(self.weight) and self.weight > 0):
             raise InputError(f"weight is {self.weight:g}: choose a finite number > 0")
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
@@ -77,14 +82,19 @@ class NodeSettings:
         """The session digest: what all parties of a study must have in common, SHA-256, hexadecimal."""
         return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest})
 
+    def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
+        """The party's store for this study and input. Raises :class:`InputError`."""
+        owner = self.identity.derive("store")
+        return Store.open(self.store, self.study, self.value, self.weight, fresh, owner, self.plan.grid)
+
     def part(self, party: PartyId, report: Report) -> Part:
         names = tuple(entry.name for entry in self.roster.entries)
         timeouts = (self.round_timeout, self.start_timeout, self.gone_timeout)
-        return Part(party, names, self.study, self.plan, self.value, self.weight, *timeouts, report)
+        return Part(party, names, self.study, self.plan, self.value, self.weight, *timeouts, report, self.wipe_value)
 
 
 async def run_party(settings: NodeSettings) -> NodeResult:
-    """Take part in a study until its end.
+    """Take part in a study until its end. After that the result is in the store, and is returned without any network.
 
     Raises :class:`InputError` for what the user can mend (address in use, another study's store, other data than before) and
     :class:`ProtocolFailure` if the study did not start or nothing of it came back.
@@ -92,11 +102,17 @@ async def run_party(settings: NodeSettings) -> NodeResult:
     with contextlib.ExitStack() as stack:
         if settings.listen_socket is not None:
             stack.enter_context(settings.listen_socket)
+        if settings.wipe_value:
+            # However it ends; where all goes well this was done before.
+            stack.callback(settings.value.fill, 0.0)
         party = settings.roster.find(settings.identity)
-        store = Store.open(settings.store, settings.study, settings.value, settings.weight)
+        store = settings.open_store()
         stack.callback(store.close)
         # Not before the store is this process' own: another one's status must stay.
         watch = stack.enter_context(_watch(settings, party))
+        if (before := kept_result(store)) is not None:
+            watch.event({"event": "over", "phase": Phase.CLOSING.label, "waiting_for": []})
+            return before
         return await _run_session(settings, party, store, watch)
 
 
@@ -113,7 +129,7 @@ class _WatchedLink(Link):
         super().__init__(endpoint, peer)
         self._told = partial(watch.acknowledged, peer)
 
-    async def ask(self, request: AnyRequest, payload: bytes = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
+    async def ask(self, request: AnyRequest, payload: Payload = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
         def answered(answer: Answer) -> None:
             on_answer(answer)
             self._told(request, answer)
@@ -127,7 +143,7 @@ async def _run_session(settings: NodeSettings, party: PartyId, store: Store, wat
     agreed = Agreed.of(roster, plan)
     target = plan.target
     content = plan.protocol.content_limit(plan.parameters, target.parties, target.dimension)
-    limits = Limits.of_study(target.parties, plan.protocol.rounds(plan.parameters), target.dimension, content)
+    limits = Limits.of_study(target.parties, plan.protocol.rounds(plan.parameters), target.dimension, content, plan.grid)
     credentials = Credentials(settings.identity, roster)
 
     def endpoint(session: Session) -> Endpoint:
@@ -140,7 +156,7 @@ async def _run_session(settings: NodeSettings, party: PartyId, store: Store, wat
     def make_links(session: Session) -> dict[PartyId, Link]:
         return {peer: _WatchedLink(endpoint(session), peer, watch) for peer in range(target.parties) if peer != party}
 
-    async def handle(sender: PartyId, request: AnyRequest, payload: bytes) -> Answer:
+    async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         answer = await session.handle(sender, request, payload)
         watch.arrived(sender, request, answer)
         return answer

@@ -14,7 +14,6 @@ from quietmean.core.codec import digest
 from quietmean.core.party import PartyId
 from quietmean.entropy import Seed
 from quietmean.node.roster import Roster
-from quietmean.node.store import Store
 from quietmean.node.transport import printable
 from quietmean.node.whereabouts import Position
 from quietmean.node.wire import VERSION, Readiness
@@ -148,7 +147,7 @@ def store_exists(settings: NodeSettings) -> bool:
     if not path.exists() or path.stat().st_size == 0:
         return False
     try:
-        Store.open(path, settings.study, settings.value, settings.weight, nothing).close()
+        settings.open_store(nothing).close()
     except _MissingError:
         return False
     return True

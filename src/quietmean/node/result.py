@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from quietmean.core.party import PartyId, Vector
+from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs.churn import NEVER
 from quietmean.protocols.execution import Execution
+from quietmean.transcript import run_lockstep
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class NodeResult:
 
     ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
     all frames of this process, ``seconds`` its time in the study. ``remarks``: what the protocol has to say, for people.
-    ``silent``: who told nothing at the end of what happened to it. ``unresolved``: (phase, round, receiver) of own messages that
-    were taken back after the time-out, and of which the receiver has not told since whether it had used them.
+    ``silent``: who told nothing at the end of what happened to it. ``known_until``: for each party, the last mixing round of
+    which it has told, at the end or before. ``unresolved``: (phase, round, receiver) of own shares that were taken back after the
+    time-out, and of which nobody told since whether the receiver had used them.
     """
 
     total_vector: Vector
@@ -47,6 +49,7 @@ class NodeResult:
     remarks: tuple[str, ...]
     silent: tuple[PartyId, ...]
     unresolved: tuple[tuple[int, int, PartyId], ...]
+    known_until: tuple[int, ...]
 
     @property
     def mean(self) -> Vector:
@@ -58,13 +61,26 @@ class NodeResult:
     def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:
         """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them.
 
-        Of receivers that told nothing it is not known; the execution has them too, since they may have seen the message.
+        Where it is not known whether the receiver did, nothing that it made of them can be in this result, and they are not here;
+        the execution has them too, since it may have seen the message.
         """
         if not self.execution.protocol.sends_shares:
             return ()
         settled = self.execution.history.settled
-        never = settled[(settled[:, 3] == NEVER) & ~np.isin(settled[:, 2], list(self.silent))]
+        never = settled[(settled[:, 3] == NEVER) & (settled[:, 0] <= np.array(self.known_until)[settled[:, 2]])]
         return tuple((row[0], row[1], row[2]) for row in never.tolist())
+
+    @property
+    def counted_twice_part(self) -> float:
+        """At most this part of the result's weight is in it a second time, in 0..1.
+
+        A mean is off by no more than that part of the distance between its bounds: what counts twice is a mean of values.
+        """
+        twice = set(self.counted_twice)
+        if not twice:
+            return 0.0
+        carried = sum(weight for message, weight in share_weights(self.execution).items() if message in twice)
+        return min(carried / self.total_weight, 1.0)
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -88,5 +104,31 @@ class NodeResult:
                 "remarks": tuple(raw["remarks"]),
                 "silent": tuple(raw["silent"]),
                 "unresolved": msgspec.convert(raw["unresolved"], tuple[tuple[int, int, int], ...]),
+                "known_until": tuple(raw["known_until"]),
             }
         )
+
+
+class _NoNoise:
+    """For running machines whose weights alone matter."""
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return bytes(32)
+
+
+def share_weights(execution: Execution) -> dict[tuple[int, PartyId, PartyId], float]:
+    """The public weight of each message (round, sender, receiver) that arrived."""
+    weights: dict[tuple[int, PartyId, PartyId], float] = {}
+
+    def note(message: Message, reached: frozenset[PartyId]) -> None:
+        weights.update({(message.round, message.sender, receiver): message.weight for receiver in reached})
+
+    machines = [execution.machine(party, np.zeros(1), _NoNoise()) for party in range(execution.parties)]
+    run_lockstep(machines, execution.history, execution.arrivals(), note)
+    return weights

@@ -15,11 +15,11 @@ from typing import Any
 
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
-from quietmean.node.closing import own_log
+from quietmean.node.closing import known_so_far
 from quietmean.node.context import Context, Wait
-from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
+from quietmean.node.entries import ACCEPTED, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
 from quietmean.node.whereabouts import LONGEST_WAIT, Phase, Position
-from quietmean.node.wire import Answer, Confirm, PartyLog, Transfer, Withdraw
+from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -28,14 +28,18 @@ class PhaseRunner:
     """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
 
     ``sends_shares``: what is sent is taken out of what is held; a share that was taken back although it had been used is settled.
+    ``tells``: what this party knows of the mixing rounds goes along with its messages.
     """
 
-    def __init__(self, context: Context, phase: Phase, machine: PartyMachine[Any], *, may_miss: bool, sends_shares: bool) -> None:
+    def __init__(
+        self, context: Context, phase: Phase, machine: PartyMachine[Any], *, may_miss: bool, sends_shares: bool, tells: bool
+    ) -> None:
         self._context = context
         self._phase = phase
         self._machine = machine
         self._may_miss = may_miss
         self._sends_shares = sends_shares
+        self._tells = tells
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
@@ -114,7 +118,7 @@ class PhaseRunner:
             return due | {party: True for party in outgoing if party not in answers}
 
         # Should this party never come back, the others know its part from what it sent along.
-        so_far = own_log(context, ()) if self._sends_shares and self._phase == Phase.MIXING and outgoing else None
+        so_far = known_so_far(context, here) if self._tells and outgoing else b""
         sending = [context.spawn(self._send(here, receiver, message, so_far, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_settled()
         for task in sending:
@@ -123,11 +127,11 @@ class PhaseRunner:
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
 
     async def _send(
-        self, here: Position, receiver: PartyId, message: Outgoing, so_far: PartyLog | None, answers: dict[PartyId, Answer]
+        self, here: Position, receiver: PartyId, message: Outgoing, so_far: bytes, answers: dict[PartyId, Answer]
     ) -> None:
         context = self._context
         valid_for = int(1000 * LONGEST_WAIT * context.round_timeout)
-        transfer = Transfer(0, *here, message.weight, valid_for, context.agreement, message.dimension, so_far)
+        transfer = Transfer(0, *here, message.weight, valid_for, context.agreement, message.dimension, so_far, message.width)
         await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
 
     async def _withdraw(self, here: Position, receiver: PartyId) -> None:
@@ -142,7 +146,10 @@ class PhaseRunner:
         """After a restart: where is everybody, and do the senders still stand by what was taken in before the crash?"""
         context = self._context
         seconds = context.round_timeout / 2
-        confirming = [self._confirm(here, message.sender, seconds) for message in context.store.received(*here, context.party)]
+        # Releases that go to all are copies: whether their sender knows that they came is all the same.
+        copies = self._phase == Phase.DISSEMINATION and not self._sends_shares
+        taken_in = [] if copies else context.store.received(*here, context.party)
+        confirming = [self._confirm(here, message.sender, seconds) for message in taken_in]
         await asyncio.gather(*(context.probe(party, seconds) for party in context.others), *confirming)
 
     async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:

@@ -13,29 +13,20 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release, Vector
 from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.node.agreement import Opening, Pledges, agree
-from quietmean.node.closing import exchange_logs, own_log
+from quietmean.node.closing import exchange_logs, keep_result, own_log
 from quietmean.node.context import Context, PeerLink, Report
 from quietmean.node.door import Door
+from quietmean.node.entries import ACCEPTED, RECLAIMED, REFUSED
 from quietmean.node.history import reconstruct
+from quietmean.node.knowledge import Knowledge, PartialLog
+from quietmean.node.logs import PartyLog, decode_log
 from quietmean.node.refusals import Refusals
 from quietmean.node.result import NodeResult
 from quietmean.node.rounds import PhaseRunner
-from quietmean.node.store import ACCEPTED, RECLAIMED, REFUSED, Store
+from quietmean.node.store import Store
 from quietmean.node.transport import Traffic
 from quietmean.node.whereabouts import Phase, Position, Whereabouts
-from quietmean.node.wire import (
-    Answer,
-    AnyRequest,
-    Commit,
-    Confirm,
-    Log,
-    PartyLog,
-    Probe,
-    Reveal,
-    Transfer,
-    Withdraw,
-    decode_log,
-)
+from quietmean.node.wire import Answer, AnyRequest, Commit, Confirm, Log, Payload, Probe, Reveal, Transfer, Withdraw
 from quietmean.planning import Plan
 
 _logger = logging.getLogger("quietmean.node")
@@ -55,6 +46,7 @@ class Part:
     start_timeout: float
     gone_timeout: float | None
     report: Report
+    wipe_value: bool = False
 
 
 class Session:
@@ -67,9 +59,13 @@ class Session:
         self._store = store
         self._traffic = traffic
         self._refusals = Refusals()
-        self._logs: dict[PartyId, PartyLog] = {}
+        parties, rounds = len(part.names), part.plan.protocol.rounds(part.plan.parameters)
+        told = store.told()
+        self._logs: dict[PartyId, PartyLog] = {other: decode_log(log, parties, rounds) for other, (log, _) in told.items()}
+        # Read when the schedule is known for certain.
+        self._told_known = {other: known for other, (_, known) in told.items()}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
-        self._rounds = part.plan.protocol.rounds(part.plan.parameters)
+        self._rounds = rounds
         self._exchange = ExchangeKey(store.seed)
         self._shared_seeds: dict[PartyId, Seed] = {}
         self._remarks: tuple[str, ...] = ()
@@ -80,7 +76,7 @@ class Session:
             party=part.party,
             party_names=part.names,
             store=store,
-            door=Door(store, part.party, (len(part.names), self._rounds), lambda: self._context.agreement, changed.set),
+            door=Door(store, part.party, lambda: self._context.agreement, changed.set, self._learn, part.plan.grid),
             links=make_links(self),
             whereabouts=self.whereabouts,
             round_timeout=part.round_timeout,
@@ -112,16 +108,36 @@ class Session:
             await agree(self._context, self._pledges, opening, self._part.start_timeout)
         seed = self._pledges.public_seed()
         self._context.agreement = seed.derive("agreement check").secret[:8]
+        self._schedule = self._part.plan.schedule(seed)
+        self._context.knowledge = Knowledge(self._schedule)
+        for known in self._store.hearsay():
+            self._learn(known)
         return seed
+
+    def _learn(self, known: bytes) -> None:
+        """What came along with a message. Raises :class:`PeerError` for what cannot be read."""
+        if known:
+            self._context.required_knowledge.merge(Knowledge.decode(known, self._schedule))
 
     async def _mix(self, seed: Seed) -> None:
         if self._stored_phase() > Phase.MIXING:
+            self._remarks = self._store.remarks()
+            self._forget_input()
             return
         part, plan = self._part, self._part.plan
         noise = SecureNoise(self._store.seed.derive(part.study, plan.protocol.name), self._shared_seed)
-        machine = plan.machine(plan.schedule(seed), self._part.party, part.value, part.weight, noise)
-        runner = PhaseRunner(self._context, Phase.MIXING, machine, may_miss=True, sends_shares=plan.protocol.sends_shares)
+        machine = plan.machine(self._schedule, self._part.party, part.value, part.weight, noise)
+        shares = plan.protocol.sends_shares
+        runner = PhaseRunner(self._context, Phase.MIXING, machine, may_miss=True, sends_shares=shares, tells=shares)
         self._remarks = plan.protocol.remarks(plan.parameters, await runner.run())
+        self._store.keep_remarks(self._remarks)
+        self._forget_input()
+
+    def _forget_input(self) -> None:
+        """After mixing neither the value nor what it was hidden with is needed again."""
+        self._shared_seeds.clear()
+        if self._part.wipe_value:
+            self._part.value.fill(0.0)
 
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
@@ -136,22 +152,23 @@ class Session:
         machine = self._part.plan.dissemination_machine(self._part.party, release, seed)
         shares = self._part.plan.dissemination.kind == "push-sum"
         # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
-        state = await PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares).run()
+        tells = self._part.plan.protocol.sends_shares
+        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, tells=tells)
+        state = await runner.run()
         heard: tuple[PartyId, ...] = getattr(state, "heard", ())
         return heard
 
     async def _close(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         log = own_log(self._context, heard)
-        await exchange_logs(self._context, log, self._logs)
         plan, store = self._part.plan, self._store
-        schedule = plan.schedule(seed)
-        logs = self._logs | {self._part.party: log}
-        hearsay = store.hearsay(len(self._part.names), self._rounds)
-        history = reconstruct(schedule, logs, heard, hearsay, sends_shares=plan.protocol.sends_shares)
+        await exchange_logs(self._context, log, self._logs, tells=plan.protocol.sends_shares)
+        logs, hearsay = self._logs | {self._part.party: log}, self._hearsay()
+        history = reconstruct(self._schedule, logs, heard, hearsay, sends_shares=plan.protocol.sends_shares)
+        known_until = {party: told.until for party, told in hearsay.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not tell apart whose releases are in its sums: all that were made are.
         heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
         total = self._total(heard)
-        return NodeResult(
+        result = NodeResult(
             total_vector=total.vector,
             total_weight=total.weight,
             heard=heard,
@@ -165,8 +182,32 @@ class Session:
             refusals=self._refusals.lines(),
             remarks=self._remarks,
             silent=tuple(party for party in self._context.others if party not in self._logs),
-            unresolved=store.unsettled_shares(RECLAIMED) if plan.protocol.sends_shares else (),
+            unresolved=self._unresolved(known_until),
+            known_until=tuple(known_until.get(party, 0) for party in range(len(self._part.names))),
         )
+        keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
+        return result
+
+    def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
+        plan, found = self._part.plan, []
+        for phase, round_, receiver in self._store.unsettled_shares(RECLAIMED):
+            if phase == Phase.MIXING:
+                open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
+            else:
+                # Releases that are sent to all are copies: nothing was taken back.
+                open_ = plan.dissemination.kind == "push-sum"
+            if open_:
+                found.append((phase, round_, receiver))
+        return tuple(found)
+
+    def _hearsay(self) -> dict[PartyId, PartialLog]:
+        """What is known of each party from anybody."""
+        for sender, known in self._told_known.items():
+            try:
+                self._learn(known)
+            except PeerError as error:
+                self.refused(self._part.names[sender], str(error))
+        return self._context.required_knowledge.logs()
 
     def _total(self, heard: tuple[PartyId, ...]) -> Release:
         plan = self._part.plan
@@ -189,10 +230,12 @@ class Session:
         stored = self._store.state()
         return Phase.AGREEMENT if stored is None else stored[0]
 
-    async def handle(self, sender: PartyId, request: AnyRequest, payload: bytes) -> Answer:
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never asks."""
         context = self._context
-        context.whereabouts.heard(sender, _told_position(request))
+        # Nobody passes the agreement without this party's nonce, which is told once all have committed.
+        begun = self._pledges.all_committed.is_set()
+        context.whereabouts.heard(sender, _told_position(request) if begun else (int(Phase.AGREEMENT), 0))
         match request:
             case Transfer():
                 return await context.door.transfer(sender, request, payload)
@@ -201,14 +244,23 @@ class Session:
             case Confirm():
                 return context.door.confirm(sender, request)
             case Log():
-                self._logs[sender] = decode_log(payload, len(self._part.names), self._rounds)
-                context.changed.set()
+                told = bytes(payload)
+                log = decode_log(told, len(self._part.names), self._rounds)
+                if not begun:
+                    return Answer(request.number, REFUSED, *context.door.position)
+                self._told(sender, log, told, request.known)
             case Commit() | Reveal():
                 return self._pledged(sender, request)
             case Probe():
                 # Its position was noted above, and the answer's is what it asks for.
                 context.changed.set()
         return Answer(request.number, ACCEPTED, *context.door.position)
+
+    def _told(self, sender: PartyId, log: PartyLog, payload: bytes, known: bytes) -> None:
+        if (self._logs.get(sender), self._told_known.get(sender)) != (log, known):
+            self._store.save_told(sender, payload, known)
+        self._logs[sender], self._told_known[sender] = log, known
+        self._context.changed.set()
 
     def _pledged(self, sender: PartyId, request: Commit | Reveal) -> Answer:
         position = self._context.door.position

@@ -2,18 +2,18 @@
 
 Every method that changes something is one transaction, on disk when the method returns. The private value is not in it, only
 its keyed digest, so that a restart with other data is noticed. Vectors of closed rounds are wiped. Large vectors are in a file
-beside it (see :mod:`quietmean.node.vault`).
+beside it (see :mod:`quietmean.node.vault`). Once the result is in it, the secrets are out of it: what is left is the result and
+the log.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import hashlib
+import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,119 +21,65 @@ from quietmean.core.codec import dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.entropy import Seed
-from quietmean.node.vault import LARGE_TAG, Vault
-from quietmean.node.wire import PartyLog, decode_log, decode_vector, encode_log, encode_vector
-
-SCHEMA = 4
-PENDING: Final = "pending"
-ACCEPTED: Final = "ok"
-REFUSED: Final = "no"
-# The sender gave up waiting and kept its share; whether the receiver had used it is not known yet.
-RECLAIMED: Final = "reclaimed"
-# It had. What the sender kept is to be taken out again: ``settled`` says at the end of which round that was done.
-USED: Final = "used"
-_TABLES = """
-CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
-CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL, state BLOB NOT NULL);
-CREATE TABLE release (phase INTEGER PRIMARY KEY, vector BLOB NOT NULL, weight REAL NOT NULL);
-CREATE TABLE round (phase INTEGER, round INTEGER, online INTEGER NOT NULL, PRIMARY KEY (phase, round));
-CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB NOT NULL, weight REAL NOT NULL,
-                      content BLOB NOT NULL, PRIMARY KEY (phase, round, number));
-CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
-                     settled INTEGER, PRIMARY KEY (phase, round, receiver));
-CREATE TABLE hearsay (party INTEGER PRIMARY KEY, log BLOB NOT NULL);
-CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
-                    PRIMARY KEY (phase, round, sender));
-"""
+from quietmean.node.database import Database
+from quietmean.node.entries import ACCEPTED, PENDING, RECLAIMED, USED, ClosedRound, Outgoing, Pledge
+from quietmean.node.vectors import VectorCodec, encode_vector
+from quietmean.node.whereabouts import Phase
+from quietmean.node.wire import Payload
 
 
-@dataclass(frozen=True, slots=True)
-class Pledge:
-    """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it.
-
-    ``exchange`` is its public key for secrets in common.
-    """
-
-    hash: bytes
-    nonce: bytes | None = None
-    weight: float | None = None
-    exchange: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message as it goes over the wire: ``dimension`` float64 values, then the protocol's own content."""
-
-    payload: bytes
-    dimension: int
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedRound:
-    """How a round ended: for each receiver, accepted, refused or reclaimed; which earlier (round, receiver) were settled."""
-
-    round: int
-    statuses: Mapping[PartyId, str]
-    settled: Sequence[tuple[int, PartyId]] = ()
-
-
-class Store:
+class Store(Database):
     """Use :meth:`open`."""
 
-    def __init__(self, database: sqlite3.Connection, vault: Vault) -> None:
-        self._database = database
-        self._vault = vault
+    def __init__(self, path: Path, dimension: int, grid: float) -> None:
+        super().__init__(path)
+        self._owned = False
+        self._codec = VectorCodec(dimension, grid)
+        # What is on disk and will be asked for before the round is over: it need not be read again.
+        self._sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}
+        self._arrived: dict[tuple[int, int], dict[PartyId, Message | None]] = {}
 
     @classmethod
-    def open(cls, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed] = Seed.from_os) -> Self:
+    def open(
+        cls,
+        path: Path,
+        study: str,
+        value: Vector,
+        weight: float,
+        fresh: Callable[[], Seed] = Seed.from_os,
+        owner: Seed | None = None,
+        grid: float = 0.0,
+    ) -> Self:
         """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else.
 
-        ``fresh`` gives the seed and the nonce of a new store.
+        ``fresh`` gives the seed and the nonce of a new store. ``owner``: a secret of the party that is not in the store, so that
+        other data are noticed even after the end, when the store's own secrets are gone; without it they are not, from then on.
+        ``grid``: that of the plan.
         """
-        database = _connect(path)
-        try:
-            store = cls(database, Vault(path.with_name(path.name + ".vectors")))
-            store._prepare(path)
-            store._check_owner(path, study, value, weight, fresh)
-            store._vault.open(store._tokens())
-        except sqlite3.DatabaseError as error:
-            database.close()
-            raise _unusable(path, error) from None
-        except BaseException:
-            database.close()
-            raise
+        store = cls(path, int(np.size(value)), grid)
+        with store.usable():
+            store._owned = owner is not None
+            store._check_owner(path, study, value, weight, fresh, owner)
+            store._load_arrivals()
+            if store.result() is not None:
+                # The process may have died between the end and this.
+                store._empty_journal()
         return store
 
-    def close(self) -> None:
-        self._database.close()
-        self._vault.close()
-
-    def _prepare(self, path: Path) -> None:
-        # Exclusive: a second process on the same store must fail at once, not corrupt the ledger.
-        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
-            self._database.execute(f"PRAGMA {setting}").fetchall()
-        version = self._one("PRAGMA user_version")[0]
-        if version == 0:
-            tables = "".join(f"{statement};" for statement in _TABLES.split(";") if statement.strip())
-            self._database.executescript(f"BEGIN EXCLUSIVE; {tables} PRAGMA user_version = {SCHEMA}; COMMIT;")
-        elif version != SCHEMA:
-            raise InputError(
-                f"store {path} has schema version {version}, this version of quietmean knows {SCHEMA}: finish it with the old one"
-            )
-
-    def _check_owner(self, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed]) -> None:
+    def _check_owner(
+        self, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed], owner: Seed | None
+    ) -> None:
         with self._transaction():
             if self._fact("study") is None:
                 seed = fresh()
                 self._set_fact("study", study.encode())
                 self._set_fact("seed", seed.secret)
                 self._set_fact("nonce", fresh().secret)
-                self._set_fact("input", _input_digest(seed, value, weight))
+                self._set_fact("input", _input_digest(owner or seed, self.nonce, value, weight))
         if self._fact("study") != study.encode():
             raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
-        if self._fact("input") != _input_digest(self.seed, value, weight):
+        known, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
+        if key is not None and known is not None and known != _input_digest(key, self.nonce, value, weight):
             raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
 
     # --- facts -------------------------------------------------------------------------------------------------------
@@ -182,7 +128,13 @@ class Store:
 
     def release(self, phase: int) -> Release | None:
         row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
-        return None if row is None else Release(decode_vector(self._vault.get(row[0])), row[1])
+        return None if row is None else Release(self._codec.decode(self._vault.get(row[0])), row[1])
+
+    def required_release(self, phase: int) -> Release:
+        release = self.release(phase)
+        if release is None:
+            raise sqlite3.DatabaseError("a release is missing")
+        return release
 
     def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
         """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
@@ -192,15 +144,26 @@ class Store:
             self._database.executemany("INSERT INTO round VALUES (?, ?, 0)", [(phase, round_) for round_ in missed])
             self._database.execute(
                 "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)",
-                (phase, step.state.round, self._vault.put(dump_state(step.state))),
+                (phase, step.state.round, self._vault.put(dump_state(step.state), _is_public(phase))),
             )
             for number, message in enumerate(step.send):
                 self._send(phase, number, message)
             if step.release is not None:
-                released = (phase, self._vault.put(encode_vector(step.release.vector)), step.release.weight)
+                released = (phase, self._vault.put(self._codec.encode(step.release.vector), public=True), step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
-        if self._vault.in_use:
-            self._vault.keep_only(self._tokens())
+        self._remember(phase, step, closed)
+
+    def _remember(self, phase: int, step: Step[Any], closed: ClosedRound | None) -> None:
+        """After the commit: what it made superfluous, and what will be asked for soon."""
+        self._sent = {}
+        for message in step.send:
+            vector = self._codec.encode(message.vector)
+            outgoing = self._outgoing(vector, message.content, message.weight)
+            self._sent.setdefault((phase, message.round), {}).update(dict.fromkeys(message.recipients, outgoing))
+        if closed is not None:
+            key = (phase, closed.round)
+            self._arrived[key] = dict.fromkeys(self._arrived.get(key, ()))
+        self._forget_free_places(wipe=step.release is not None)
 
     def _close(self, phase: int, closed: ClosedRound) -> None:
         key = (phase, closed.round)
@@ -228,7 +191,7 @@ class Store:
 
     def _send(self, phase: int, number: int, message: Message) -> None:
         key = (phase, message.round)
-        vector = self._vault.put(encode_vector(message.vector))
+        vector = self._vault.put(self._codec.encode(message.vector), _is_public(phase))
         self._database.execute(
             "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, vector, message.weight, message.content)
         )
@@ -239,14 +202,20 @@ class Store:
 
     def outgoing(self, phase: int, round_: int) -> dict[PartyId, Outgoing]:
         """For each receiver, its message of the round in progress."""
+        if (phase, round_) in self._sent:
+            return self._sent[phase, round_]
         query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
         messages = {
-            number: _outgoing(self._vault.get(vector), content, weight)
+            number: self._outgoing(self._vault.get(vector), content, weight)
             for number, vector, weight, content in self._rows(query, phase, round_)
         }
         query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
         # Of a round that is over only the receivers are kept.
         return {receiver: messages[number] for receiver, number in self._rows(query, phase, round_) if number in messages}
+
+    def _outgoing(self, vector: Payload, content: bytes, weight: float) -> Outgoing:
+        width = self._codec.width(vector)
+        return Outgoing(bytes(vector) + content if content else vector, len(vector) // width, weight, width)
 
     def sent_status(self, phase: int, round_: int, receiver: PartyId) -> str | None:
         row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)
@@ -270,47 +239,48 @@ class Store:
         query = """SELECT round, receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
                    WHERE phase = ? AND status = ? AND settled IS NULL ORDER BY round, receiver"""
         return [
-            Message(party, (receiver,), round_, decode_vector(self._vault.get(vector)), weight)
+            Message(party, (receiver,), round_, self._codec.decode(self._vault.get(vector)), weight)
             for round_, receiver, vector, weight in self._rows(query, phase, USED)
         ]
 
-    def accept(self, phase: int, message: Message, so_far: PartyLog | None = None) -> None:
-        """Take a transfer in; once this returns it counts, whatever happens. ``so_far``: its sender's log, to be remembered."""
+    def accept(self, phase: int, message: Message, so_far: bytes = b"") -> None:
+        """Take a transfer in; once this returns it counts, whatever happens. ``so_far``: what its sender knew."""
         with self._transaction():
-            if so_far is not None:
-                self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, encode_log(so_far)))
+            if so_far:
+                self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, so_far))
+            vector = self._vault.put(self._codec.encode(message.vector), _is_public(phase))
             self._database.execute(
                 "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    phase,
-                    message.round,
-                    message.sender,
-                    self._vault.put(encode_vector(message.vector)),
-                    message.weight,
-                    message.content,
-                ),
+                (phase, message.round, message.sender, vector, message.weight, message.content),
             )
+        self._arrived.setdefault((phase, message.round), {})[message.sender] = message
 
     def forget(self, phase: int, round_: int, sender: PartyId) -> None:
         """Give back a transfer of the round in progress, as if it had never come."""
         with self._transaction():
             self._database.execute("DELETE FROM inbox WHERE phase = ? AND round = ? AND sender = ?", (phase, round_, sender))
+        self._arrived.get((phase, round_), {}).pop(sender, None)
 
     def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
-        return self._maybe("SELECT 1 FROM inbox WHERE phase = ? AND round = ? AND sender = ?", phase, round_, sender) is not None
+        return sender in self._arrived.get((phase, round_), ())
 
     def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
         """What has come in for the round in progress."""
-        query = "SELECT sender, vector, weight, content FROM inbox WHERE phase = ? AND round = ? ORDER BY sender"
-        return [
-            Message(sender, (receiver,), round_, decode_vector(self._vault.get(vector)), weight, content)
-            for sender, vector, weight, content in self._rows(query, phase, round_)
-        ]
+        arrived = self._arrived.get((phase, round_), {})
+        return [arrived[sender] or self._read_arrival(phase, round_, sender, receiver) for sender in sorted(arrived)]
 
-    def hearsay(self, parties: int, rounds: int) -> dict[PartyId, PartyLog]:
-        """The last log that each party sent along with its messages."""
-        rows = self._rows("SELECT party, log FROM hearsay ORDER BY party")
-        return {party: decode_log(log, parties, rounds) for party, log in rows}
+    def _read_arrival(self, phase: int, round_: int, sender: PartyId, receiver: PartyId) -> Message:
+        query = "SELECT vector, weight, content FROM inbox WHERE phase = ? AND round = ? AND sender = ?"
+        vector, weight, content = self._one(query, phase, round_, sender)
+        return Message(sender, (receiver,), round_, self._codec.decode(self._vault.get(vector)), weight, content)
+
+    def _load_arrivals(self) -> None:
+        for phase, round_, sender in self._rows("SELECT phase, round, sender FROM inbox"):
+            self._arrived.setdefault((phase, round_), {})[sender] = None
+
+    def hearsay(self) -> list[bytes]:
+        """What each party last sent along with its messages."""
+        return [bytes(known) for (known,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
@@ -338,59 +308,57 @@ class Store:
         query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
         return tuple((row[0], row[1], row[2]) for row in self._rows(query, status))
 
-    # --- SQLite ------------------------------------------------------------------------------------------------------
+    def keep_remarks(self, remarks: Sequence[str]) -> None:
+        """What the protocol has to say of the mixing phase, which its later state no longer tells."""
+        if tuple(remarks) != self.remarks():
+            with self._transaction():
+                self._database.execute("INSERT OR REPLACE INTO fact VALUES ('remarks', ?)", (json.dumps(list(remarks)).encode(),))
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._vault.sync()
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+    def remarks(self) -> tuple[str, ...]:
+        return tuple(json.loads(self._fact("remarks") or b"[]"))
 
-    def _tokens(self) -> list[bytes]:
-        """Every token of the vault's file that a row names; short content lies in the rows and is not read for this."""
-        query = """SELECT token FROM (SELECT state AS token FROM state UNION ALL SELECT vector FROM release
-                   UNION ALL SELECT vector FROM message UNION ALL SELECT vector FROM inbox)
-                   WHERE substr(token, 1, 1) = ?"""
-        return [row[0] for row in self._rows(query, LARGE_TAG)]
+    # --- the end -----------------------------------------------------------------------------------------------------
 
-    def _rows(self, query: str, *arguments: object) -> list[Any]:
-        return self._database.execute(query, arguments).fetchall()
+    def save_told(self, party: PartyId, log: bytes, known: bytes) -> None:
+        """What a party tells at the end: what happened to it, and what it knows of the others."""
+        if self.result() is None:
+            with self._transaction():
+                self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, known))
 
-    def _maybe(self, query: str, *arguments: object) -> Any:
-        return self._database.execute(query, arguments).fetchone()
+    def told(self) -> dict[PartyId, tuple[bytes, bytes]]:
+        rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
+        return {party: (bytes(log), bytes(known)) for party, log, known in rows}
 
-    def _one(self, query: str, *arguments: object) -> Any:
-        row = self._maybe(query, *arguments)
-        if row is None:
-            raise sqlite3.DatabaseError("an entry is missing")
-        return row
+    def finish(self, phase: int, result: bytes) -> None:
+        """Keep the result, of which the release of ``phase`` is a part, and wipe what is of no more use and must not be stolen.
 
+        Left are the study, the nonce (public by then), the digest of the input, the log and the result.
+        """
+        with self._transaction():
+            self._database.execute("DELETE FROM fact WHERE name = 'seed'")
+            if not self._owned:
+                # Its key was the seed.
+                self._database.execute("DELETE FROM fact WHERE name = 'input'")
+            self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
+            self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
+            for table in ("pledge", "state", "message", "hearsay", "told"):
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608
+            self._set_fact("result", result)
+        self._empty_journal()
+        self._forget_free_places(wipe=True)
 
-def _outgoing(vector: bytes, content: bytes, weight: float) -> Outgoing:
-    return Outgoing(vector + content if content else vector, len(vector) // 8, weight)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        # SQLite gives its side files the rights of the main file.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        return sqlite3.connect(path, timeout=0.5, isolation_level=None)
-    except (OSError, sqlite3.Error) as error:
-        raise InputError(f"store {path} cannot be opened ({error}): choose a writable place") from None
+    def result(self) -> bytes | None:
+        """What :meth:`finish` was given, if this party's part is over."""
+        return self._fact("result")
 
 
-def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:
-    if "locked" in str(error):
-        return InputError(f"store {path} is in use: this party runs already, stop that process first")
-    return InputError(f"store {path} is not usable ({error}): choose another file")
+def _is_public(phase: int) -> bool:
+    """Whether vectors of a phase may be seen by anybody, and so need not be wiped: releases are, and what is made of them."""
+    return phase > Phase.MIXING
 
 
-def _input_digest(seed: Seed, value: Vector, weight: float) -> bytes:
-    # Keyed by the seed: whoever reads only this learns nothing about the value, not even by trying all values.
+def _input_digest(key: Seed, nonce: bytes, value: Vector, weight: float) -> bytes:
+    # Keyed: whoever reads only this learns nothing about the value, not even by trying all values. The value is read where it
+    # lies, so that no copy of it is left behind.
     shape = ",".join(str(size) for size in np.shape(value))
-    return seed.derive("input", shape, encode_vector(value), weight.hex()).secret
+    return key.derive("input", nonce, shape, hashlib.sha256(encode_vector(value)).digest(), weight.hex()).secret

@@ -7,11 +7,14 @@ signature of what it is told to trust. So the identity key is never handed to Op
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
+import os
 import ssl
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cryptography import x509
@@ -27,6 +30,7 @@ from quietmean.node.roster import Roster
 # Trust rests on the pinned keys alone: a machine with a wrong clock must not be refused.
 _NOT_BEFORE = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _NOT_AFTER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 class Credentials:
@@ -40,10 +44,7 @@ class Credentials:
         leaf_key = Ed25519PrivateKey.generate()
         pem = _leaf(identity, leaf_key).public_bytes(Encoding.PEM)
         pem += leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        # OpenSSL reads key files only. The directory has mode 0700 and the leaf key is worthless after this process.
-        with tempfile.TemporaryDirectory(prefix="quietmean-") as directory:
-            file = Path(directory) / "leaf.pem"
-            file.write_bytes(pem)
+        with _file_of(pem) as file:
             self.server = self._context(ssl.PROTOCOL_TLS_SERVER, file, self._anchors)
             self._clients = [self._context(ssl.PROTOCOL_TLS_CLIENT, file, [anchor]) for anchor in self._anchors]
 
@@ -73,6 +74,30 @@ class Credentials:
             # Every connection proves its key anew; a resumed one would skip that.
             context.num_tickets = 0
         return context
+
+
+@contextlib.contextmanager
+def _file_of(pem: bytes) -> Iterator[Path]:
+    """A file with the leaf and its key for a moment, since OpenSSL reads key files only; on Linux it is in memory.
+
+    The leaf is signed and does not expire: whoever finds its key speaks for the party.
+    """
+    if sys.platform == "linux" and _DESCRIPTORS.is_dir():
+        with os.fdopen(os.memfd_create("quietmean-leaf"), "w+b", buffering=0) as file:
+            yield from _filled(_DESCRIPTORS / str(file.fileno()), pem)
+    else:
+        # With mode 0700.
+        with tempfile.TemporaryDirectory(prefix="quietmean-") as directory:
+            yield from _filled(Path(directory) / "leaf.pem", pem)
+
+
+def _filled(file: Path, content: bytes) -> Iterator[Path]:
+    file.write_bytes(content)
+    try:
+        yield file
+    finally:
+        with file.open("r+b") as handle:
+            handle.write(bytes(len(content)))
 
 
 def _issuer_name(key: Ed25519PublicKey) -> str:

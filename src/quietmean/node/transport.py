@@ -10,13 +10,14 @@ import itertools
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.roster import Roster
+from quietmean.node.roster import Address, Roster
+from quietmean.node.stream import ByteStream
 from quietmean.node.tls import Credentials
 from quietmean.node.whereabouts import Position
 from quietmean.node.wire import (
@@ -26,6 +27,7 @@ from quietmean.node.wire import (
     AnyRequest,
     Hello,
     Limits,
+    Payload,
     Refused,
     Welcome,
     encode_frame,
@@ -35,6 +37,7 @@ from quietmean.node.wire import (
 OnAnswer: TypeAlias = Callable[[Answer], None]
 
 HANDSHAKE_SECONDS = 10.0
+SHUTDOWN_SECONDS = 1.0
 _FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
 _CLOSING_SECONDS = 1.0
 
@@ -67,43 +70,53 @@ class Endpoint:
 class Connection:
     """Frames over one stream."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: Traffic) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, stream: ByteStream, traffic: Traffic) -> None:
+        self._stream = stream
         self._traffic = traffic
         self._writing = asyncio.Lock()
+
+    @classmethod
+    async def dial(cls, address: Address, context: ssl.SSLContext, traffic: Traffic) -> Self:
+        """Connect and shake hands. No server name is sent: it would tell a listener on the line nothing but also help nobody."""
+        stream = ByteStream()
+        host, port = address
+        await asyncio.get_running_loop().create_connection(
+            lambda: stream,
+            host,
+            port,
+            ssl=context,
+            server_hostname="",
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        return cls(stream, traffic)
 
     @property
     def certificate(self) -> bytes | None:
         """The peer's leaf, DER."""
-        tls: ssl.SSLObject = self._writer.get_extra_info("ssl_object")
-        return tls.getpeercert(True)
+        return self._stream.certificate
 
-    async def send(self, frame: AnyFrame, payload: bytes = b"") -> None:
+    async def send(self, frame: AnyFrame, payload: Payload = b"") -> None:
         head = encode_frame(frame, len(payload))
         self._traffic.sent += len(head) + len(payload)
         # One frame after the other, and no more in memory than the peer reads.
         async with self._writing:
-            self._writer.write(head)
-            if payload:
-                self._writer.write(payload)
-            await self._writer.drain()
+            await self._stream.write(head, payload)
 
-    async def receive(self, limits: Limits) -> tuple[AnyFrame, bytes]:
-        frame, payload, size = await read_frame(self._reader, limits)
+    async def receive(self, limits: Limits) -> tuple[AnyFrame, Payload]:
+        frame, payload, size = await read_frame(self._stream, limits)
         self._traffic.received += size
         return frame, payload
 
     def abort(self) -> None:
-        self._writer.transport.abort()
+        self._stream.abort()
 
     async def close(self) -> None:
         """Send what is still buffered, for at most a second, and close."""
-        self._writer.close()
         try:
             async with asyncio.timeout(_CLOSING_SECONDS):
-                await self._writer.wait_closed()
-        except (OSError, TimeoutError):
+                await self._stream.close()
+        except TimeoutError:
             self.abort()
 
 
@@ -122,7 +135,7 @@ class Link:
         self.trouble = "no answer yet"
         self.unreachable = False
 
-    async def ask(self, request: AnyRequest, payload: bytes = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
+    async def ask(self, request: AnyRequest, payload: Payload = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
         """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
 
         ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
@@ -133,7 +146,7 @@ class Link:
             except (OSError, EOFError):
                 await self._drop()
 
-    async def _ask_once(self, request: AnyRequest, payload: bytes, on_answer: OnAnswer) -> Answer:
+    async def _ask_once(self, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> Answer:
         connection = await self._connected()
         number = next(self._numbers)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -165,14 +178,9 @@ class Link:
                 self._backoff = min(2 * self._backoff, _LAST_BACKOFF)
 
     async def _dial(self) -> Connection:
-        host, port = self._endpoint.roster.entries[self._peer].address
-        context = self._endpoint.credentials.client(self._peer)
-        # No server name is sent: it would tell a listener on the line nothing but also help nobody.
+        entry, credentials = self._endpoint.roster.entries[self._peer], self._endpoint.credentials
         async with asyncio.timeout(HANDSHAKE_SECONDS):
-            reader, writer = await asyncio.open_connection(
-                host, port, ssl=context, server_hostname="", ssl_handshake_timeout=HANDSHAKE_SECONDS, ssl_shutdown_timeout=1.0
-            )
-        connection = Connection(reader, writer, self._endpoint.traffic)
+            connection = await Connection.dial(entry.address, credentials.client(self._peer), self._endpoint.traffic)
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 await self._greet(connection)

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from quietmean.node.wire import Payload
+
 # Whatever is shorter stays in the database.
 LARGE = 64 * 1024
 _SLOT = 64 * 1024
@@ -20,12 +22,14 @@ _ZEROS = bytes(_SLOT)
 
 
 class Vault:
-    """Byte strings by token. Places that are freed are overwritten with zeros."""
+    """Byte strings by token. Places that are freed are soon used again; :meth:`wipe` overwrites those that are not."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = -1
         self._free: set[int] = set()
+        # Those that hold something not public, also when they are free again.
+        self._secret: set[int] = set()
         self._slots = 0
         self._dirty = False
 
@@ -34,15 +38,17 @@ class Vault:
         if self._path.exists():
             self._open_file()
             self._slots = -(-os.fstat(self._file).st_size // _SLOT)
+            self._secret = set(range(self._slots))
             self.keep_only(tokens)
+            self.wipe()
 
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
-    def put(self, content: bytes) -> bytes:
-        """The token under which ``content`` is found again; it is durable after :meth:`sync`."""
+    def put(self, content: Payload, public: bool = False) -> bytes:
+        """The token under which ``content`` is found again; it is durable after :meth:`sync`. What is public is not wiped."""
         if len(content) < LARGE:
             return _SMALL_TAG + content
         if self._file < 0:
@@ -51,6 +57,11 @@ class Vault:
         view = memoryview(content)
         for place, (first, count) in _runs(slots):
             os.pwrite(self._file, view[place * _SLOT : (place + count) * _SLOT], first * _SLOT)
+        if public:
+            # The last place may keep the end of what was there before.
+            self._secret.difference_update(slots[:-1])
+        else:
+            self._secret.update(slots)
         self._dirty = True
         return LARGE_TAG + struct.pack(f">Q{len(slots)}I", len(content), *slots)
 
@@ -73,14 +84,16 @@ class Vault:
         return self._file >= 0
 
     def keep_only(self, tokens: Iterable[bytes]) -> None:
-        """To be called after a commit: what its rows no longer name is wiped."""
-        if not self.in_use:
-            return
+        """To be called after a commit: the places of what its rows no longer name are free."""
         used = {slot for token in tokens if token[:1] == LARGE_TAG for slot in _slots_of(token)}
-        for slot in sorted(set(range(self._slots)) - used - self._free):
+        self._free = set(range(self._slots)) - used
+
+    def wipe(self) -> None:
+        """Overwrite what is left in free places with zeros, and give all places back if all are free."""
+        for slot in sorted(self._secret & self._free):
             os.pwrite(self._file, _ZEROS, slot * _SLOT)
-            self._free.add(slot)
-        if not used:
+        self._secret -= self._free
+        if self._file >= 0 and len(self._free) == self._slots:
             os.ftruncate(self._file, 0)
             self._slots, self._free = 0, set()
 
@@ -89,7 +102,7 @@ class Vault:
 
     def _allocate(self, count: int) -> list[int]:
         slots = sorted(self._free)[:count]
-        self._free -= set(slots)
+        self._free.difference_update(slots)
         missing = count - len(slots)
         slots += range(self._slots, self._slots + missing)
         self._slots += missing

@@ -12,8 +12,8 @@ from typing import Any, Literal, Self, TypeAlias
 
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import PartyId
+from quietmean.node.entries import ACCEPTED
 from quietmean.node.status import now, write_status
-from quietmean.node.store import ACCEPTED
 from quietmean.node.transport import Traffic
 from quietmean.node.whereabouts import Phase, Position
 from quietmean.node.wire import Answer, AnyRequest, Probe, Transfer
@@ -142,7 +142,7 @@ class Watch:
         match event["event"]:
             case "agreement":
                 self._waiting_for = tuple(event["waiting_for"])
-            case "round" | "closing":
+            case "round" | "closing" | "over":
                 self._enter((int(Phase[event["phase"].upper()]), event.get("round", 0)), event.get("of", 0))
                 self._waiting_for = tuple(event["waiting_for"])
             case "waiting":
@@ -216,6 +216,8 @@ class Watch:
         return PeerView(self.names[party], peer.heard, phase, round_, peer.sent == here, peer.received == here, peer.late)
 
     def _changed(self) -> None:
+        if self.observe is None and self.status is None:
+            return
         due = max(self._published + _SHORTEST, self._loop.time())
         if self._timer is None or self._timer.when() > due:
             self._schedule(due)

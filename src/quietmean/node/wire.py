@@ -1,4 +1,4 @@
-"""What goes over a connection: frames of two lengths, a MessagePack header and raw float64 values.
+"""What goes over a connection: frames of two lengths, a MessagePack header and raw float64 or int32 values.
 
 ``4 bytes header length | 4 bytes payload length | header | payload``, lengths big-endian, values little-endian. Every length is
 checked against its limit before anything of that size is read or reserved. Whatever is not as it should be is a PeerError.
@@ -6,20 +6,16 @@ checked against its limit before anything of that size is read or reserved. What
 
 from __future__ import annotations
 
-import asyncio
 import math
 import struct
-import zlib
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import msgspec
-import numpy as np
 
 from quietmean.core.errors import PeerError
-from quietmean.core.party import Vector
 
-VERSION = 3
+VERSION = 4
 HELLO_LIMIT = 1024
 HEADER_LIMIT = 64 * 1024
 _PREFIX = struct.Struct(">II")
@@ -27,6 +23,10 @@ _PREFIX = struct.Struct(">II")
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
+# Bytes of one number of a vector: int32, in steps of the study's grid, or float64.
+Width: TypeAlias = Annotated[int, msgspec.Meta(ge=4, le=8, multiple_of=4)]
+# A memoryview has bytes for items.
+Payload: TypeAlias = bytes | memoryview
 
 
 class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -104,27 +104,16 @@ class Reveal(Request, frozen=True, tag="r"):
     exchange: Bytes32
 
 
-class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A party's mixing rounds: when it took part, which of its messages arrived where, what arrived here, whose release came.
-
-    ``settled``: (round, receiver, later round) of shares that it kept until then although they had been used; 0 for never.
-    """
-
-    online: tuple[Count, ...]
-    sent: tuple[tuple[Count, Count], ...]
-    received: tuple[tuple[Count, Count], ...]
-    heard: tuple[Count, ...]
-    settled: tuple[tuple[Count, Count, Count], ...] = ()
-
-
 class Transfer(Request, frozen=True, tag="t"):
     """A message of (phase, round): the payload is a vector of ``dimension`` values, then what else the protocol says.
+
+    Each value takes ``width`` bytes: 4 only in studies with a grid, and then wherever all of the vector fits.
 
     Nobody accepts it later than ``valid_for`` milliseconds from its arrival.
 
     ``agreement`` is what the sender holds for the study's public seed (first bytes), so that parties who were told different
-    nonces find out. ``so_far``: the sender's log up to the last closed round, where it matters what becomes of shares: should it
-    never come back, this is what is known of it.
+    nonces find out. ``so_far``: what the sender knows of everybody's mixing rounds (:class:`quietmean.node.knowledge.Knowledge`),
+    where it matters what becomes of shares: should somebody never come back, this is what is known of it.
     """
 
     phase: Count
@@ -133,7 +122,8 @@ class Transfer(Request, frozen=True, tag="t"):
     valid_for: Count
     agreement: bytes
     dimension: Count
-    so_far: PartyLog | None = None
+    so_far: bytes = b""
+    width: Width = 8
 
 
 class Withdraw(Request, frozen=True, tag="w"):
@@ -158,7 +148,9 @@ class Probe(Request, frozen=True, tag="p"):
 
 
 class Log(Request, frozen=True, tag="l"):
-    """What happened to this party; the payload is a :class:`PartyLog` in MessagePack."""
+    """What happened to this party; the payload is a :class:`PartyLog` in MessagePack. ``known``: as in a transfer."""
+
+    known: bytes = b""
 
 
 class Answer(Frame, frozen=True, tag="a"):
@@ -180,21 +172,25 @@ _decode = msgspec.msgpack.Decoder(AnyFrame).decode
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest header of one connection, a vector's dimension, and the largest content and log, all in bytes but that."""
+    """The largest header of one connection, a vector's dimension, and the largest content and log, all in bytes but that.
+
+    ``short``: may values take 4 bytes?
+    """
 
     header: int
     dimension: int
     content: int
     log: int
+    short: bool = False
 
     @classmethod
     def before_welcome(cls) -> Limits:
         return cls(HELLO_LIMIT, 0, 0, 0)
 
     @classmethod
-    def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0) -> Limits:
-        """A party has at most n messages out and n in each round; an entry takes at most 11 bytes."""
-        return cls(HEADER_LIMIT, dimension, content, HEADER_LIMIT + 11 * (4 * rounds + 1) * (parties + 1))
+    def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0, grid: float = 0.0) -> Limits:
+        """A party has at most n messages out and n in each round; an entry takes at most 11 bytes. ``grid``: that of the plan."""
+        return cls(HEADER_LIMIT, dimension, content, HEADER_LIMIT + 11 * (4 * rounds + 1) * (parties + 1), grid > 0)
 
     def check(self, header: int, payload: int) -> None:
         if header > self.header:
@@ -215,7 +211,9 @@ class Limits:
         # Only a protocol whose messages have content of their own may leave the vector out.
         if transfer.dimension != self.dimension and not (transfer.dimension == 0 and self.content):
             raise PeerError(f"a vector of {transfer.dimension} values, this study's have {self.dimension}")
-        content = payload - 8 * transfer.dimension
+        if transfer.width != 8 and not self.short:
+            raise PeerError(f"values of {transfer.width} bytes, this study's have 8")
+        content = payload - transfer.width * transfer.dimension
         if not 0 <= content <= self.content:
             raise PeerError(f"{payload} bytes with a vector of {transfer.dimension} values: that leaves {content} of content")
 
@@ -226,7 +224,7 @@ def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
     return _PREFIX.pack(len(header), payload_size) + header
 
 
-def decode_header(raw: bytes) -> AnyFrame:
+def decode_header(raw: Payload) -> AnyFrame:
     try:
         frame: AnyFrame = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -234,91 +232,25 @@ def decode_header(raw: bytes) -> AnyFrame:
     return frame
 
 
-async def read_frame(reader: asyncio.StreamReader, limits: Limits) -> tuple[AnyFrame, bytes, int]:
+class Reader(Protocol):
+    """Where frames are read from."""
+
+    async def readexactly(self, n: int, /) -> Payload: ...
+
+
+async def read_frame(reader: Reader, limits: Limits) -> tuple[AnyFrame, Payload, int]:
     """The next frame, its payload and the bytes of both. Raises :class:`PeerError`, and EOFError where the stream ends."""
     prefix = await reader.readexactly(_PREFIX.size)
     header_size, payload_size = _PREFIX.unpack(prefix)
     limits.check(header_size, payload_size)
     frame = decode_header(await reader.readexactly(header_size))
     limits.check_payload(frame, payload_size)
-    # The stream grows its buffer only as bytes come in, so an announced size costs nothing by itself.
+    # A reader takes memory only as bytes come in, so an announced size costs nothing by itself.
     payload = await reader.readexactly(payload_size)
     return frame, payload, _PREFIX.size + header_size + payload_size
-
-
-def encode_vector(vector: Vector) -> bytes:
-    return np.ascontiguousarray(vector, dtype="<f8").tobytes()
-
-
-def decode_vector(raw: bytes) -> Vector:
-    """Shape (d,), finite."""
-    vector = np.frombuffer(raw, dtype="<f8").astype(np.float64)
-    if not np.isfinite(vector).all():
-        raise PeerError("a vector with an entry that is not finite")
-    return vector
 
 
 def check_finite(number: float, name: str) -> float:
     if not math.isfinite(number):
         raise PeerError(f"a {name} of {number}")
     return number
-
-
-class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A log party by party, rounds and parties apart: rounds are much alike, so that this compresses to very little."""
-
-    online: tuple[Count, ...]
-    sent_round: tuple[Count, ...]
-    sent_to: tuple[Count, ...]
-    received_round: tuple[Count, ...]
-    received_from: tuple[Count, ...]
-    heard: tuple[Count, ...]
-    settled: tuple[tuple[Count, Count, Count], ...]
-
-
-_decode_columns = msgspec.msgpack.Decoder(_Columns).decode
-
-
-def encode_log(log: PartyLog) -> bytes:
-    """Columns, compressed."""
-    sent, received = (sorted(pairs, key=lambda pair: (pair[1], pair[0])) for pairs in (log.sent, log.received))
-    columns = _Columns(
-        online=log.online,
-        sent_round=tuple(round_ for round_, _ in sent),
-        sent_to=tuple(party for _, party in sent),
-        received_round=tuple(round_ for round_, _ in received),
-        received_from=tuple(party for _, party in received),
-        heard=log.heard,
-        settled=log.settled,
-    )
-    return zlib.compress(_encode(columns))
-
-
-def decode_log(raw: bytes, parties: int, rounds: int) -> PartyLog:
-    """Checked against the study's sizes."""
-    limit = Limits.of_study(parties, rounds, 0).log
-    try:
-        # A few bytes could unfold to gigabytes: no more than the limit is ever unfolded.
-        unfolding = zlib.decompressobj()
-        columns = _decode_columns(unfolding.decompress(raw, limit))
-        sent = tuple(sorted(zip(columns.sent_round, columns.sent_to, strict=True)))
-        received = tuple(sorted(zip(columns.received_round, columns.received_from, strict=True)))
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise PeerError(f"a log that cannot be read ({error})") from None
-    if not unfolding.eof or unfolding.unused_data:
-        raise PeerError(f"a log that does not end, or not within {limit} bytes")
-    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled)
-    return check_log(log, parties, rounds)
-
-
-def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
-    """The log, if its rounds and parties exist."""
-    pairs = [*log.sent, *log.received]
-    if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
-        raise PeerError(f"a log with a round outside 1..{rounds}")
-    if any(not 1 <= round_ <= rounds or later > rounds for round_, _, later in log.settled):
-        raise PeerError(f"a log with a settlement outside rounds 1..{rounds}")
-    known = (*log.heard, *(party for _, party in pairs), *(party for _, party, _ in log.settled))
-    if any(party >= parties for party in known):
-        raise PeerError(f"a log with a party outside 0..{parties - 1}")
-    return log

@@ -73,16 +73,18 @@ def calibrate(
     if (design := protocol.design(demand, options or {})) is not None:
         return Plan(target, protocol, design.parameters, spread, _designed(design))
     draft = protocol.draft(target.parties, {**protocol.defaults(demand), **(options or {})})
-    if not protocol.private:
-        return Plan(target, protocol, draft, spread, {"certificate": "no privacy"})
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(protocol.describe(draft)))
+    if not protocol.private:
+        error = _predicted_error(target, _estimates(target, protocol, draft, seed), 0.0, 0.0)
+        return Plan(target, protocol, protocol.completed(draft, demand), spread, {**error, "certificate": "no privacy"})
     with one_thread():
         if target.parties > _MODEL_FROM and calibration == Calibration.EXACT and executions is None:
             levels = _levels_of_many(target, protocol, options or {}, draft, seed)
         else:
             levels = _levels(target, protocol, draft, calibration, executions, seed)
     prediction = {**levels.error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
-    return Plan(target, protocol, protocol.with_noise(draft, levels.star, levels.delta), spread, prediction)
+    parameters = protocol.completed(protocol.with_noise(draft, levels.star, levels.delta), demand)
+    return Plan(target, protocol, parameters, spread, prediction)
 
 
 @dataclass(frozen=True)

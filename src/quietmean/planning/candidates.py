@@ -15,7 +15,7 @@ from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Protocol, get_protocol, registry
 from quietmean.protocols.protocol import ANY_DOMAIN, Server
 
-# Header and framing of one message besides its float64 vector.
+# Header and framing of one message besides its vector.
 _OVERHEAD_BYTES = 40
 
 
@@ -48,7 +48,8 @@ class Candidate:
         """Of a mixing message as much as its protocol says, of a telling one the vector."""
         plan, dimension = self.plan, self.plan.target.dimension
         content = plan.protocol.message_bytes(plan.parameters, plan.target.parties, dimension)
-        return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (8 * dimension + _OVERHEAD_BYTES)
+        told = (4 if plan.grid else 8) * dimension
+        return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (told + _OVERHEAD_BYTES)
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target
@@ -57,7 +58,7 @@ class Candidate:
         return {
             "protocol": self.plan.protocol.name,
             "parameters": self.plan.protocol.describe(self.plan.parameters),
-            "trust": self.plan.protocol.trust,
+            "trust": self.plan.protocol.trust if self.plan.protocol.private else "no privacy",
             "mse": self.mse,
             "mse_central": one / target.parties**2,
             "mse_local": one / target.parties,

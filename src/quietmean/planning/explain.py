@@ -17,8 +17,9 @@ def why_first(candidates: Sequence[Candidate]) -> str:
     """One sentence on the first of a ranking, with numbers."""
     first, others = candidates[0], candidates[1:]
     name, told = first.plan.protocol.name, f"predicted MSE {first.mse:.3g} per coordinate"
+    bare = "" if first.plan.protocol.private else f"; {name} protects nothing: its epsilon is infinite"
     if not others:
-        return f"{name} is the only candidate: {told}"
+        return f"{name} is the only candidate: {told}{bare}"
     cheaper = [other for other in others if other.bytes_sent < first.bytes_sent]
     sentence = f"{name} has the least {told}, {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}"
     if cheaper:
@@ -27,7 +28,7 @@ def why_first(candidates: Sequence[Candidate]) -> str:
             f"; {least.plan.protocol.name} sends {first.bytes_sent / least.bytes_sent:.3g} times fewer bytes "
             f"for {least.mse / first.mse:.3g} times the error"
         )
-    return sentence
+    return sentence + bare
 
 
 def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Ranking) -> list[str]:

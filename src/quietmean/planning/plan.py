@@ -144,6 +144,11 @@ class Plan:
         """What the parties agree on: SHA-256, hexadecimal."""
         return digest(self.to_json())
 
+    @property
+    def grid(self) -> float:
+        """The step of the public grid on which all vectors lie that are sent, 32 bits each; 0 where they are float64."""
+        return self.protocol.grid(self.parameters)
+
     def schedule(self, seed: Seed) -> Schedule:
         """The schedule under the study's public seed."""
         return self.protocol.schedule(self.parameters, self.target.parties, seed)
@@ -160,4 +165,4 @@ class Plan:
     def dissemination_machine(self, party: PartyId, release: Release | None, seed: Seed) -> PartyMachine[Any]:
         """Second phase: spread the releases."""
         releasers = self.protocol.releasers(self.parameters, self.target.parties)
-        return self.dissemination.machine(self.target.parties, releasers, party, release, self.target.dimension, seed)
+        return self.dissemination.machine(self.target.parties, releasers, party, release, self.target.dimension, seed, self.grid)

@@ -1,5 +1,6 @@
 """What an execution leaks, exactly: one information matrix, and everything that follows from it. Names no protocol."""
 
+from quietmean.privacy.accounting import GAUSSIAN, Accounting
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, certify
 from quietmean.privacy.coalitions import CoalitionCertificate, certify_coalitions, certify_everyone_else, search_worst_coalition
@@ -22,7 +23,9 @@ from quietmean.privacy.levels import NoiseLevels, noise_levels
 from quietmean.privacy.solver import information_matrix
 
 __all__ = [
+    "GAUSSIAN",
     "Account",
+    "Accounting",
     "Adversary",
     "Certificate",
     "CoalitionCertificate",

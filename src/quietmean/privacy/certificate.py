@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.privacy.accounting import EXACT, GAUSSIAN, Accounting
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.gaussian import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.information import InformationMatrix
 from quietmean.privacy.solver import information_matrix
 from quietmean.transcript import Transcript
@@ -23,20 +24,26 @@ _ERROR_FACTOR, _ERROR_FLOOR = 10.0, 1e-10
 ASSUMPTIONS = (
     "passive adversary that knows who sent to whom and who was online",
     "replacement of one unit's value, L2 sensitivity as stated",
-    "Gaussian noise, the same on every coordinate",
 )
+
+
+def assumptions(accounting: Accounting) -> list[str]:
+    """All that a certificate takes for granted, one clause each."""
+    return [*ASSUMPTIONS, *accounting.notes]
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """mu-GDP per honest party, exact up to rounding: ``mu`` is the estimate, ``mu_upper`` the bound that counts.
 
-    Neighbouring relation: replacement of one party's value by another at L2 distance <= ``sensitivity``.
+    Where the noise is not Gaussian, both are the upper bound of ``accounting``. Neighbouring relation: replacement of one party's
+    value by another at L2 distance <= ``sensitivity``.
     """
 
     adversary: Adversary
     sensitivity: float
     information: InformationMatrix = field(repr=False)
+    accounting: Accounting = field(default=GAUSSIAN, repr=False)
 
     @property
     def honest(self) -> tuple[PartyId, ...]:
@@ -44,11 +51,15 @@ class Certificate:
 
     @property
     def mu(self) -> Array:
-        return self.information.mu(self.sensitivity)
+        return self._counting(self.information.mu(self.sensitivity))
 
     @property
     def mu_upper(self) -> Array:
-        return self.mu * (1.0 + _ERROR_FLOOR + _ERROR_FACTOR * self.information.relative_error)
+        widened = 1.0 + _ERROR_FLOOR + _ERROR_FACTOR * self.information.relative_error
+        return self._counting(self.information.mu(self.sensitivity) * widened)
+
+    def _counting(self, view: Array) -> Array:
+        return self.accounting.mu(self.adversary, self.honest, view, self.sensitivity)
 
     @property
     def max_mu(self) -> float:
@@ -56,19 +67,24 @@ class Certificate:
 
     def epsilon(self, delta: float) -> Array:
         """Per honest party, rounded up: shape (n_H,)."""
-        return np.array([epsilon_of_mu(float(mu), delta) for mu in self.mu_upper])
+        return np.array([self.accounting.epsilon(float(mu), delta) for mu in self.mu_upper])
 
     def delta(self, epsilon: float) -> Array:
         """Per honest party, rounded up: shape (n_H,)."""
-        return np.array([delta_of_mu(float(mu), epsilon) for mu in self.mu_upper])
+        return np.array([self.accounting.delta(float(mu), epsilon) for mu in self.mu_upper])
 
     def max_epsilon(self, delta: float) -> float:
-        return epsilon_of_mu(self.max_mu, delta)
+        return self.accounting.epsilon(self.max_mu, delta)
 
     def to_json(
         self, *, epsilon: float | None = None, delta: float | None = None, prior_sd: float | None = None, matrix: bool = False
     ) -> dict[str, Any]:
-        """The answer of ``quietmean certify`` against one adversary."""
+        """The answer of ``quietmean certify`` against one adversary. Raises :class:`InputError` for what bounds do not give."""
+        if self.accounting.kind != EXACT and (prior_sd is not None or matrix):
+            raise InputError(
+                "mutual information and the information matrix are those of Gaussian noise, which this protocol does not have: "
+                "leave prior-sd and matrix out"
+            )
         document: dict[str, Any] = {
             "adversary": self.adversary.describe(),
             "corrupt": sorted(self.adversary.corrupt),
@@ -77,7 +93,9 @@ class Certificate:
             "mu": self.mu,
             "mu_upper": self.mu_upper,
             "disclosures": self.information.disclosures(),
-            "assumptions": list(ASSUMPTIONS),
+            "numbers": self.accounting.kind,
+            "definition": self.accounting.definition,
+            "assumptions": assumptions(self.accounting),
         }
         if delta is not None:
             document |= {"at_delta": delta, "epsilon": self.epsilon(delta), "max_epsilon": self.max_epsilon(delta)}
@@ -90,6 +108,12 @@ class Certificate:
         return document
 
 
-def certify(transcript: Transcript, adversary: Adversary, sensitivity: float, method: str = "auto") -> Certificate:
-    """What the adversary's view of this execution is worth, per honest party."""
-    return Certificate(adversary, sensitivity, information_matrix(transcript, adversary, method))
+def certify(
+    transcript: Transcript,
+    adversary: Adversary,
+    sensitivity: float,
+    method: str = "auto",
+    accounting: Accounting = GAUSSIAN,
+) -> Certificate:
+    """What the adversary's view of this execution is worth, per honest party. ``accounting``: that of the execution."""
+    return Certificate(adversary, sensitivity, information_matrix(transcript, adversary, method), accounting)

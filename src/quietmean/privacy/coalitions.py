@@ -15,9 +15,9 @@ from scipy.stats import beta
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.entropy import BitStream, Seed
+from quietmean.privacy.accounting import GAUSSIAN, Accounting
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, certify
-from quietmean.privacy.gaussian import epsilon_of_mu
 from quietmean.privacy.many import CoalitionSolver, one_thread
 from quietmean.transcript import Transcript
 
@@ -43,6 +43,7 @@ class CoalitionCertificate:
     exhaustive: bool
     trusted: frozenset[PartyId] = frozenset()
     searched: bool = False
+    accounting: Accounting = GAUSSIAN
 
     @property
     def exceed_probability(self) -> float:
@@ -77,13 +78,15 @@ class CoalitionCertificate:
         worst = float(self.mu.max(initial=0.0))
         return {
             "kind": self.kind,
+            "numbers": self.accounting.kind,
+            "definition": self.accounting.definition,
             "adversary": self.describe(),
             "size": self.size,
             "coalitions": self.tried,
             "exceed_probability": self.exceed_probability,
             "worst_coalition": sorted(self.worst),
             "max_mu": worst,
-            "max_epsilon": epsilon_of_mu(worst, delta),
+            "max_epsilon": self.accounting.epsilon(worst, delta),
         }
 
 
@@ -102,12 +105,13 @@ def certify_coalitions(
     trusted: frozenset[PartyId] = frozenset(),
     limit: int = 500,
     seed: Seed | None = None,
+    accounting: Accounting = GAUSSIAN,
 ) -> CoalitionCertificate:
     """Try every coalition of ``size`` parties if there are at most ``limit`` of them, else random ones.
 
     As many random ones as ``limit``, or fewer beyond 200 parties, where each costs more; the certificate says how many.
     ``trusted`` parties are assumed never to collude, and the certificate says so. ``seed`` is public; by default a fixed one, so
-    that everybody who certifies the same execution gets the same answer.
+    that everybody who certifies the same execution gets the same answer. ``accounting``: that of the execution.
     """
     parties = transcript.parties
     able = [party for party in range(parties) if party not in trusted]
@@ -117,7 +121,7 @@ def certify_coalitions(
     seed = seed or Seed.public("coalitions")
     draws = max(20, int(limit * min(1.0, (200 / parties) ** 2)))
     drawn = itertools.combinations(able, size) if exhaustive else random_coalitions(able, size, draws, seed)
-    tally = _Tally(transcript, sensitivity, size, trusted)
+    tally = _Tally(transcript, sensitivity, size, trusted, accounting)
     with one_thread():
         for coalition in drawn:
             tally.add(coalition)
@@ -125,14 +129,20 @@ def certify_coalitions(
 
 
 def search_worst_coalition(
-    transcript: Transcript, sensitivity: float, size: int, *, trusted: frozenset[PartyId] = frozenset(), limit: int = 300
+    transcript: Transcript,
+    sensitivity: float,
+    size: int,
+    *,
+    trusted: frozenset[PartyId] = frozenset(),
+    limit: int = 300,
+    accounting: Accounting = GAUSSIAN,
 ) -> CoalitionCertificate:
     """Look for a bad coalition with at most ``limit`` tries: those who got most of one party's messages, then exchange moves.
 
     The result is a lower bound on the worst case of this execution.
     """
     able = [party for party in range(transcript.parties) if party not in trusted]
-    tally = _Tally(transcript, sensitivity, size, trusted)
+    tally = _Tally(transcript, sensitivity, size, trusted, accounting)
     with one_thread():
         for coalition in neighbour_coalitions(transcript, size):
             if tally.tried < limit // 2 and not trusted & set(coalition):
@@ -154,11 +164,14 @@ def _exchanges(coalition: frozenset[PartyId], able: Sequence[PartyId]) -> Iterat
 class _Tally:
     """The worst so far, over coalitions that are added one by one; each counts once."""
 
-    def __init__(self, transcript: Transcript, sensitivity: float, size: int, trusted: frozenset[PartyId]) -> None:
+    def __init__(
+        self, transcript: Transcript, sensitivity: float, size: int, trusted: frozenset[PartyId], accounting: Accounting
+    ) -> None:
         self._solver = CoalitionSolver(transcript)
         self._sensitivity = sensitivity
         self._size = size
         self._trusted = trusted
+        self._accounting = accounting
         self._mu = np.zeros(transcript.parties)
         self._seen: set[frozenset[PartyId]] = set()
         self.worst = frozenset[PartyId]()
@@ -171,16 +184,19 @@ class _Tally:
         if members in self._seen:
             return False
         self._seen.add(members)
-        certificate = Certificate(Adversary(members), self._sensitivity, self._solver.information(coalition))
-        worse = certificate.max_mu > float(self._mu.max(initial=0.0))
+        certificate = Certificate(Adversary(members), self._sensitivity, self._solver.information(coalition), self._accounting)
+        mu = certificate.mu_upper
+        worse = float(mu.max(initial=0.0)) > float(self._mu.max(initial=0.0))
         if worse:
             self.worst = members
         honest = list(certificate.honest)
-        self._mu[honest] = np.maximum(self._mu[honest], certificate.mu_upper)
+        self._mu[honest] = np.maximum(self._mu[honest], mu)
         return worse
 
     def certificate(self, *, exhaustive: bool = False, searched: bool = False) -> CoalitionCertificate:
-        return CoalitionCertificate(self._size, self._mu, self.worst, self.tried, exhaustive, self._trusted, searched)
+        return CoalitionCertificate(
+            self._size, self._mu, self.worst, self.tried, exhaustive, self._trusted, searched, self._accounting
+        )
 
 
 def random_coalitions(able: Sequence[PartyId], size: int, count: int, seed: Seed) -> Iterator[tuple[PartyId, ...]]:
@@ -201,9 +217,9 @@ def neighbour_coalitions(transcript: Transcript, size: int) -> Iterator[tuple[Pa
         yield tuple(int(other) for other in np.lexsort((-shared[party], -counts))[:size])
 
 
-def certify_everyone_else(transcript: Transcript, sensitivity: float) -> Array:
+def certify_everyone_else(transcript: Transcript, sensitivity: float, accounting: Accounting = GAUSSIAN) -> Array:
     """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
     parties = transcript.parties
     with one_thread():
         alone = [Adversary.everyone_but(party, parties) for party in range(parties)]
-        return np.array([certify(transcript, adversary, sensitivity).max_mu for adversary in alone])
+        return np.array([certify(transcript, adversary, sensitivity, accounting=accounting).max_mu for adversary in alone])

@@ -49,13 +49,24 @@ class Dissemination:
         return {"kind": self.kind, "rounds": self.rounds, "out_degree": self.out_degree}
 
     def machine(
-        self, parties: int, releasers: frozenset[PartyId], party: PartyId, release: Release | None, dimension: int, seed: Seed
+        self,
+        parties: int,
+        releasers: frozenset[PartyId],
+        party: PartyId,
+        release: Release | None,
+        dimension: int,
+        seed: Seed,
+        grid: float = 0.0,
     ) -> PartyMachine[Any]:
-        """The machine of one party; ``release`` is None if it has nothing to tell. ``seed`` is the study's public seed."""
+        """The machine of one party; ``release`` is None if it has nothing to tell. ``seed`` is the study's public seed.
+
+        ``grid``: the step of the grid on which releases lie, and then all that is sent; 0 where they are float64.
+        """
         if self.kind == "broadcast":
             return Broadcast(parties, releasers, party, release, dimension)
         schedule = make_schedule("uniform", seed.derive("dissemination"), parties, self.rounds, self.out_degree)
-        parameters = IncaParameters(Injection.plain(self.rounds), 0.0, 0.0)
+        values = (32, grid) if grid else (64, 0.0)
+        parameters = IncaParameters(Injection.plain(self.rounds), 0.0, 0.0, "uniform", self.out_degree, *values)
         own = release or Release(_zeros(dimension), 0.0)
         # Push-sum draws no noise: its scale is zero. Any source will do.
         return IncaParty(parameters, schedule, party, own.vector, own.weight, SecureNoise(seed))

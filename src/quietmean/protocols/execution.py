@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import History, Schedule, complete_pairs
 from quietmean.protocols import Protocol, Releases, get_protocol
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace
+
+if TYPE_CHECKING:
+    from quietmean.privacy import Accounting
+
+# Instead of a list of pairs, where they are all.
+ALL_PAIRS = "all"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +64,28 @@ class Execution:
         """The transcript traced through the real party machines."""
         public = self.protocol.releases_are_public
         overheard = partial(self.protocol.is_overheard, self.parameters)
-        return trace(self.parties, self.machine, self.history, self._arrivals(), public_releases=public, is_overheard=overheard)
+        return trace(
+            self.parties,
+            self.machine,
+            self.history,
+            self.arrivals(),
+            public_releases=public,
+            is_overheard=overheard,
+            refusing=self.protocol.refuses_messages,
+        )
+
+    def error_variance(self) -> float | None:
+        """Variance per coordinate of the noise in the result, if the protocol states it; else it follows from the transcript."""
+        return self.protocol.error_variance(self.parameters, self.schedule, self.history, self.weights)
+
+    def accounting(self, delta: float) -> Accounting:
+        """What certificates of this execution at ``delta`` need besides its transcript. Raises :class:`InputError`."""
+        return self.protocol.accounting(self.parameters, self.schedule, self.history, self.weights, delta)
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
         machines = [self.machine(party, values[party], noise.party(party)) for party in range(self.parties)]
-        return run_lockstep(machines, self.history, self._arrivals())
+        return run_lockstep(machines, self.history, self.arrivals(), refusing=self.protocol.refuses_messages)
 
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
         """The same by the batch kernel."""
@@ -84,7 +106,8 @@ class Execution:
         """The same schedule under another history."""
         return replace(self, history=history)
 
-    def _arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
+    def arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
+        """Did the message of (round, sender, receiver) arrive?"""
         delivered = self.history.delivered(self.schedule)
         slots, senders = delivered.nonzero(), self.schedule.neighbours
         arrived = {(int(t) + 1, int(i), int(senders[t, i, slot])) for t, i, slot in zip(*slots, strict=True)}
@@ -103,7 +126,7 @@ class Execution:
         if fixed is None or not np.array_equal(fixed.neighbours, self.schedule.neighbours):
             document["neighbours"] = self.schedule.to_lists()
         if self.schedule.pairs.size:
-            document["pairs"] = self.schedule.pairs.tolist()
+            document["pairs"] = ALL_PAIRS if self.schedule.all_paired else self.schedule.pairs.tolist()
         document |= self.protocol.describe(self.parameters)
         if self.history.lost is not None and self.history.lost.any():
             rounds, senders, slots = np.nonzero(self.history.lost)
@@ -134,8 +157,7 @@ class Execution:
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] * (rounds + 1))
         if len(online) != rounds + 1 or any(len(row) != parties for row in online):
             raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties")
-        pairs = _array_field(raw, "pairs", list[tuple[int, int]], [])
-        schedule = fixed or Schedule.from_lists(neighbours, parties, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+        schedule = fixed or Schedule.from_lists(neighbours, parties, _pairs(raw, parties))
         return cls(
             protocol,
             parameters,
@@ -151,6 +173,12 @@ class Execution:
 
     def save(self, path: Path) -> None:
         path.write_bytes(canonical_json(self.to_json()) + b"\n")
+
+
+def _pairs(raw: Mapping[str, Any], parties: int) -> NDArray[np.int64]:
+    if raw.get("pairs") == ALL_PAIRS:
+        return complete_pairs(parties)
+    return np.array(_array_field(raw, "pairs", list[tuple[int, int]], []), dtype=np.int64).reshape(-1, 2)
 
 
 def _array_field(raw: Mapping[str, Any], name: str, kind: Any, default: Any) -> Any:

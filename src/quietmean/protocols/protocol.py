@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationN
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.transcript import Transcript
+
+if TYPE_CHECKING:
+    from quietmean.privacy import Accounting
 
 Parameters = TypeVar("Parameters")
 ANY_DOMAIN = "any bounded set"
@@ -113,6 +116,7 @@ class Protocol(ABC, Generic[Parameters]):
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
     ``sends_shares``: what a party sends is taken out of what it holds, and must be put back if it does not arrive.
+    ``refuses_messages``: a party may stop taking messages that its schedule has; without it, it must expect all of them.
     ``lets_go``: parties may leave for good without being exposed; without it a protocol is planned only if it is named.
     ``stackable``: independent executions may be run as one large one; false where party numbers carry roles.
     ``domain``: which values it takes; one that does not take any bounded set of them is planned only when it is named.
@@ -128,6 +132,7 @@ class Protocol(ABC, Generic[Parameters]):
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
     sends_shares: ClassVar[bool] = False
+    refuses_messages: ClassVar[bool] = False
     lets_go: ClassVar[bool] = True
     stackable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN
@@ -154,6 +159,10 @@ class Protocol(ABC, Generic[Parameters]):
     def with_noise(self, parameters: Parameters, star: float, delta: float) -> Parameters:
         """The same with other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
 
+    def completed(self, parameters: Parameters, demand: Demand) -> Parameters:
+        """Calibrated parameters with what depends on the noise filled in. Raises :class:`InputError` where none will do."""
+        return parameters
+
     def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[Parameters] | None:
         """Parameters computed directly; None leaves it to calibration on simulated executions."""
         return None
@@ -176,7 +185,11 @@ class Protocol(ABC, Generic[Parameters]):
 
     def message_bytes(self, parameters: Parameters, parties: int, dimension: int) -> float:
         """Bytes of one message on average, without framing."""
-        return 8.0 * dimension
+        return (4.0 if self.grid(parameters) else 8.0) * dimension
+
+    def grid(self, parameters: Parameters) -> float:
+        """The step of the public grid on which all vectors lie that are sent or released (32 bits each); 0 for float64."""
+        return 0.0
 
     def content_limit(self, parameters: Parameters, parties: int, dimension: int) -> int:
         """The most bytes of content that any message has; 0 where messages are vectors."""
@@ -190,8 +203,13 @@ class Protocol(ABC, Generic[Parameters]):
         """Do messages of this round go over open channels, so that everybody is taken to know them?"""
         return False
 
-    def error_variance(self, parameters: Parameters, weights: NDArray[np.float64]) -> float | None:
-        """Variance per coordinate of the noise in the result, where it does not follow from what is released to all."""
+    def error_variance(
+        self, parameters: Parameters, schedule: Schedule, history: History, weights: NDArray[np.float64]
+    ) -> float | None:
+        """Variance per coordinate of the noise in the result, where it does not follow from what is released to all.
+
+        Where each party ends with a result of its own: the largest over the parties that finished. Infinite without a result.
+        """
         return None
 
     @abstractmethod
@@ -222,6 +240,10 @@ class Protocol(ABC, Generic[Parameters]):
         """Values (n, d) made to fit ``domain``, for simulations and tests: as they are, unless it is a domain of its own."""
         return values
 
+    def check_values(self, parameters: Parameters, values: Vector) -> None:
+        """Raises :class:`InputError` if values, (d,) or (n, d), have no room in the plan. Its text does not tell them."""
+        return
+
     @abstractmethod
     def machine(
         self, parameters: Parameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
@@ -235,6 +257,15 @@ class Protocol(ABC, Generic[Parameters]):
     def full_transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""
         return self.transcript(parameters, schedule, history)
+
+    def accounting(
+        self, parameters: Parameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
+    ) -> Accounting:
+        """How the view that the transcript describes becomes (epsilon, delta); exact where all noise is Gaussian."""
+        # Only now: it would take long to start, and running parties never come here.
+        from quietmean.privacy import GAUSSIAN
+
+        return GAUSSIAN
 
     @abstractmethod
     def batch(

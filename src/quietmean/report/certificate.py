@@ -19,7 +19,7 @@ from quietmean.privacy import (
     certify_everyone_else,
     epsilon_of_mu,
 )
-from quietmean.privacy.certificate import ASSUMPTIONS
+from quietmean.privacy.certificate import assumptions
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
@@ -58,9 +58,10 @@ def _page(
 ) -> _Page:
     transcript, sensitivity = execution.transcript(), execution.sensitivity
     trusted = execution.protocol.trusted(execution.parameters)
-    alone = float(certify_everyone_else(transcript, sensitivity).max())
+    accounting = execution.accounting(delta)
+    alone = float(certify_everyone_else(transcript, sensitivity, accounting).max())
     if adversary is None:
-        known = coalitions or certify_coalitions(transcript, sensitivity, size, trusted=trusted)
+        known = coalitions or certify_coalitions(transcript, sensitivity, size, trusted=trusted, accounting=accounting)
         found = explain(execution, Adversary.collusion(known.worst), delta, known.size)
         curve = [_at_least(point, known, delta) for point in found.curve]
         parties = range(execution.parties)
@@ -99,7 +100,10 @@ class _Page:
             curve=self._curve(),
             protection=self._protection(),
             crowd=self._crowd(),
-            assumptions=[*ASSUMPTIONS, f"L2 sensitivity {words.plain(self.execution.sensitivity)}"],
+            assumptions=[
+                *assumptions(self.found.certificate.accounting),
+                f"L2 sensitivity {words.plain(self.execution.sensitivity)}",
+            ],
         )
 
     def _summary(self) -> str:

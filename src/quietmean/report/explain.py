@@ -103,6 +103,7 @@ class _Explainer:
         self._delta = delta
         self._size = size
         self._transcript = execution.transcript()
+        self._accounting = execution.accounting(delta)
         self._solver = CoalitionSolver(self._transcript)
         self._small = self._transcript.messages <= _SMALL
         self._trusted = execution.protocol.trusted(execution.parameters)
@@ -143,9 +144,9 @@ class _Explainer:
 
     def _certificate(self, adversary: Adversary) -> Certificate:
         if adversary.observed:
-            return certify(self._transcript, adversary, self._execution.sensitivity)
+            return certify(self._transcript, adversary, self._execution.sensitivity, accounting=self._accounting)
         information = self._solver.information(sorted(adversary.corrupt))
-        return Certificate(adversary, self._execution.sensitivity, information)
+        return Certificate(adversary, self._execution.sensitivity, information, self._accounting)
 
     def _epsilon(self, adversary: Adversary, party: PartyId) -> float:
         certificate = self._certificate(adversary)
@@ -157,7 +158,7 @@ class _Explainer:
         return self._epsilon(Adversary(self._adversary.corrupt, self._adversary.observed | more), party)
 
     def _sent(self) -> Iterator[tuple[int, PartyId, tuple[PartyId, ...], bool]]:
-        """All messages that arrived anywhere: round, sender, who got it, and whether the adversary saw it."""
+        """All messages of the transcript that arrived anywhere: round, sender, who got it, and whether the adversary saw it."""
         transcript = self._transcript
         seen = self._adversary.view(transcript).messages
         keys = zip(transcript.message_round.tolist(), transcript.sender.tolist(), strict=True)
@@ -165,7 +166,10 @@ class _Explainer:
         delivered, neighbours = self._execution.history.delivered(self._execution.schedule), self._execution.schedule.neighbours
         for place, sender in zip(*(part.tolist() for part in np.nonzero(delivered.any(axis=2))), strict=True):
             receivers = tuple(int(other) for other in neighbours[place, sender][delivered[place, sender]])
-            yield place + 1, sender, receivers, bool(seen[row_of[place + 1, sender]])
+            row = row_of.get((place + 1, sender))
+            # What the transcript leaves out, sealed or masked, tells its receivers nothing.
+            if row is not None:
+                yield place + 1, sender, receivers, bool(seen[row])
 
     def _tried_messages(
         self, party: PartyId, own: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]], before: float

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.privacy import epsilon_of_mu
-from quietmean.privacy.certificate import ASSUMPTIONS
+from quietmean.privacy.certificate import assumptions
 from quietmean.report import words
 from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, party_epsilons
@@ -226,4 +226,4 @@ def _messages(report: StudyReport) -> str:
 
 def _assumptions(report: StudyReport) -> list[str]:
     sensitivity = f"L2 sensitivity {words.plain(report.execution.sensitivity)}, after every column is scaled alike"
-    return [*ASSUMPTIONS, sensitivity]
+    return [*assumptions(report.certificate.accounting), sensitivity]

@@ -93,7 +93,7 @@ def attack(
     :class:`ProtocolFailure` if they send something else than the declared transcript says.
     """
     _check(execution, target, adversary, trials, delta, confidence)
-    certified = certify(execution.transcript(), adversary, execution.sensitivity)
+    certified = certify(execution.transcript(), adversary, execution.sensitivity, accounting=execution.accounting(delta))
     mu = float(certified.mu_upper[certified.honest.index(target)])
     view = _View.of(execution, adversary, machine or execution.machine)
     view.check(target, seed)
@@ -124,6 +124,11 @@ def attack(
 
 
 def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float, confidence: float) -> None:
+    if not execution.protocol.is_linear(execution.parameters):
+        raise InputError(
+            f"{execution.protocol.name} as it is set here rounds, masks or draws at random what it sends, and the attack is "
+            "one on sums with Gaussian noise: there is none on this protocol"
+        )
     adversary.honest(execution.parties)
     if not 0 <= target < execution.parties:
         raise InputError(f"target {target} does not exist: parties are numbered 0..{execution.parties - 1}")
@@ -279,7 +284,13 @@ class _View:
             hear(message.sender, message.round, message.vector, bool(receivers & corrupt))
 
         machines = [self.machine(party, values[party], noise(party)) for party in range(self.execution.parties)]
-        result = run_lockstep(machines, self.execution.history, _arrivals(self.execution), on_send)
+        result = run_lockstep(
+            machines,
+            self.execution.history,
+            _arrivals(self.execution),
+            on_send,
+            refusing=self.execution.protocol.refuses_messages,
+        )
         for party, release in result.releases.items():
             hear(party, machines[party].rounds + 1, release.vector, self.execution.protocol.releases_are_public)
 

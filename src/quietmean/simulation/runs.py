@@ -58,7 +58,10 @@ class SimulationResult:
         """What the first run leaked to coalitions of the planned size."""
         trusted = self.plan.protocol.trusted(self.plan.parameters)
         target = self.plan.target
-        return certify_coalitions(self.first.transcript(), target.sensitivity, target.colluding, trusted=trusted)
+        accounting = self.first.accounting(target.delta)
+        return certify_coalitions(
+            self.first.transcript(), target.sensitivity, target.colluding, trusted=trusted, accounting=accounting
+        )
 
     @property
     def prediction(self) -> float:

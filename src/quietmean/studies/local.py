@@ -60,6 +60,8 @@ def run_study(
     """Run all parties of ``plan`` as processes and conclude from what the survivors know."""
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
+    # Before any process starts.
+    plan.protocol.check_values(plan.parameters, values)
     with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
         # Keys and values of the throw-away parties are gone with the directory.
         network = asyncio.run(

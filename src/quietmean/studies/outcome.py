@@ -21,7 +21,7 @@ from quietmean.privacy import (
     epsilon_of_mu,
     search_worst_coalition,
 )
-from quietmean.privacy.certificate import ASSUMPTIONS
+from quietmean.privacy.certificate import assumptions
 from quietmean.protocols.execution import Execution
 from quietmean.queries import ColumnMeans
 
@@ -61,7 +61,7 @@ class StudyOutcome:
             "everyone_else_epsilon": epsilon_of_mu(float(self.everyone_else_mu.max()), self.target.delta),
             "worst_found": None if self.worst_found is None else self.worst_found.to_json(self.target.delta),
             "whole_party_epsilon": self.party_epsilon,
-            "assumptions": list(ASSUMPTIONS),
+            "assumptions": assumptions(self.certificate.accounting),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -91,11 +91,12 @@ def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vec
     """Decode, account and certify. ``mean`` (d,) is in scaled units."""
     transcript = execution.transcript()
     trusted = execution.protocol.trusted(execution.parameters)
-    certificate = certify_coalitions(transcript, target.sensitivity, target.colluding, trusted=trusted)
-    stated = execution.protocol.error_variance(execution.parameters, execution.weights)
+    accounting = execution.accounting(target.delta)
+    certificate = certify_coalitions(transcript, target.sensitivity, target.colluding, trusted=trusted, accounting=accounting)
+    stated = execution.error_variance()
     variance = noise_variance(transcript, execution.weights) if stated is None else stated
     changes = query.largest_party_change(execution.weights)
-    whole_party = float((certificate.mu * changes).max())
+    most = int(np.argmax(certificate.mu * changes))
     return StudyOutcome(
         query,
         target,
@@ -103,11 +104,15 @@ def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vec
         query.decode(mean),
         query.decode_error(float(np.sqrt(variance))),
         certificate,
-        certify_everyone_else(transcript, target.sensitivity),
+        certify_everyone_else(transcript, target.sensitivity, accounting),
         None
         if certificate.exhaustive
-        else search_worst_coalition(transcript, target.sensitivity, target.colluding, trusted=trusted, limit=certificate.tried),
-        epsilon_of_mu(whole_party, target.delta) if (changes > 1).any() else None,
+        else search_worst_coalition(
+            transcript, target.sensitivity, target.colluding, trusted=trusted, limit=certificate.tried, accounting=accounting
+        ),
+        accounting.group_epsilon(float(certificate.mu[most]), float(changes[most]), target.delta)
+        if (changes > 1).any()
+        else None,
     )
 
 

@@ -81,7 +81,8 @@ def check_weights(execution: Execution) -> None:
     result = execution.run(execution.weights[:, None], InsecureSilentPopulation(execution.parties))
     for party, release in result.releases.items():
         told = np.array([release.weight])
-        _assert_close(release.vector, told, float(execution.weights.sum()), f"weight against values of party {party}")
+        what = f"weight against values of party {party}"
+        _assert_close(release.vector, told, float(execution.weights.sum()), what, _rounding(execution))
 
 
 def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
@@ -97,7 +98,8 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
     _assert_close(mixed, injected, scale + float(execution.weights.sum()), "total without noise")
     noise = InsecurePopulationNoise(seed, execution.parties)
     everything, kept = _total(finishing.run(values, noise)), _total(finishing.run(values, _KeptNoise(execution.parties, noise)))
-    _assert_close(everything, kept, scale, f"total with all noise against that with {KEPT_NOISE!r} noise only")
+    what = f"total with all noise against that with {KEPT_NOISE!r} noise only"
+    _assert_close(everything, kept, scale, what, _rounding(execution))
 
 
 def check_restarts(execution: Execution, values: Vector, seed: int = 0) -> None:
@@ -140,7 +142,13 @@ def _watch(execution: Execution, values: Vector, seed: int, restart: bool) -> _W
         return bool((delivered[round_ - 1, sender] & (execution.schedule.neighbours[round_ - 1, sender] == recipient)).any())
 
     sent: list[tuple[Message, frozenset[PartyId]]] = []
-    result = run_lockstep(machines, execution.history, arrives, lambda message, receivers: sent.append((message, receivers)))
+    result = run_lockstep(
+        machines,
+        execution.history,
+        arrives,
+        lambda message, receivers: sent.append((message, receivers)),
+        refusing=execution.protocol.refuses_messages,
+    )
     return _Watched(sent, result)
 
 
@@ -230,9 +238,21 @@ def _magnitude(execution: Execution, values: Vector) -> float:
     return float(np.abs(values).max(initial=0.0) + noise * execution.parties) + 1e-300
 
 
-def _assert_close(first: Vector, second: Vector, scale: float, what: str) -> None:
+def _rounding(execution: Execution) -> float:
+    """By how much numbers on a grid may differ from those of the protocol in real numbers: half a step a rounding.
+
+    A rounded share errs at both ends, mixing does not enlarge the sum of all errors, and what is kept although it was used counts
+    twice until it is settled. Twice the injections, where two runs on the grid are compared.
+    """
+    grid = execution.protocol.grid(execution.parameters)
+    schedule, settled = execution.schedule, len(execution.history.settled)
+    steps = execution.parties * (schedule.rounds + 1) + int(schedule.out_degree.sum())
+    return float(grid * steps * 3**settled)
+
+
+def _assert_close(first: Vector, second: Vector, scale: float, what: str, slack: float = 0.0) -> None:
     worst = float(np.abs(first - second).max(initial=0.0))
-    assert worst <= TOLERANCE * scale, f"{what}: {first} differs from {second} by {worst:.3g}"
+    assert worst <= TOLERANCE * scale + slack, f"{what}: {first} differs from {second} by {worst:.3g}"
 
 
 def _assert_identical(first: Release, second: Release, what: str) -> None:

@@ -21,6 +21,7 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.entropy.insecure import insecure_seed
+from quietmean.node.closing import kept_result
 from quietmean.node.result import NodeResult
 from quietmean.node.session import Part, Session
 from quietmean.node.store import Store
@@ -207,7 +208,13 @@ class _World:
     async def _one_life(self, party: PartyId, crash: Crash | None, life: int) -> NodeResult:
         path, value, weight = self._directory / f"{party}.store", self._values[party], float(self._weights[party])
         drawn = itertools.count()
-        store = _MortalStore.open(path, _STUDY, value, weight, lambda: _secret(self._story, party, next(drawn)))
+        owner = _secret(self._story, party, -1)
+        store = _MortalStore.open(
+            path, _STUDY, value, weight, lambda: _secret(self._story, party, next(drawn)), owner, self._plan.grid
+        )
+        if (before := kept_result(store)) is not None:
+            store.close()
+            return before
         running = asyncio.ensure_future(self._run_session(party, store))
 
         def on_death() -> None:

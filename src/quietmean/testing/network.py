@@ -18,7 +18,7 @@ from quietmean.core.party import PartyId
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.session import Session
-from quietmean.node.wire import Answer, AnyRequest
+from quietmean.node.wire import Answer, AnyRequest, Payload
 
 _BACKOFF = 0.05
 
@@ -73,7 +73,7 @@ class MemoryNetwork:
             task.cancel()
 
     async def carry(
-        self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: bytes, on_answer: Callable[[Answer], None]
+        self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: Payload, on_answer: Callable[[Answer], None]
     ) -> Answer:
         """One try. Raises ConnectionError where the sender notices that it failed."""
         if receiver not in self.sessions:
@@ -107,7 +107,7 @@ class MemoryNetwork:
         sender: PartyId,
         receiver: PartyId,
         request: AnyRequest,
-        payload: bytes,
+        payload: Payload,
         deliver: Callable[[Answer], None],
         fail: Callable[[str], None],
     ) -> None:
@@ -157,7 +157,7 @@ class MemoryLink:
         self.unreachable = False
 
     async def ask(
-        self, request: AnyRequest, payload: bytes = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+        self, request: AnyRequest, payload: Payload = b"", on_answer: Callable[[Answer], None] = lambda answer: None
     ) -> Answer:
         numbered = msgspec.structs.replace(request, number=1)
         while True:

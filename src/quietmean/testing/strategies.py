@@ -15,6 +15,7 @@ from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import SCHEDULES, History, Schedule, make_schedule
+from quietmean.graphs.churn import NEVER
 from quietmean.graphs.schedule import NOBODY
 from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
@@ -48,12 +49,18 @@ def injections(draw: st.DrawFn, rounds: int) -> Any:
 def _inca(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     rounds = draw(st.integers(1, MAX_ROUNDS))
     noise = {"sigma_star": draw(deviations()), "sigma_delta": draw(deviations())}
-    return {"rounds": rounds, "injection": draw(injections(rounds))} | noise
+    return {"rounds": rounds, "injection": draw(injections(rounds))} | noise | draw(_number_formats())
 
 
 @st.composite
 def _gossip(draw: st.DrawFn, parties: int) -> dict[str, Any]:
-    return {"rounds": draw(st.integers(1, MAX_ROUNDS))}
+    return {"rounds": draw(st.integers(1, MAX_ROUNDS))} | draw(_number_formats())
+
+
+def _number_formats() -> st.SearchStrategy[dict[str, Any]]:
+    """float64, or a grid on which shares of values up to some thousands, with such noise, are not cut."""
+    grids = st.integers(-14, -10).map(lambda power: {"value_bits": 32, "grid": 2.0**power, "largest_value": 2000.0})
+    return st.one_of(st.just({}), grids)
 
 
 @st.composite
@@ -167,6 +174,10 @@ PARAMETERS: dict[str, Parameters] = {
 }
 
 
+# Where shares are not sent, what a sender never learns of is never settled: here it is drawn, too.
+UNNOTICED = frozenset({"consensus", "muffliato"})
+
+
 @st.composite
 def executions(
     draw: st.DrawFn, protocol: str | Protocol[Any], parameters: Parameters | None = None, max_parties: int = 9
@@ -192,6 +203,8 @@ def executions(
     history = draw(histories(schedule))
     if protocol.sends_shares:
         history = replace(history, settled=draw(_settled(schedule, history)))
+    elif protocol.name in UNNOTICED:
+        history = replace(history, settled=draw(_unnoticed(schedule, history)))
     return Execution(protocol, parsed, schedule, history, draw(st.floats(0.1, 10.0)), weights)
 
 
@@ -242,6 +255,17 @@ def _settled(draw: st.DrawFn, schedule: Schedule, history: History) -> NDArray[n
         if history.online[later, sender]
     ]
     chosen = draw(st.lists(st.sampled_from(candidates), max_size=3, unique_by=lambda row: row[:3])) if candidates else []
+    return np.array(sorted(chosen), dtype=np.int64).reshape(-1, 4)
+
+
+@st.composite
+def _unnoticed(draw: st.DrawFn, schedule: Schedule, history: History) -> NDArray[np.int64]:
+    """Some messages that arrived though their senders never learn of it."""
+    candidates = [
+        (round_ + 1, sender, int(schedule.neighbours[round_, sender, slot]), NEVER)
+        for round_, sender, slot in np.argwhere(history.delivered(schedule)).tolist()
+    ]
+    chosen = draw(st.lists(st.sampled_from(candidates), max_size=4, unique=True)) if candidates else []
     return np.array(sorted(chosen), dtype=np.int64).reshape(-1, 4)
 
 

@@ -24,18 +24,26 @@ def run_lockstep(
     history: History,
     arrives: Callable[[int, PartyId, PartyId], bool],
     on_send: Delivery = lambda message, receivers: None,
+    *,
+    refusing: bool = False,
 ) -> LockstepResult:
-    """Run all rounds. ``arrives(round, sender, recipient)`` decides deliveries; ``on_send`` watches them."""
-    steps = [machine.start() for machine in machines]
+    """Run all rounds. ``arrives(round, sender, recipient)`` decides deliveries; ``on_send`` watches them.
+
+    If parties are ``refusing``, what one does not expect does not arrive, whatever ``arrives`` says.
+    """
+    steps, everybody = [machine.start() for machine in machines], frozenset(range(len(machines)))
     releases: dict[PartyId, Release] = {}
     settlements = _Settlements(history)
     for round_ in range(1, machines[0].rounds + 1):
         inboxes: dict[PartyId, list[Message]] = {party: [] for party in range(len(machines))}
         delivered: dict[PartyId, frozenset[PartyId]] = {}
+        awaited = [machine.expects(step.state) if refusing else everybody for machine, step in zip(machines, steps, strict=True)]
         for party, step in enumerate(steps):
             arrived: set[PartyId] = set()
             for message in step.send if history.online[round_, party] else ():
-                reached = frozenset(other for other in message.recipients if arrives(round_, party, other))
+                reached = frozenset(
+                    other for other in message.recipients if party in awaited[other] and arrives(round_, party, other)
+                )
                 on_send(message, reached)
                 for other in reached:
                     inboxes[other].append(message)

@@ -90,11 +90,12 @@ def trace(
     *,
     public_releases: bool = True,
     is_overheard: Callable[[int], bool] = lambda round_: False,
+    refusing: bool = False,
 ) -> Transcript:
     """The transcript of the real machines under ``history``. ``make_machine(party, value, noise)`` builds one of them.
 
     Without ``public_releases`` every party keeps its result to itself. Messages of a round that ``is_overheard`` are known to
-    all, also where they did not arrive.
+    all, also where they did not arrive. ``refusing``: see :func:`~quietmean.transcript.lockstep.run_lockstep`.
     """
     builder = TranscriptBuilder(parties)
     drawn: dict[NoiseAddress, int] = {}
@@ -123,7 +124,7 @@ def trace(
         # What the receivers go on with is the new variable, not its definition: their copies are this very object.
         form.terms = {("message", row): 1.0}
 
-    result = run_lockstep(machines, history, arrives, on_send)
+    result = run_lockstep(machines, history, arrives, on_send, refusing=refusing)
     for party, release in result.releases.items():
         record(party, machines[party].rounds + 1, frozenset(), release.vector, released=public_releases)
     return builder.build()

@@ -15,9 +15,8 @@ from quietmean.protocols.consensus.spec import ConsensusParameters, Links, Quant
 
 Array = NDArray[np.float64]
 
-# Beyond this many parties eigenvalues of the dense companion matrix take minutes: the rate is then measured instead.
+# Beyond this many parties eigenvalues of the dense companion matrix take minutes: see :mod:`.rate`.
 _DENSE = 300
-_MEASURED = 600
 # Steps c that are tried are spaced like this around the best of a coarse grid.
 _COARSE, _FINE = np.geomspace(0.01, 3.0, 15), np.geomspace(1 / 1.5, 1.5, 9)
 
@@ -87,8 +86,22 @@ class Dynamics:
 
     @cached_property
     def rho(self) -> float:
-        """The spectral radius of T on Psi: x converges like rho^t. Beyond 300 parties measured, to some parts in a thousand."""
-        return self._dense_rho() if self.parties <= _DENSE else self._measured_rho()
+        """The spectral radius of T on Psi: x converges like rho^t. Exact up to rounding, if :attr:`rho_is_exact`.
+
+        Else it is an estimate, by a search for the largest root (:func:`~quietmean.protocols.consensus.rate.found_rate`).
+        """
+        if self.parties <= _DENSE:
+            return self._dense_rho()
+        from quietmean.protocols.consensus.rate import found_rate, regular_rate
+
+        degree = self.links.degree
+        step = (self.edges, self.parties, self.theta, self.c, self.bipartite)
+        return regular_rate(*step) if self.rho_is_exact else found_rate(degree, *step)
+
+    @property
+    def rho_is_exact(self) -> bool:
+        """Up to 300 parties, and where all have the same number of neighbours."""
+        return self.parties <= _DENSE or bool((self.links.degree == self.links.degree[0]).all())
 
     def _dense_rho(self) -> float:
         n = self.parties
@@ -104,24 +117,6 @@ class Dynamics:
         for known in [1.0, *([2 * self.theta - 1.0] if self.bipartite else [])]:
             roots.pop(int(np.argmin(np.abs(np.array(roots) - known))))
         return float(np.abs(roots).max(initial=0.0))
-
-    def _measured_rho(self) -> float:
-        links = self.links
-        z = self.links.sign * np.cos(1.0 + np.arange(len(links)))
-        z -= z.mean() * links.sign
-        values = np.sin(np.arange(self.parties, dtype=np.float64) ** 2)
-        values -= values.mean()
-        sizes = []
-        for _ in range(_MEASURED):
-            x = (values - np.bincount(links.sender, links.sign * z, self.parties)) / (1 + self.c * links.degree)
-            z = self.theta * z + (1 - self.theta) * (z + 2 * self.c * links.sign * x[links.sender])[links.reverse]
-            sizes.append(float(np.linalg.norm(x)))
-        late = np.array(sizes)
-        usable = np.nonzero(late > 1e-10 * late[0])[0][-1]
-        begin = usable // 2
-        # Complex roots make the size beat: the slope over a long stretch, fitted, averages that out.
-        slope = np.polyfit(np.arange(begin, usable + 1), np.log(late[begin : usable + 1]), 1)[0]
-        return float(np.exp(slope))
 
     def steady_state_mse(self, delta_min: float, broadcast: bool = False) -> float:
         """The mean squared error, over the parties, that quantisation errors uniform on cells of ``delta_min`` leave in x.

@@ -47,6 +47,7 @@ def design(protocol: Consensus, demand: Demand, options: Mapping[str, Any]) -> D
     graph = {"graph": "harary", "connectivity": demand.colluding + 1}
     noise = {"local_noise": "gaussian", "sigma_local": sigma, "sigma_z": sigma_z}
     parameters = protocol.parse({"theta": 0.2, "c": "auto", **options, **graph, **noise}, demand.parties)
+    protocol.refuse_overload(parameters, options)
     certificate = (
         f"every coalition of {demand.colluding} parties: proven, since no {demand.colluding} parties disconnect the graph of "
         f"{len(parameters.edges)} edges; whoever hears all differences included"

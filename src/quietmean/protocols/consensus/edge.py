@@ -57,6 +57,10 @@ class EdgeRules:
             return replace(edge, told=np.zeros(self._dimension), heard=np.zeros(self._dimension))
         return edge
 
+    def weight_told(self, edge: Edge, weight: float) -> float:
+        """What the message says of the weight: as of values, the step of z_{j|i}, or with broadcasts x_i itself."""
+        return weight if self._broadcast else self._weight_step(edge.own_weight, edge.other_weight, weight, 1.0)
+
     def message(self, edge: Edge, x: Vector, iteration: int) -> tuple[Vector, bytes]:
         """Vector and content of the message about ``x``."""
         target = self._target(edge, x)
@@ -86,7 +90,7 @@ class EdgeRules:
         return self._meaning(told, edge.heard, edge.own, edge.own_before)
 
     def moved(self, edge: Edge, told: tuple[Vector, float] | None, heard: tuple[Vector, float] | None) -> Edge:
-        """After an iteration in which j was told and i heard (meaning, weight), None for what did not arrive."""
+        """After an iteration in which j was told and i heard (meaning, weight told), None for what did not arrive."""
         if edge.silent == GIVEN_UP:
             return edge
         if told is None and heard is None and edge.silent + 1 >= self._patience:
@@ -97,14 +101,14 @@ class EdgeRules:
         if told is not None:
             meaning, weight = told
             step = self._step(edge.own, edge.other, meaning, 1.0) if self._broadcast else meaning
-            moved = edge.other_weight + self._weight_step(edge.own_weight, edge.other_weight, weight, 1.0)
-            after = replace(after, other=edge.other + step, other_weight=moved)
+            weight_step = self._weight_step(edge.own_weight, edge.other_weight, weight, 1.0) if self._broadcast else weight
+            after = replace(after, other=edge.other + step, other_weight=edge.other_weight + weight_step)
             after = replace(after, told=meaning) if edge.told is not None else after
         if heard is not None:
             meaning, weight = heard
             step = self._step(edge.other, edge.own, meaning, -1.0) if self._broadcast else meaning
-            moved = edge.own_weight + self._weight_step(edge.other_weight, edge.own_weight, weight, -1.0)
-            after = replace(after, own=edge.own + step, own_weight=moved)
+            weight_step = self._weight_step(edge.other_weight, edge.own_weight, weight, -1.0) if self._broadcast else weight
+            after = replace(after, own=edge.own + step, own_weight=edge.own_weight + weight_step)
             after = replace(after, heard=meaning) if edge.heard is not None else after
         return after
 

@@ -1,24 +1,68 @@
-"""Which edges are in use after the last round: what both ends of each know."""
+"""Which messages came through over each link and what their senders know of that, and which links are in use."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.graphs import History, Schedule
-from quietmean.protocols.consensus.batch import link_deliveries
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus.spec import ConsensusParameters, Links
+
+Flags = NDArray[np.bool_]
 
 
-def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
-    """Shape (m,), in the order of ``parameters.edges``."""
-    links = parameters.links
-    arrived = link_deliveries(parameters, schedule, history)
-    active = arrived[0] & arrived[0][links.reverse]
-    silent = np.zeros(len(links), dtype=np.int64)
-    for row in arrived[1:]:
-        heard = (row | row[links.reverse]) & active
-        silent = np.where(heard, 0, silent + 1)
-        active = active & (silent < parameters.patience)
-    forward: NDArray[np.bool_] = active[links.sign > 0]
+@dataclass(frozen=True, eq=False)
+class Deliveries:
+    """Both (T, 2m), rounds by links: did a message arrive, and does its sender know? ``arrived`` is never false where it does."""
+
+    links: Links
+    arrived: Flags
+    acknowledged: Flags
+
+    @classmethod
+    def of(cls, parameters: ConsensusParameters, schedule: Schedule, history: History) -> Deliveries:
+        links = parameters.links
+        known = history.acknowledged(schedule)[:, links.sender, links.slot]
+        return cls(links, history.delivered(schedule)[:, links.sender, links.slot], known)
+
+    @classmethod
+    def complete(cls, parameters: ConsensusParameters) -> Deliveries:
+        everything: Flags = np.ones((parameters.rounds, len(parameters.links)), dtype=np.bool_)
+        return cls(parameters.links, everything, everything)
+
+    @property
+    def all_known(self) -> bool:
+        """Did everything arrive, and do all senders know?"""
+        return bool(self.acknowledged.all())
+
+    def opened(self) -> Flags:
+        """Shape (2m,): does the sender use the link at first? Only if it heard of the other end and knows that this heard it."""
+        opened: Flags = self.acknowledged[0] & self.arrived[0][self.links.reverse]
+        return opened
+
+    def exchanged(self, iteration: int, active: Flags) -> tuple[Flags, Flags]:
+        """Over which links i knows that it told j, and over which it heard j, if those ``active`` are used; both (2m,).
+
+        Who does not use a link refuses what comes over it.
+        """
+        both = active & active[self.links.reverse]
+        return self.acknowledged[iteration] & both, self.arrived[iteration][self.links.reverse] & both
+
+
+def still_in_use(active: Flags, silent: NDArray[np.int64], lively: Flags, patience: int) -> tuple[Flags, NDArray[np.int64]]:
+    """After a round in which links were ``lively`` in one direction or both: those in use, and for how long each is silent."""
+    silent = np.where(lively, 0, silent + 1)
+    return active & (silent < patience), silent
+
+
+def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, history: History) -> Flags:
+    """Shape (m,), in the order of ``parameters.edges``: those that both ends use after the last round."""
+    links, deliveries = parameters.links, Deliveries.of(parameters, schedule, history)
+    active, silent = deliveries.opened(), np.zeros(len(links), dtype=np.int64)
+    for iteration in range(1, parameters.rounds):
+        told, heard = deliveries.exchanged(iteration, active)
+        active, silent = still_in_use(active, silent, told | heard, parameters.patience)
+    forward: Flags = (active & active[links.reverse])[links.sign > 0]
     return forward

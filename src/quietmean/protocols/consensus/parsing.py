@@ -59,8 +59,11 @@ def parse_quantisation(raw: Mapping[str, Any], parameters: ConsensusParameters) 
         default_gamma,
         slowest_difference,
     )
+    from quietmean.protocols.consensus.trial import enough_bits
 
-    bits = required_field(raw, "bits", int)
+    automatic = raw["bits"] == "auto"
+    # With them the rest is read; then their number is found.
+    bits = 16 if automatic else required_field(raw, "bits", int)
     if not 1 <= bits <= 16:
         raise InputError(f"bits is {bits}: choose 1..16")
     delta_min = optional_field(raw, "delta_min", float, 0.0)
@@ -71,12 +74,11 @@ def parse_quantisation(raw: Mapping[str, Any], parameters: ConsensusParameters) 
     two_step = raw.get("two_step", parameters.theta == 0 and not parameters.broadcast)
     if not isinstance(two_step, bool):
         raise InputError(f"field 'two_step' is {two_step!r}: it must be true or false")
-    if "gamma" in raw:
-        gamma = required_field(raw, "gamma", float)
-    else:
-        gamma = default_gamma(slowest_difference(Dynamics.of(parameters), parameters.broadcast))
+    rate = slowest_difference(Dynamics.of(parameters), parameters.broadcast) if automatic or "gamma" not in raw else 0.0
+    gamma = required_field(raw, "gamma", float) if "gamma" in raw else default_gamma(rate)
     spread = float(np.sqrt((parameters.sigma_z**2).mean())) if parameters.sigma_z.size else 0.0
-    default = default_delta_0(bits, spread, optional_field(raw, "value_sd", float, 1.0))
+    value_sd = optional_field(raw, "value_sd", float, 1.0)
+    default = default_delta_0(bits, spread, value_sd)
     chosen = Quantisation(
         bits,
         gamma,
@@ -87,7 +89,11 @@ def parse_quantisation(raw: Mapping[str, Any], parameters: ConsensusParameters) 
     )
     if "gamma" in raw:
         check_quantisation(parameters, chosen)
-    return chosen
+    if not automatic:
+        return chosen
+    if "delta_0" in raw:
+        raise InputError('delta_0 follows from the bits that "auto" finds: leave it out, or name the bits')
+    return enough_bits(parameters, chosen, value_sd, rate)
 
 
 def default_iterations(parameters: ConsensusParameters) -> int:

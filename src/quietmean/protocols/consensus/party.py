@@ -77,7 +77,7 @@ class ConsensusParty:
             # A broadcast is one message, however many neighbours take it in.
             overloads = max(overloads, too_large) if self._parameters.broadcast else overloads + too_large
             heard = rules.read(edge, inbox[other], iteration) if other in inbox else None
-            told = (meaning, weight) if other in delivered else None
+            told = (meaning, rules.weight_told(edge, weight)) if other in delivered else None
             edges.append(rules.moved(edge, told, None if heard is None else (heard, inbox[other].weight)))
         last = iteration if overloads else state.last_overload
         return self._proceed(ConsensusState(state.round + 1, tuple(edges), state.overloads + overloads, last))
@@ -127,9 +127,10 @@ class ConsensusParty:
         groups = self._together(state, active) if self._parameters.broadcast else [[slot] for slot in active]
         sent = []
         for slots in groups:
-            vector, content = self._rules[slots[0]].message(state.edges[slots[0]], x, state.round - 1)
+            rules, edge = self._rules[slots[0]], state.edges[slots[0]]
+            vector, content = rules.message(edge, x, state.round - 1)
             recipients = tuple(self._neighbours[slot] for slot in slots)
-            sent.append(Message(self._party, recipients, state.round, vector, weight, content))
+            sent.append(Message(self._party, recipients, state.round, vector, rules.weight_told(edge, weight), content))
         return Step(state, tuple(sent))
 
     def _together(self, state: ConsensusState, active: list[int]) -> list[list[int]]:

@@ -59,6 +59,8 @@ class Consensus(Protocol[ConsensusParameters]):
         }
     )
     releases_are_public = False
+    # Over an edge that it has given up, though the other end may not have.
+    refuses_messages = True
     stackable = False
 
     def parse(self, raw: Mapping[str, Any], parties: int) -> ConsensusParameters:
@@ -108,7 +110,16 @@ class Consensus(Protocol[ConsensusParameters]):
         defaults: dict[str, Any] = {"theta": 0.2, "c": "auto", "sigma_z": 1.0, "local_noise": "gaussian", "sigma_local": 1.0}
         if "edges" not in options and "graph" not in options:
             defaults["graph"] = "geometric"
-        return self.parse({**defaults, **options}, parties)
+        parameters = self.parse({**defaults, **options}, parties)
+        self.refuse_overload(parameters, options)
+        return parameters
+
+    def refuse_overload(self, parameters: ConsensusParameters, options: Mapping[str, Any]) -> None:
+        """Plans are refused where files are not: what was chosen may be run all the same. Raises :class:`InputError`."""
+        from quietmean.protocols.consensus.trial import refuse_overload
+
+        if options.get("bits", "auto") != "auto":
+            refuse_overload(parameters, optional_field(options, "value_sd", float, 1.0))
 
     def with_noise(self, parameters: ConsensusParameters, star: float, delta: float) -> ConsensusParameters:
         local = parameters.local_noise if star > 0 else "none"
@@ -138,8 +149,13 @@ class Consensus(Protocol[ConsensusParameters]):
             "its error is larger than predicted, take more bits or a slower gamma",
         )
 
-    def error_variance(self, parameters: ConsensusParameters, weights: NDArray[np.float64]) -> float | None:
-        return float(len(weights) * parameters.sigma_local**2 / weights.sum() ** 2)
+    def error_variance(
+        self, parameters: ConsensusParameters, schedule: Schedule, history: History, weights: NDArray[np.float64]
+    ) -> float:
+        from quietmean.protocols.consensus.design import quantisation_error
+        from quietmean.protocols.consensus.error import error_variance
+
+        return error_variance(parameters, schedule, history, weights) + quantisation_error(parameters)
 
     def counted(self, parameters: ConsensusParameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
         """The largest group of parties that are connected by edges in use at the end: they end with their common mean."""

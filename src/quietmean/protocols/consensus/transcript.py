@@ -8,12 +8,13 @@ cell width, and exactly in the limit delta_min = 0.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.graphs import History, Schedule
-from quietmean.protocols.consensus.batch import link_deliveries
+from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -47,7 +48,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, histor
     """
     sigma = parameters.sigma_z
     alike = bool((sigma[:, 0] == sigma[:, 1]).all())
-    everything = link_deliveries(parameters, schedule, history).all()
+    everything = Deliveries.of(parameters, schedule, history).all_known
     if not (everything and alike) or (parameters.broadcast and parameters.iterations == 1):
         return short_transcript(parameters, schedule, history)
     builder, links = TranscriptBuilder(parameters.parties), parameters.links
@@ -99,14 +100,16 @@ class _Declaration:
 
     def __init__(self, parameters: ConsensusParameters, schedule: Schedule, history: History, short: bool) -> None:
         self._parameters, self._links, self._history, self._short = parameters, parameters.links, history, short
-        self._delivered = link_deliveries(parameters, schedule, history)
+        self._deliveries = Deliveries.of(parameters, schedule, history)
         self._builder = TranscriptBuilder(parameters.parties)
-        everything = self._delivered.all()
+        everything = self._deliveries.all_known
         # With all messages delivered, whatever comes later is determined by these iterations.
         self._iterations = parameters.iterations
         if short and everything:
             self._iterations = min(self._iterations, 2 if parameters.broadcast else 1)
         self._irregular = short and not everything
+        # Rows for z, by what they were and how they moved: both ends of an edge mostly know the same.
+        self._moved: dict[tuple[int, tuple[tuple[int, float], ...]], int] = {}
 
     def build(self) -> Transcript:
         self._start()
@@ -120,47 +123,74 @@ class _Declaration:
         self._initial = []
         for link, (sender, receiver) in enumerate(zip(links.sender.tolist(), links.receiver.tolist(), strict=True)):
             noise = {builder.add_noise([sender], float(links.sigma[link]), "delta"): 1.0}
-            known = [receiver] if self._delivered[0, link] else []
+            known = [receiver] if self._deliveries.arrived[0, link] else []
             # A party that is away in the first round sends nothing: then the variable stays its own.
             round_ = 1 if self._history.online[1, sender] else 0
             self._initial.append(builder.add_message(sender, round_, known, noise=noise))
-        self._z = list(self._initial)
-        self._active: Flags = self._delivered[0] & self._delivered[0][links.reverse]
+        self._own = list(self._initial)
+        self._other = [self._initial[link] for link in links.reverse.tolist()]
+        self._active: Flags = self._deliveries.opened()
         self._silent = np.zeros(len(links), dtype=np.int64)
         self._said: set[tuple[int, bytes]] = set()
 
     def _iterate(self, iteration: int) -> None:
-        links, parameters, builder = self._links, self._parameters, self._builder
-        online = self._history.online[iteration + 1]
-        arrived = self._delivered[iteration] & self._active
-        steps: dict[int, tuple[dict[int, float], int]] = {}
-        moved = dict(enumerate(self._z))
-        for party in np.nonzero(online)[0].tolist():
-            mine = [link for link in range(int(links.first[party]), int(links.first[party + 1])) if self._active[link]]
-            if not mine:
-                continue
-            if self._irregular:
-                self._say_anew(party, mine, iteration + 1)
-                continue
+        parameters = self._parameters
+        told, heard = self._deliveries.exchanged(iteration, self._active)
+        if self._irregular:
+            self._talk(iteration)
+        elif self._short and not parameters.broadcast:
+            self._tell(iteration)
+        else:
+            self._move(self._tell(iteration), told, heard, iteration + 1)
+        self._active, self._silent = still_in_use(self._active, self._silent, told | heard, parameters.patience)
+
+    def _speakers(self, iteration: int) -> Iterator[tuple[int, list[int]]]:
+        """Who is online, with the links that it uses, if any."""
+        for party in np.nonzero(self._history.online[iteration + 1])[0].tolist():
+            first, last = self._links.first[party], self._links.first[party + 1]
+            mine = [link for link in range(int(first), int(last)) if self._active[link]]
+            if mine:
+                yield party, mine
+
+    def _talk(self, iteration: int) -> None:
+        for party, mine in self._speakers(iteration):
+            self._say_anew(party, mine, iteration + 1)
+
+    def _tell(self, iteration: int) -> dict[int, int]:
+        """The rows told over links in use: the step of z at the other end, or with broadcasts x."""
+        links, builder, rows = self._links, self._builder, {}
+        arrived = self._deliveries.arrived[iteration] & self._active[links.reverse]
+        for party, mine in self._speakers(iteration):
             hearing = [int(links.receiver[link]) for link in mine if arrived[link]]
-            x = self._add_estimate(party, mine, iteration + 1, self._z, hearing if parameters.broadcast else None)
+            x = self._add_estimate(party, mine, iteration + 1, self._own, hearing if self._parameters.broadcast else None)
             for link in mine:
-                terms = self._step(link, x, self._z)
-                if not parameters.broadcast:
+                rows[link] = x
+                if not self._parameters.broadcast:
                     reached = [int(links.receiver[link])] if arrived[link] else []
-                    terms = {builder.add_message(party, iteration + 1, reached, messages=terms, released=True): 1.0}
-                if arrived[link]:
-                    steps[link] = terms, int(links.reverse[link])
-        if not self._short or parameters.broadcast:
-            for terms, target in steps.values():
-                # Both ends know the new z; to the adversary it follows from what is sent.
-                combined = terms | {self._z[target]: terms.get(self._z[target], 0.0) + 1.0}
-                holder = int(links.sender[target])
-                moved[target] = builder.add_message(holder, iteration + 1, messages=combined) if combined else self._z[target]
-        self._z = [moved[link] for link in range(len(links))]
-        heard = arrived | arrived[links.reverse]
-        self._silent = np.where(heard, 0, self._silent + 1)
-        self._active = self._active & (self._silent < parameters.patience)
+                    terms = self._step(link, x, self._own[link], self._other[link])
+                    rows[link] = builder.add_message(party, iteration + 1, reached, messages=terms, released=True)
+        return rows
+
+    def _move(self, rows: Mapping[int, int], told: Flags, heard: Flags, round_: int) -> None:
+        """Both ends move their z by what was told, as far as they know; to the adversary it follows from what is sent."""
+        own, other = list(self._own), list(self._other)
+        for link, back in enumerate(self._links.reverse.tolist()):
+            mine, theirs = self._own[link], self._other[link]
+            if told[link]:
+                step = self._step(link, rows[link], mine, theirs) if self._parameters.broadcast else {rows[link]: 1.0}
+                other[link] = self._moved_row(theirs, step, int(self._links.receiver[link]), round_)
+            if heard[link]:
+                step = self._step(back, rows[back], theirs, mine) if self._parameters.broadcast else {rows[back]: 1.0}
+                own[link] = self._moved_row(mine, step, int(self._links.sender[link]), round_)
+        self._own, self._other = own, other
+
+    def _moved_row(self, before: int, step: Mapping[int, float], holder: int, round_: int) -> int:
+        combined = dict(step)
+        combined[before] = combined.get(before, 0.0) + 1.0
+        key = before, tuple(sorted(combined.items()))
+        if key not in self._moved:
+            self._moved[key] = self._builder.add_message(holder, round_, messages=combined)
+        return self._moved[key]
 
     def _say_anew(self, party: int, mine: list[int], round_: int) -> None:
         """Irregular histories: the first time that a party talks over a link with this set of edges."""
@@ -171,7 +201,12 @@ class _Declaration:
         x = self._add_estimate(party, mine, round_, self._initial, [] if self._parameters.broadcast else None)
         for link in fresh:
             self._said.add((link, key))
-            self._builder.add_message(party, round_, messages=self._step(link, x, self._initial), released=True)
+            self._builder.add_message(
+                party,
+                round_,
+                messages=self._step(link, x, self._initial[link], self._initial[int(self._links.reverse[link])]),
+                released=True,
+            )
 
     def _add_estimate(self, party: int, mine: list[int], round_: int, z: list[int], hearing: list[int] | None) -> int:
         """x_i as a row: a broadcast that ``hearing`` take in, or (None) a party's own number."""
@@ -179,8 +214,8 @@ class _Declaration:
         terms = {self._values[party]: share} | {z[link]: -share * float(self._links.sign[link]) for link in mine}
         return self._builder.add_message(party, round_, hearing or [], messages=terms, released=hearing is not None)
 
-    def _step(self, link: int, x: int, z: list[int]) -> dict[int, float]:
-        """z_{j|i}^(t+1) - z_{j|i}^(t) for link (i, j)."""
+    def _step(self, link: int, x: int, from_: int, to: int) -> dict[int, float]:
+        """z_{j|i}^(t+1) - z_{j|i}^(t) for link (i, j), from the rows of z_{i|j} and z_{j|i}."""
         rest = 1.0 - self._parameters.theta
         pull = 2.0 * self._parameters.c * float(self._links.sign[link]) * rest
-        return {z[link]: rest, z[int(self._links.reverse[link])]: -rest, x: pull}
+        return {from_: rest, to: -rest, x: pull}

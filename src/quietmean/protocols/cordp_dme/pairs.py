@@ -9,19 +9,20 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.entropy import BitStream, Seed
+from quietmean.graphs import complete_pairs
 
 Pairs = NDArray[np.int64]
 
-# The list of all pairs takes 8 n^2 bytes.
+# The list of all pairs takes 8 n^2 bytes, and every one of them is a noise term in the account.
 _MOST_COMPLETE = 20_000
 _DRAWS = 64
 
 
-def complete_pairs(parties: int) -> Pairs:
+def all_pairs(parties: int) -> Pairs:
     """All pairs, shape (n (n-1) / 2, 2)."""
     if parties > _MOST_COMPLETE:
         raise InputError(f"{parties} parties have too many pairs to share noise in all of them: choose partners, for example 30")
-    return np.stack(np.triu_indices(parties, 1), axis=1).astype(np.int64)
+    return complete_pairs(parties)
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,7 @@ from quietmean.protocols.cordp_dme.design import (
     least_error,
     optimal_design,
 )
-from quietmean.protocols.cordp_dme.pairs import complete_pairs, sparse_pairs
+from quietmean.protocols.cordp_dme.pairs import all_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.party import CordpDmeParty
 from quietmean.protocols.cordp_dme.sparse import sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder, parse_parameters
@@ -112,7 +112,7 @@ class CordpDme(Protocol[CordpDmeParameters]):
 
     def schedule(self, parameters: CordpDmeParameters, parties: int, seed: Seed) -> Schedule:
         partners = parameters.partners
-        pairs = complete_pairs(parties) if partners is None else sparse_pairs(parties, partners, seed)
+        pairs = all_pairs(parties) if partners is None else sparse_pairs(parties, partners, seed)
         to = parameters.aggregator
         lists = [[[] if to is None or party == to else [to] for party in range(parties)]]
         return Schedule.from_lists(lists, parties, pairs)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.entropy import Seed
-from quietmean.graphs import make_schedule
+from quietmean.graphs import complete_pairs, make_schedule
 
 PUBLISH, TELL, ROLL_BACK = 1, 2, 3
 ROUNDS = 3
@@ -50,7 +50,7 @@ def default_partners(parties: int, colluding: int = 0) -> int:
 def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:
     """The pairs, shape (M, 2), smaller number first, in rising order: the union of everybody's random choices."""
     if partners >= parties - 1:
-        return np.column_stack(np.triu_indices(parties, 1)).astype(np.int64)
+        return complete_pairs(parties)
     chosen = make_schedule("uniform", seed.derive("pairs"), parties, 1, partners).neighbours[0]
     ends = np.column_stack([np.repeat(np.arange(parties), partners), chosen.reshape(-1)])
     pairs: NDArray[np.int64] = np.unique(np.sort(ends, axis=1), axis=0).astype(np.int64)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PopulationNoise, Vector
 from quietmean.graphs import History, Schedule, mixing_matrix
+from quietmean.protocols.inca.batch_grid import run_batch_on_grid
 from quietmean.protocols.inca.rounds import injection_groups
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.protocols.protocol import Releases
@@ -20,7 +21,9 @@ def run_batch(
     weights: NDArray[np.float64],
     noise: PopulationNoise,
 ) -> Releases:
-    """The machines' numbers, up to rounding. Memory: a handful of (n, d) arrays."""
+    """The machines' numbers, up to rounding; on a grid exactly. Memory: a handful of (n, d) arrays."""
+    if parameters.grid:
+        return run_batch_on_grid(parameters, schedule, history, values, weights, noise)
     dimension = values.shape[1]
     noisy_values = values + parameters.sigma_star * noise.normal("star", 0, dimension)
     delivered = history.delivered(schedule)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
+from quietmean.protocols.inca.numbers import numbers_of
 from quietmean.protocols.inca.spec import IncaParameters, Terms
 
 
@@ -38,9 +40,11 @@ class IncaParty:
         self._schedule = schedule
         self._party = party
         self._weight = weight
-        self._noise = noise
-        self._dimension = value.size
-        self._noisy_value = value + self._scaled_noise("star", 0, parameters.sigma_star)
+        self._numbers = numbers_of(parameters.grid, value)
+        dimension = value.size
+        self._noisy_value = value + noise.normal("star", 0, dimension) * parameters.sigma_star
+        # A row mostly takes back what the one before it added: that need not be drawn twice.
+        self._cancelled_noise = lru_cache(maxsize=2)(lambda index: noise.normal("delta", index, dimension))
 
     @property
     def rounds(self) -> int:
@@ -48,22 +52,23 @@ class IncaParty:
 
     def start(self) -> Step[IncaState]:
         portion = float(self._parameters.injection.portion[0])
-        held = self._add_noise(self._noisy_value * portion, self._parameters.injection.rows[0])
-        return self._proceed(IncaState(1, held, portion * self._weight, 1))
+        injected = self._injection(portion, self._parameters.injection.rows[0])
+        return self._proceed(IncaState(1, injected, portion * self._weight, 1))
 
     def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
         injection = self._parameters.injection
         last = state.round == self.rounds
         portion = float(injection.portion[state.injections])
-        kept = 1.0 - len(delivered) * self._share(state.round)
-        held = state.held * kept + self._noisy_value * portion
-        weight = state.weight * kept + portion * self._weight
-        # In a fixed order, so that a restarted party gets the same sum to the last bit.
-        for message in sorted(received, key=lambda message: (message.sender, message.round)):
-            held = held + message.vector
-            weight += message.weight
         terms = injection.cancellations[state.injections] if last else injection.rows[state.injections]
-        return self._proceed(IncaState(state.round + 1, self._add_noise(held, terms), weight, state.injections + 1))
+        parts = self._parts(state.round)
+        kept = self._numbers.kept(state.held, parts, len(delivered))
+        weight = state.weight * (1.0 - len(delivered) * (1.0 / parts)) + portion * self._weight
+        # In a fixed order, so that a restarted party gets the same sum to the last bit.
+        messages = sorted(received, key=lambda message: (message.sender, message.round))
+        for message in messages:
+            weight += message.weight
+        held = self._numbers.total([kept, self._injection(portion, terms), *(message.vector for message in messages)])
+        return self._proceed(IncaState(state.round + 1, held, weight, state.injections + 1))
 
     def miss_round(self, state: IncaState) -> Step[IncaState]:
         later = replace(state, round=state.round + 1)
@@ -78,16 +83,15 @@ class IncaParty:
         recipients = self._schedule.recipients(state.round, self._party)
         if not recipients:
             return Step(state)
-        share = self._share(state.round)
-        return Step(state, (Message(self._party, recipients, state.round, state.held * share, state.weight * share),))
+        parts = self._parts(state.round)
+        share, weight = self._numbers.share(state.held, parts), state.weight * (1.0 / parts)
+        return Step(state, (Message(self._party, recipients, state.round, share, weight),))
 
-    def _share(self, round_: int) -> float:
-        return 1.0 / (len(self._schedule.recipients(round_, self._party)) + 1)
+    def _parts(self, round_: int) -> int:
+        return len(self._schedule.recipients(round_, self._party)) + 1
 
-    def _add_noise(self, vector: Vector, terms: Terms) -> Vector:
+    def _injection(self, portion: float, terms: Terms) -> Vector:
+        vector = self._noisy_value * portion
         for index, coefficient in terms:
-            vector = vector + self._scaled_noise("delta", index, coefficient * self._parameters.sigma_delta)
-        return vector
-
-    def _scaled_noise(self, purpose: str, index: int, scale: float) -> Vector:
-        return self._noise.normal(purpose, index, self._dimension) * scale
+            vector = vector + self._cancelled_noise(index) * (coefficient * self._parameters.sigma_delta)
+        return self._numbers.injected(vector)

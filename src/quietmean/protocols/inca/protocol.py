@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,14 @@ from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule, make_schedule
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.inca.batch import run_batch
+from quietmean.protocols.inca.fixed_point import check_room, choose_grid, describe_fixed_point, grid_figures
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.protocol import Demand, Protocol, Releases
 from quietmean.transcript import Transcript
+
+if TYPE_CHECKING:
+    from quietmean.privacy import Accounting
 
 
 def default_rounds(parties: int) -> int:
@@ -30,7 +34,7 @@ def default_rounds(parties: int) -> int:
 class Inca(Protocol[IncaParameters]):
     name = "inca"
     sends_shares = True
-    options = frozenset({"rounds", "schedule", "out_degree", "injection"})
+    options = frozenset({"rounds", "schedule", "out_degree", "injection", "value_bits", "largest_value"})
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 
     def parse(self, raw: Mapping[str, Any], parties: int) -> IncaParameters:
@@ -43,6 +47,10 @@ class Inca(Protocol[IncaParameters]):
             sigma_delta=required_field(raw, "sigma_delta", float),
             schedule=optional_field(raw, "schedule", str, "permutation"),
             out_degree=optional_field(raw, "out_degree", int, 1),
+            value_bits=optional_field(raw, "value_bits", int, 64),
+            grid=optional_field(raw, "grid", float, 0.0),
+            largest_value=optional_field(raw, "largest_value", float, 0.0),
+            dimension=required_field(raw, "dimension", int) if "dimension" in raw else None,
         )
 
     def describe(self, parameters: IncaParameters) -> dict[str, Any]:
@@ -53,6 +61,7 @@ class Inca(Protocol[IncaParameters]):
             "sigma_delta": parameters.sigma_delta,
             "schedule": parameters.schedule,
             "out_degree": parameters.out_degree,
+            **describe_fixed_point(parameters),
         }
 
     def draft(self, parties: int, options: Mapping[str, Any]) -> IncaParameters:
@@ -61,15 +70,29 @@ class Inca(Protocol[IncaParameters]):
     def with_noise(self, parameters: IncaParameters, star: float, delta: float) -> IncaParameters:
         return replace(parameters, sigma_star=star, sigma_delta=delta)
 
+    def completed(self, parameters: IncaParameters, demand: Demand) -> IncaParameters:
+        return choose_grid(parameters, demand)
+
+    def grid(self, parameters: IncaParameters) -> float:
+        return parameters.grid
+
+    def figures(self, parameters: IncaParameters, demand: Demand) -> dict[str, Any]:
+        """Of a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""
+        return grid_figures(parameters, self.schedule(parameters, demand.parties, Seed.public("figures")), demand)
+
     def rounds(self, parameters: IncaParameters) -> int:
         return parameters.rounds
 
     def schedule(self, parameters: IncaParameters, parties: int, seed: Seed) -> Schedule:
         return make_schedule(parameters.schedule, seed, parties, parameters.rounds, parameters.out_degree)
 
+    def check_values(self, parameters: IncaParameters, values: Vector) -> None:
+        check_room(parameters, values)
+
     def machine(
         self, parameters: IncaParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
     ) -> IncaParty:
+        self.check_values(parameters, value)
         return IncaParty(parameters, schedule, party, value, weight, noise)
 
     def transcript(self, parameters: IncaParameters, schedule: Schedule, history: History) -> Transcript:
@@ -77,6 +100,15 @@ class Inca(Protocol[IncaParameters]):
         from quietmean.protocols.inca.transcript import declared_transcript
 
         return declared_transcript(parameters, schedule, history)
+
+    def accounting(
+        self, parameters: IncaParameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
+    ) -> Accounting:
+        if not parameters.grid:
+            return super().accounting(parameters, schedule, history, weights, delta)
+        from quietmean.protocols.inca.accounting import GridAccounting
+
+        return GridAccounting(parameters, schedule, history)
 
     def batch(
         self,
@@ -87,4 +119,5 @@ class Inca(Protocol[IncaParameters]):
         weights: NDArray[np.float64],
         noise: PopulationNoise,
     ) -> Releases:
+        self.check_values(parameters, values)
         return run_batch(parameters, schedule, history, values, weights, noise)

@@ -1,4 +1,4 @@
-"""Who injects what in a round: shared by the declared transcript and the batch kernel."""
+"""Who injects what in a round, and who sends when: shared by the declared transcript and the batch kernels."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ def injection_groups(
     for count in np.unique(injections):
         terms = injection.cancellations[count] if last else injection.rows[count]
         yield online[injections == count], float(injection.portion[count]), terms
+
+
+def next_online(history: History) -> NDArray[np.int64]:
+    """Entry (t, i): the first round after t in which i is online; T + 1 if there is none."""
+    rounds = len(history.online) - 1
+    upcoming = np.full(history.online.shape, rounds + 1)
+    for round_ in range(rounds - 1, -1, -1):
+        upcoming[round_] = np.where(history.online[round_ + 1], round_ + 1, upcoming[round_ + 1])
+    return upcoming

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.grid import check_step
 
 # Conditions of a valid injection are checked in floating point; files carry 15 digits at best.
 _TOLERANCE = 1e-9
@@ -110,21 +111,47 @@ class Injection:
         return self.name
 
 
+def check_fixed_point(value_bits: int, grid: float, largest_value: float) -> None:
+    """Raises :class:`InputError` for fields of a grid that do not fit together."""
+    if value_bits not in (32, 64):
+        raise InputError(f"value_bits is {value_bits}: choose 32 (whole numbers on a public grid) or 64 (float64)")
+    if not (np.isfinite(largest_value) and largest_value >= 0):
+        raise InputError(f"largest_value is {largest_value:g}: give the largest absolute coordinate of any party's value")
+    if value_bits == 64 and (grid or largest_value):
+        name, number = ("grid", grid) if grid else ("largest_value", largest_value)
+        raise InputError(f"{name} is {number:g} but value_bits is 64: a grid belongs to 32-bit values, set value_bits = 32 too")
+    if grid:
+        check_step(grid)
+
+
 def _terms(row: NDArray[np.float64]) -> Terms:
     return tuple((int(index) + 1, float(row[index])) for index in np.nonzero(row)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class IncaParameters:
-    """``sigma_star`` is the standard deviation of the independent noise, ``sigma_delta`` of the cancelled noise terms."""
+    """``sigma_star`` is the standard deviation of the independent noise, ``sigma_delta`` of the cancelled noise terms.
+
+    ``value_bits``: 64 for float64 values; with 32 every number that a party holds is a multiple of ``grid`` (a power of two, in
+    the values' units) and shares take 32 bits; no coordinate of a party's value may then be larger than ``largest_value``. A grid
+    of 0 is still to be chosen, when the noise is known; until then values are float64. Certificates of executions on a grid need
+    the ``dimension`` of the values.
+    """
 
     injection: Injection
     sigma_star: float
     sigma_delta: float
     schedule: str = "permutation"
-    out_degree: int = field(default=1)
+    out_degree: int = 1
+    value_bits: int = 64
+    grid: float = 0.0
+    largest_value: float = 0.0
+    dimension: int | None = None
 
     def __post_init__(self) -> None:
+        check_fixed_point(self.value_bits, self.grid, self.largest_value)
+        if self.dimension is not None and self.dimension < 1:
+            raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
         if self.injection.rounds < 1:
             raise InputError(f"rounds is {self.injection.rounds}: IncA needs at least 1 mixing round")
         for name, sigma in (("sigma_star", self.sigma_star), ("sigma_delta", self.sigma_delta)):

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, eye_array
 
 from quietmean.graphs import History, Schedule
-from quietmean.protocols.inca.rounds import injection_groups
+from quietmean.protocols.inca.rounds import injection_groups, next_online
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.transcript import Transcript
 
@@ -34,7 +34,7 @@ def declared_transcript(parameters: IncaParameters, schedule: Schedule, history:
     """Variables: x~_i = x_i + star noise, then for every round what each online party holds after it, as the share it sends."""
     parties, rounds = schedule.parties, schedule.rounds
     everyone = np.arange(parties)
-    next_round = _next_online(history)
+    next_round = next_online(history)
     scale_of = _shares(schedule, next_round)
     delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
     settled = history.settled_slots(schedule)
@@ -92,15 +92,6 @@ def declared_transcript(parameters: IncaParameters, schedule: Schedule, history:
         message_known=known.matrix((count, parties)).astype(np.bool_),
         noise_known=csr_array((np.ones(owner.size, dtype=np.bool_), (np.arange(owner.size), owner)), shape=(owner.size, parties)),
     )
-
-
-def _next_online(history: History) -> Ints:
-    """Entry (t, i): the first round after t in which i is online; T + 1 if there is none."""
-    rounds = len(history.online) - 1
-    upcoming = np.full(history.online.shape, rounds + 1)
-    for round_ in range(rounds - 1, -1, -1):
-        upcoming[round_] = np.where(history.online[round_ + 1], round_ + 1, upcoming[round_ + 1])
-    return upcoming
 
 
 def _shares(schedule: Schedule, next_round: Ints) -> NDArray[np.float64]:

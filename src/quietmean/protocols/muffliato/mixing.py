@@ -36,15 +36,23 @@ def shares(schedule: Schedule, round_: int, party: PartyId) -> dict[PartyId, flo
     return dict(zip(others[own].tolist(), weights[own].tolist(), strict=True))
 
 
-def gossip_matrix(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> csr_array[np.float64]:
-    """W of a round as it went, shape (n, n): symmetric, rows sum to 1. ``delivered`` is :meth:`History.delivered`."""
+def gossip_matrix(
+    schedule: Schedule, delivered: NDArray[np.bool_], acknowledged: NDArray[np.bool_], round_: int
+) -> csr_array[np.float64]:
+    """W of a round as it went, shape (n, n): rows sum to 1; symmetric where all senders know what arrived.
+
+    A party uses what came from whom it knows to have reached. ``delivered`` and ``acknowledged`` are those of the history.
+    """
     from scipy.sparse import csr_array
 
-    arrived = delivered[round_ - 1]
-    party, slot = np.nonzero(arrived)
-    both = _codes(*_mutual(party, schedule.neighbours[round_ - 1][party, slot].astype(np.int64), schedule.parties), schedule)
+    table = schedule.neighbours[round_ - 1].astype(np.int64)
+    sender, slot = np.nonzero(delivered[round_ - 1])
+    heard = _codes(table[sender, slot], sender, schedule)
+    sender, slot = np.nonzero(acknowledged[round_ - 1])
+    told = _codes(sender, table[sender, slot], schedule)
     party, other, weight = planned_exchanges(schedule, round_)
-    weight = np.where(_is_in(_codes(party, other, schedule), both), weight, 0.0)
+    codes = _codes(party, other, schedule)
+    weight = np.where(_is_in(codes, heard) & _is_in(codes, told), weight, 0.0)
     everyone = np.arange(schedule.parties)
     kept = 1.0 - np.bincount(party, weights=weight, minlength=schedule.parties)
     rows, columns = np.concatenate([party, everyone]), np.concatenate([other, everyone])
@@ -55,10 +63,10 @@ def gossip_matrix(schedule: Schedule, delivered: NDArray[np.bool_], round_: int)
 
 def mix(momentum: float, schedule: Schedule, history: History, start: Vector) -> Vector:
     """What every party holds after all rounds, shape (n, m), if it starts with a row of ``start``."""
-    delivered = history.delivered(schedule)
+    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
     held = previous = start
     for round_ in range(1, schedule.rounds + 1):
-        mixed = np.asarray(gossip_matrix(schedule, delivered, round_) @ held)
+        mixed = np.asarray(gossip_matrix(schedule, delivered, acknowledged, round_) @ held)
         held, previous = momentum * mixed + (1.0 - momentum) * previous, held
     return held
 

@@ -25,8 +25,9 @@ class MuffliatoState:
 class MuffliatoParty:
     """Adds noise once, then sends what it holds to its neighbours, round after round, and averages with theirs.
 
-    An exchange counts if it went through in both directions: then both ends use it and the sum over all parties stays what it
-    was. If only one of the two messages arrived neither end uses it, though its receiver has seen it.
+    An exchange counts for a party if it went through in both directions as far as it knows. If both ends know, the sum over all
+    parties stays what it was. If only one of the two messages arrived neither end uses it, though its receiver has seen it. If an
+    end does not know that its own arrived, the other one uses the exchange alone.
     """
 
     state_type = MuffliatoState

@@ -28,6 +28,8 @@ from quietmean.transcript import Transcript
 
 # The predicted error averages this many executions, each probed with so many random vectors where n is larger.
 _EXECUTIONS, _PROBES = 8, 256
+# Influences of so many parties are followed at once.
+_COLUMNS = 1024
 # Certificates are rounded up by what a solver may be off: so much more noise keeps them within the target.
 _MARGIN = 1.0001
 
@@ -95,13 +97,23 @@ class Muffliato(Protocol[MuffliatoParameters]):
             bias.append(float(((weights - everyone.mean(axis=0)) ** 2).sum(axis=1).mean()))
         return float(np.mean(squares)), float(np.mean(bias))
 
-    def error_variance(self, parameters: MuffliatoParameters, weights: NDArray[np.float64]) -> float:
-        """Of one party's estimate, uneven shares included: a mean over the parties of a graph of the same kind, none absent."""
+    def error_variance(
+        self, parameters: MuffliatoParameters, schedule: Schedule, history: History, weights: NDArray[np.float64]
+    ) -> float:
+        """Exact, for the exchanges as they went, uneven shares included: the largest over the parties that finished."""
         parties = len(weights)
-        schedule = self.schedule(parameters, parties, Seed.public("muffliato error", parties))
-        history = History.everyone(schedule.rounds, parties)
-        shares = mix(parameters.momentum, schedule, history, np.eye(parties))
-        return float(parameters.sigma**2 * ((shares**2).sum(axis=1) / (shares @ weights) ** 2).mean())
+        squares, total = np.zeros(parties), np.zeros(parties)
+        for first in range(0, parties, _COLUMNS):
+            own = np.arange(first, min(first + _COLUMNS, parties))
+            unit = np.zeros((parties, own.size))
+            unit[own, own - first] = 1.0
+            shares = mix(parameters.momentum, schedule, history, unit)
+            squares += (shares**2).sum(axis=1)
+            total += shares @ weights[own]
+        finished = history.finished
+        if not finished.any():
+            return np.inf
+        return float(parameters.sigma**2 * (squares[finished] / total[finished] ** 2).max())
 
     def rounds(self, parameters: MuffliatoParameters) -> int:
         return parameters.rounds

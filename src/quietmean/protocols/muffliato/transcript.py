@@ -18,10 +18,10 @@ def declared_transcript(parameters: MuffliatoParameters, schedule: Schedule, his
     """Variable (t, i), t = 0..T: what party i holds after round t, sent in round t + 1 to its neighbours. Nothing is released."""
     parties, rounds = schedule.parties, schedule.rounds
     count = parties * (rounds + 1)
-    delivered = history.delivered(schedule)
+    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
     parts: list[tuple[int, int, Ints, Ints, NDArray[np.float64]]] = []
     for round_ in range(1, rounds + 1):
-        mixing = gossip_matrix(schedule, delivered, round_).tocoo()
+        mixing = gossip_matrix(schedule, delivered, acknowledged, round_).tocoo()
         rows, columns = mixing.row.astype(np.int64), mixing.col.astype(np.int64)
         parts.append((round_, round_ - 1, rows, columns, parameters.momentum * mixing.data))
         if parameters.momentum != 1.0:

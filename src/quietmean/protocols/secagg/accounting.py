@@ -5,9 +5,10 @@ tau, negligible from a scale of some 3 steps on. With the L2 sensitivity Delta o
 and D coordinates, the release is (1/2) e^2-concentrated differentially private,
 
     e = min( sqrt(Delta^2 / (m s^2) + tau D / 2),  Delta / (sqrt(m) s) + tau sqrt(D) ),
-    tau = 10 sum_{k=1}^{m-1} exp(-2 pi^2 s^2 k / (k + 1)),
+    tau = 10 sum_{k=1}^{m-1} exp(-2 pi^2 s^2 k / (k + 1)),        s >= 1/2 if m > 1,
 
-converted to (epsilon, delta) by the bound of Canonne, Kamath and Steinke 2020. All are upper bounds, under replacement.
+converted to (epsilon, delta) by the bound of Canonne, Kamath and Steinke 2020. All are upper bounds, under replacement. That the
+sum is taken modulo 2**bits costs nothing: it is a function of the sum.
 """
 
 from __future__ import annotations
@@ -26,14 +27,48 @@ from quietmean.protocols.secagg.spec import CONDITIONAL, SecAggParameters
 _ROUNDING_PART = 0.01
 # Against rounding errors of the floats before values are rounded to the grid.
 _SLACK = 1e-9
+# From this scale in steps on, the theorem about sums holds.
+_LEAST_SCALE = 0.5
+# Variance, in squared steps, of the rounding that makes integers of continuous noise; its error is some exp(-2 pi^2 times that).
+_ROUNDING_VARIANCE = 2.0
+# No epsilon beyond this is looked for: it means nothing.
+_LARGEST_EPSILON = 500.0
 
 
 def concentrated(sensitivity: float, scale: float, honest: int, words: int) -> float:
     """rho of the release, rho = e^2 / 2; ``sensitivity`` and the ``scale`` of each of the ``honest`` parties' noise in steps."""
-    counts = np.arange(1, honest)
-    tau = 10.0 * float(np.exp(-2 * math.pi**2 * scale**2 * counts / (counts + 1)).sum())
+    # One party's noise alone is enough for its own bound, and the theorem about sums needs a little width.
+    alone = (sensitivity / scale) ** 2 / 2
+    if honest == 1 or scale < _LEAST_SCALE:
+        return alone
+    tau = _sum_error(scale, honest)
     plain = sensitivity / (math.sqrt(honest) * scale)
-    return min(plain**2 + tau * words / 2, (plain + tau * math.sqrt(words)) ** 2) / 2
+    return min(alone, (plain**2 + tau * words / 2) / 2, (plain + tau * math.sqrt(words)) ** 2 / 2)
+
+
+def _sum_error(scale: float, honest: int) -> float:
+    """tau: the log of probabilities of the sum is that of one discrete Gaussian of the same variance up to this."""
+    counts = np.arange(1, honest)
+    return 10.0 * float(np.exp(-2 * math.pi**2 * scale**2 * counts / (counts + 1)).sum())
+
+
+def dominating_gaussian(sensitivity: float, scale: float, honest: int, words: int) -> tuple[float, float]:
+    """(mu, eta): up to factors e^eta of probabilities the release can be computed from a mu-GDP one.
+
+    A discrete Gaussian of variance v around an integer is a continuous one of variance v - r^2 around it, rounded at random with
+    probabilities as exp(-distance^2 / (2 r^2)), up to a factor (1 + x)^2, x = 2 sum_{j>=1} exp(-2 pi^2 r^2 j^2) (Poisson
+    summation); the sum of m discrete Gaussians is one of m times the variance up to e^tau per coordinate. Unlike a pair (epsilon,
+    delta) this adds up with other studies.
+    """
+    counted = honest if scale >= _LEAST_SCALE else 1
+    variance = counted * scale**2
+    rounding = min(_ROUNDING_VARIANCE, variance / 2)
+    terms = np.exp(-2 * math.pi**2 * rounding * np.arange(1.0, 6.0) ** 2)
+    excess = 2.0 * float(terms.sum()) * (1 + _SLACK)
+    if excess >= 0.5:
+        return math.inf, math.inf
+    eta = words * (_sum_error(scale, counted) - 2 * math.log1p(-excess))
+    return sensitivity / math.sqrt(variance - rounding), eta
 
 
 def delta_of_rho(rho: float, epsilon: float) -> float:
@@ -44,6 +79,8 @@ def delta_of_rho(rho: float, epsilon: float) -> float:
 
     if rho <= 0:
         return 0.0
+    if math.isinf(rho):
+        return 1.0
     return min(1.0, math.exp(_least(lambda exponent: log_delta(1 + math.exp(exponent)), -12.0, 25.0)))
 
 
@@ -84,9 +121,36 @@ def spent_delta(
     words = parameters.words(dimension)
     change, beta = rounded_sensitivity(parameters, sensitivity, words, budget)
     rho = concentrated(change / parameters.granularity, parameters.scale, honest, words)
-    # Both of two neighbouring releases use the sampler: its distance counts twice, e^epsilon times for one of them.
-    sampler = TOTAL_VARIATION * words * honest * (1 + math.exp(min(epsilon, 30.0)))
-    return min(1.0, delta_of_rho(rho, epsilon) + beta + sampler)
+    return min(1.0, delta_of_rho(rho, epsilon) + beta + sampler_delta(words, honest, epsilon))
+
+
+def sampler_delta(words: int, honest: int, epsilon: float) -> float:
+    """What the sampler's distance from the exact distribution adds to delta: in two neighbouring releases, e^epsilon in one."""
+    return TOTAL_VARIATION * words * honest * (1 + math.exp(min(epsilon, _LARGEST_EPSILON)))
+
+
+def spent_epsilon(parameters: SecAggParameters, sensitivity: float, honest: int, dimension: int, delta: float) -> float:
+    """Upper bound on epsilon at ``delta`` when the noise of ``honest`` parties stays unknown: the inverse of :func:`spent_delta`.
+
+    Infinite without noise, and where the sampler's own error exceeds ``delta`` before the noise hides enough.
+    """
+
+    return least_epsilon(lambda epsilon: spent_delta(parameters, sensitivity, honest, dimension, epsilon, delta) <= delta)
+
+
+def least_epsilon(enough: Callable[[float], bool]) -> float:
+    """The least epsilon that is enough, rounded up; infinite if none up to 500 is."""
+    if enough(0.0):
+        return 0.0
+    low, high = 0.0, 1e-3
+    while not enough(high):
+        low, high = high, high * 1.2
+        if high > _LARGEST_EPSILON:
+            return math.inf
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def calibrated_scale(spent: Callable[[float], float], delta: float, start: float) -> float:
@@ -104,6 +168,19 @@ def calibrated_scale(spent: Callable[[float], float], delta: float, start: float
         middle = math.sqrt(low * high)
         low, high = (low, middle) if spent(middle) <= delta else (middle, high)
     return high * (1 + 1e-9)
+
+
+def wrap_chance(parameters: SecAggParameters, parties: int, dimension: int) -> float:
+    """Upper bound on the probability that a coordinate of a sum over ``parties`` wraps around, for the worst values."""
+    words, room = parameters.words(dimension), 2.0 ** (parameters.bits - 1) * parameters.granularity
+    # Of log2 of the chance: the bound falls as the chance rises.
+    low, high = -500.0, 0.0
+    if sum_bound(parameters, parties, words, 1.0) > room:
+        return 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if sum_bound(parameters, parties, words, 2.0**middle) <= room else (middle, high)
+    return float(2.0**high)
 
 
 def sum_bound(parameters: SecAggParameters, parties: int, words: int, chance: float) -> float:

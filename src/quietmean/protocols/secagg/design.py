@@ -67,12 +67,11 @@ def design(demand: Demand, options: Mapping[str, Any], shape: Shape) -> Design[S
         )
     parameters = _settle(demand, options, _first_guess(demand, options, shape, honest), honest)
     counted = demand.parties - (demand.parties - demand.responding) * 5 / ROUNDS
-    per_party = parameters.sigma**2 + parameters.granularity**2 / 6
     certificate = (
         f"zero-concentrated DP of the sum of {honest} or more honest parties' discrete Gaussian noise (upper bound), if X25519, "
         f"HKDF, AES-256 and AES-GCM hold and the aggregator follows the protocol; {shape.claim}"
     )
-    return Design(parameters, per_party / counted, demand.dropout_bias(counted), certificate)
+    return Design(parameters, parameters.party_variance / counted, demand.dropout_bias(counted), certificate)
 
 
 def _first_guess(demand: Demand, options: Mapping[str, Any], shape: Shape, honest: int) -> SecAggParameters:
@@ -95,6 +94,7 @@ def _first_guess(demand: Demand, options: Mapping[str, Any], shape: Shape, hones
         rotation=optional_field(options, "rotation", int, 0),
         aggregator=optional_field(options, "aggregator", int, 0),
         neighbours=shape.neighbours,
+        dimension=demand.dimension,
     )
 
 

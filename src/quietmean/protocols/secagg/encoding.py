@@ -36,6 +36,8 @@ def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: No
             f"the party's weight is {weight:g} but the plan leaves room for {parameters.largest_weight:g}: "
             f"plan with the option largest_weight={math.ceil(weight)} or more"
         )
+    if parameters.dimension not in (None, value.size):
+        raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")
     clipped = _clip(value - weight * parameters.centre, weight * parameters.clip)
     if parameters.noise == NO_NOISE:
         return _to_ring(np.rint(clipped / parameters.granularity).astype(np.int64), parameters.bits)

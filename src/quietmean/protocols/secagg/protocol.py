@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.codec import digest
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import History, Schedule, complete_pairs
 from quietmean.protocols.protocol import Demand, Design, Protocol, Releases, Server
 from quietmean.protocols.secagg import spec
 from quietmean.protocols.secagg.batch import follow, release
@@ -25,6 +25,9 @@ from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
 from quietmean.transcript import Transcript, TranscriptBuilder
 
+if TYPE_CHECKING:
+    from quietmean.privacy import Accounting
+
 # Measured on real runs: keys, sealed shares there and back, opened shares; for each partner, and without any.
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
 
@@ -33,8 +36,8 @@ class SecAgg(Protocol[SecAggParameters]):
     """Secure aggregation (Bonawitz et al. 2017) with the distributed discrete Gaussian (Kairouz, Liu and Steinke 2021).
 
     The declared transcript is the ideal functionality: one sum over the counted parties is told to everybody, with the noise of
-    each known to it alone, as continuous Gaussians. That the real run shows no more is the computational claim; what discrete
-    noise, rounding and wrapping cost over continuous noise is bounded in :mod:`~quietmean.protocols.secagg.accounting`.
+    each known to it alone, as continuous Gaussians. That the real run shows no more is the computational claim; certificates do
+    not use the continuous noise but the bound for the discrete one in :mod:`~quietmean.protocols.secagg.certificate`.
     """
 
     name = "secagg"
@@ -84,7 +87,7 @@ class SecAgg(Protocol[SecAggParameters]):
 
     def _pairs(self, parameters: SecAggParameters, parties: int, seed: Seed) -> NDArray[np.int64]:
         """Who masks with whom, shape (M, 2): all pairs."""
-        return np.stack(np.triu_indices(parties, 1), axis=1).astype(np.int64)
+        return complete_pairs(parties)
 
     def releasers(self, parameters: SecAggParameters, parties: int) -> frozenset[PartyId]:
         return frozenset({parameters.aggregator})
@@ -94,6 +97,14 @@ class SecAgg(Protocol[SecAggParameters]):
 
     def counted(self, parameters: SecAggParameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
         return follow(parameters, schedule, history).counted
+
+    def error_variance(
+        self, parameters: SecAggParameters, schedule: Schedule, history: History, weights: NDArray[np.float64]
+    ) -> float:
+        counted = self.counted(parameters, schedule, history)
+        if not counted.any():
+            return np.inf
+        return float(counted.sum() * parameters.party_variance / weights[counted].sum() ** 2)
 
     def message_bytes(self, parameters: SecAggParameters, parties: int, dimension: int) -> float:
         """Of all that one party sends and, as its share, what the aggregator sends for it."""
@@ -131,6 +142,14 @@ class SecAgg(Protocol[SecAggParameters]):
             values = dict.fromkeys(counted, 1.0)
             builder.add_message(parameters.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
         return builder.build()
+
+    def accounting(
+        self, parameters: SecAggParameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
+    ) -> Accounting:
+        from quietmean.protocols.secagg.certificate import DiscreteAccounting, stated_dimension
+
+        counted = self.counted(parameters, schedule, history)
+        return DiscreteAccounting(parameters, schedule, counted, stated_dimension(parameters), delta)
 
     def batch(
         self,

@@ -27,7 +27,7 @@ class SecAggParameters:
     the value's units. A party of public weight w <= ``largest_weight`` has its value moved by -w * ``centre`` in every
     coordinate and clipped to the L2 ball of radius w * ``clip``. ``rotation``: number of the public random rotation.
     ``neighbours``: how many other parties each one shares with, None for all (SecAgg); ``aggregator``: the party that plays the
-    server, too.
+    server, too. ``dimension`` of the values: without it nothing can be certified.
     """
 
     threshold: int
@@ -43,8 +43,11 @@ class SecAggParameters:
     rotation: int = 0
     aggregator: PartyId = 0
     neighbours: int | None = None
+    dimension: int | None = None
 
     def __post_init__(self) -> None:
+        if self.dimension is not None and self.dimension < 1:
+            raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
         if not 2 <= self.bits <= 32:
             raise InputError(f"bits is {self.bits}: choose 2..32")
         for name in ("granularity", "clip", "largest_weight"):
@@ -79,6 +82,11 @@ class SecAggParameters:
     def scale(self) -> float:
         """The noise of one party in steps of the granularity."""
         return self.sigma / self.granularity
+
+    @property
+    def party_variance(self) -> float:
+        """Variance per coordinate of what one party's noise and rounding put into the sum; of rounding its mean over values."""
+        return self.sigma**2 + self.granularity**2 / 6 if self.private else 0.0
 
     def words(self, dimension: int) -> int:
         """The numbers in a masked input: the dimension, padded to a power of two where values are rotated."""
@@ -131,6 +139,7 @@ def parse(raw: Mapping[str, Any], parties: int, with_neighbours: bool) -> SecAgg
         aggregator=optional_field(raw, "aggregator", int, 0),
         # A schedule is its own list of neighbours in an execution file: there the number has another name.
         neighbours=required_field(raw, "degree", int) if with_neighbours else None,
+        dimension=required_field(raw, "dimension", int) if raw.get("dimension") is not None else None,
     )
     return check_parties(parameters, parties)
 
@@ -138,4 +147,6 @@ def parse(raw: Mapping[str, Any], parties: int, with_neighbours: bool) -> SecAgg
 def describe(parameters: SecAggParameters) -> dict[str, Any]:
     document: dict[str, Any] = {name: getattr(parameters, name) for name in parameters.__dataclass_fields__}
     degree = document.pop("neighbours")
+    if parameters.dimension is None:
+        del document["dimension"]
     return document if degree is None else document | {"degree": degree}

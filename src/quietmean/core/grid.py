@@ -1,0 +1,57 @@
+"""A public fixed-point grid: vectors whose entries are whole multiples of a power of two, held as float64 without rounding."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import Vector
+
+Units = NDArray[np.int64]
+
+# float64 holds all whole numbers below this.
+LARGEST_UNITS = 2**53
+# What a share may be, so that it takes 32 bits on the wire; symmetric, so that its negative fits as well.
+LARGEST_SHARE = 2**31 - 1
+# Far from where float64 loses bits to tiny or huge exponents.
+_LARGEST_EXPONENT = 900
+
+
+def check_step(step: float) -> float:
+    """The step of a grid, if it is one: a power of two, in the units of the values. Raises :class:`InputError`."""
+    fraction, exponent = math.frexp(step) if math.isfinite(step) else (0.0, 0)
+    if fraction != 0.5 or abs(exponent) > _LARGEST_EXPONENT:
+        raise InputError(f"grid is {step:g}: choose a power of two, for example 2^-20 = {2.0**-20!r}, or leave it out")
+    return step
+
+
+def on_grid(vector: Vector, step: float) -> bool:
+    """Are all entries finite multiples of ``step``, and less than 2^53 of them?"""
+    with np.errstate(over="ignore"):
+        units = vector / step
+    return bool((np.abs(units) < LARGEST_UNITS).all() and (units == np.rint(units)).all())
+
+
+def to_units(vector: Vector, step: float) -> Units:
+    """Entries that are on the grid, in steps: exact."""
+    units: Units = (vector / step).astype(np.int64)
+    return units
+
+
+def from_units(units: NDArray[np.signedinteger], step: float) -> Vector:
+    """The inverse of :func:`to_units`, exact below 2^53 steps."""
+    vector: Vector = units.astype(np.float64) * step
+    return vector
+
+
+def divide(units: Units, parts: int | Units) -> Units:
+    """units / parts, rounded to whole steps, halves up, and cut to +-(2^31 - 1). ``parts``: whole numbers > 0.
+
+    Halves go up whatever the sign: only so does a change of ``units`` by a multiple of ``parts`` change the result by exactly
+    that many steps, on which the privacy bound for grids rests.
+    """
+    shares: Units = (2 * units + parts) // (2 * parts)
+    return np.clip(shares, -LARGEST_SHARE, LARGEST_SHARE)

@@ -1,0 +1,27 @@
+"""What a process can do so that its memory stays its own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+
+_PR_SET_DUMPABLE = 4
+
+
+def forbid_core_dumps() -> None:
+    """Should this process crash, the system writes no core file, an image of its memory, where limits on these exist."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def forbid_tracing() -> None:
+    """No other process of the same user may look into this one's memory or trace it, and it leaves no core dump (Linux only).
+
+    A dump that is piped to a program goes there whatever the limit on core files says: this keeps it from happening.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,0 +1,71 @@
+"""The noise in the results of an execution as it went: local noise, and what is left of the noise on the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.graphs import History, Schedule
+from quietmean.protocols.consensus.batch import follow
+from quietmean.protocols.consensus.edges_in_use import Deliveries
+from quietmean.protocols.consensus.spec import ConsensusParameters
+
+# Noise terms are followed one by one, so many at once, up to so many steps of an edge in all; beyond, so many random draws are.
+_COLUMNS, _MOST_STEPS = 256, 2e8
+_LOCAL_DRAWS, _EDGE_DRAWS = 256, 64
+
+
+def error_variance(parameters: ConsensusParameters, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float:
+    """Per coordinate, the largest over the parties that finished; without the error of quantisation.
+
+    Exact up to a work of some seconds. For more it is an estimate, 9 % off (one standard deviation), and 18 % in what is left of
+    the noise on the edges.
+    """
+    if not history.finished.any():
+        return np.inf
+    parties, links = parameters.parties, parameters.links
+    squares, weight = np.zeros(parties), np.ones(parties)
+    for values, z in _noise_terms(parameters):
+        left, weight = _results(parameters, schedule, history, values, weights, z)
+        squares += (left**2).sum(axis=1)
+    if not len(links):
+        weight = weights
+    return float((squares[history.finished] / weight[history.finished] ** 2).max())
+
+
+def _noise_terms(parameters: ConsensusParameters) -> Iterator[tuple[Vector, Vector]]:
+    """(local noise (n, m), noise on the edges (2m, m)): in each column one term, or a random draw of the right size."""
+    parties, links = parameters.parties, parameters.links
+    stream = BitStream(Seed.public("consensus error"))
+    local = parties if parameters.sigma_local else 0
+    exact = parameters.iterations * len(links) * (local + len(links)) <= _MOST_STEPS
+    for deviations, draws, kind in (
+        (np.full(local, parameters.sigma_local), _LOCAL_DRAWS, 0),
+        (links.sigma, _EDGE_DRAWS, 1),
+    ):
+        terms = len(deviations)
+        drawn = not exact and terms > draws
+        for first in range(0, draws if drawn else terms, _COLUMNS):
+            size = min(_COLUMNS, (draws if drawn else terms) - first)
+            noise = stream.standard_normal((terms, size)) / np.sqrt(draws) if drawn else np.eye(terms, size, -first)
+            parts = np.zeros((parties, size)), np.zeros((len(links), size))
+            parts[kind][:terms] = noise * deviations[:, None]
+            yield parts
+
+
+def _results(
+    parameters: ConsensusParameters,
+    schedule: Schedule,
+    history: History,
+    values: Vector,
+    weights: NDArray[np.float64],
+    z: Vector,
+) -> tuple[Vector, NDArray[np.float64]]:
+    linear = replace(parameters, quantisation=None, local_noise="none", sigma_local=0.0)
+    run = follow(linear, Deliveries.of(linear, schedule, history), history.online, values, weights, z)
+    return run.releases.vector, run.releases.weight

@@ -1,0 +1,99 @@
+"""How many bits a quantiser needs: found by running the protocol on made-up values, since no formula gives the largest input.
+
+In the end a quantiser's input is made of the last quantisation errors alone, in units of the cell always the same; before, of the
+noise and the values. A trial sees both. Everything in it comes from public seeds: all parties find the same, and no private
+value is needed. What it finds is an estimate, with room to spare; overloads are counted in every run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import Vector
+from quietmean.entropy import BitStream, Seed
+from quietmean.protocols.consensus.batch import follow
+from quietmean.protocols.consensus.edges_in_use import Deliveries
+from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
+
+# Enough for any input, so that the trial itself does not overload.
+_WIDE = 16
+# The largest input of a trial may fill this part of the range; a trial sees some 5 standard deviations of it.
+_ROOM = 0.8
+# Of the start it sees only the first iterations, and fewer numbers: some 3 to 4.
+_ROOM_AT_START = 0.5
+# Numbers per iteration of a trial, and the iterations that count as the end.
+_NUMBERS, _END = 10_000, 80
+_FEWEST, _MOST = 40, 1500
+# What vanishes is this small by the end of a trial, against the cells.
+_VANISHED = 1e-5
+# Beyond this share of overloads for ever a plan is refused.
+TOLERATED = 0.005
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """``start`` and ``end``: the largest input in cells, before and after what is not quantisation error has vanished.
+
+    ``overloads``: their share of all numbers in the end.
+    """
+
+    start: float
+    end: float
+    overloads: float
+
+
+def attempt(parameters: ConsensusParameters, settings: Quantisation, value_sd: float, rate: float) -> Trial:
+    """Run on normal values of standard deviation ``value_sd``. ``rate``: how fast differences shrink by themselves."""
+    shrinking = rate / settings.gamma
+    before = math.ceil(math.log(_VANISHED) / math.log(shrinking)) if 0 < shrinking < 1 else _MOST
+    before = min(max(before, _FEWEST), _MOST)
+    links = parameters.links
+    tried = replace(parameters, iterations=before + _END, quantisation=settings, local_noise="none", sigma_local=0.0)
+    dimension = max(1, min(256, _NUMBERS // max(1, len(links))))
+    stream = BitStream(Seed.public("consensus trial"))
+    values: Vector = stream.standard_normal((parameters.parties, dimension)) * value_sd
+    z: Vector = stream.standard_normal((len(links), dimension)) * links.sigma[:, None]
+    present: NDArray[np.bool_] = np.ones((tried.rounds + 1, parameters.parties), dtype=np.bool_)
+    run = follow(tried, Deliveries.complete(tried), present, values, np.ones(parameters.parties), z)
+    numbers = _END * dimension * (parameters.parties if parameters.broadcast else len(links))
+    start, end = float(run.peaks[:before].max()), float(run.peaks[before:].max())
+    return Trial(start, end, float(run.overloads[before:].sum()) / max(1, numbers))
+
+
+def enough_bits(parameters: ConsensusParameters, settings: Quantisation, value_sd: float, rate: float) -> Quantisation:
+    """The fewest bits, 2 at least, and a first cell, with which nothing overloads. Raises :class:`InputError` if 16 do not do."""
+    from quietmean.protocols.consensus.analysis import default_delta_0
+
+    spread = float(np.sqrt((parameters.sigma_z**2).mean())) if parameters.sigma_z.size else 0.0
+    for bits in range(2, _WIDE + 1):
+        first = max(default_delta_0(bits, spread, value_sd), settings.delta_min)
+        chosen = replace(settings, bits=bits, delta_0=first)
+        # While cells shrink, older and larger errors are among the inputs: a smallest cell only makes it easier.
+        trial = attempt(parameters, replace(chosen, bits=_WIDE, delta_min=0.0), value_sd, rate)
+        room = _ROOM * chosen.largest_input
+        if trial.end <= room:
+            return replace(chosen, delta_0=first * max(1.0, trial.start / (_ROOM_AT_START * chosen.largest_input)))
+    raise InputError(f"differences overload even {_WIDE} bits: take a slower gamma than {settings.gamma:g}")
+
+
+def refuse_overload(parameters: ConsensusParameters, value_sd: float) -> None:
+    """Refuse a plan whose quantisers overload for ever. Raises :class:`InputError`."""
+    from quietmean.protocols.consensus.analysis import Dynamics, slowest_difference
+
+    settings = parameters.quantisation
+    if settings is None:
+        return
+    rate = slowest_difference(Dynamics.of(parameters), parameters.broadcast)
+    share = attempt(parameters, settings, value_sd, rate).overloads
+    if share > TOLERATED:
+        needed = enough_bits(parameters, settings, value_sd, rate).bits
+        kind = "broadcasts" if parameters.broadcast else f"differences over {'two steps' if settings.two_step else 'one step'}"
+        raise InputError(
+            f"bits is {settings.bits}, but with theta {parameters.theta:g} and {kind} {share:.1%} of the numbers would overload "
+            f'for ever and the error would not be what is predicted: take {needed}, or "auto"'
+        )

@@ -1,0 +1,113 @@
+"""What a party's numbers are: float64, or whole multiples of the step of a public grid, which are split exactly."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.grid import LARGEST_UNITS, Units, divide, from_units, on_grid, to_units
+from quietmean.core.party import Vector
+
+
+class Numbers(ABC):
+    """How vectors are injected, split and added up. What is kept and what is sent is always all that was held."""
+
+    @abstractmethod
+    def injected(self, vector: Vector) -> Vector:
+        """What is added to the holdings where ``vector`` is to be."""
+
+    @abstractmethod
+    def share(self, held: Vector, parts: int) -> Vector:
+        """One of ``parts`` equal parts of what is held."""
+
+    @abstractmethod
+    def kept(self, held: Vector, parts: int, delivered: int) -> Vector:
+        """What is left after ``delivered`` such parts have gone."""
+
+    @abstractmethod
+    def total(self, vectors: Sequence[Vector]) -> Vector:
+        """The sum of one or more vectors, in this order."""
+
+
+class RealNumbers(Numbers):
+    """As float64 goes, or symbolically: every operation is linear."""
+
+    def injected(self, vector: Vector) -> Vector:
+        return vector
+
+    def share(self, held: Vector, parts: int) -> Vector:
+        return held * (1.0 / parts)
+
+    def kept(self, held: Vector, parts: int, delivered: int) -> Vector:
+        return held * (1.0 - delivered * (1.0 / parts))
+
+    def total(self, vectors: Sequence[Vector]) -> Vector:
+        total = vectors[0]
+        for vector in vectors[1:]:
+            total = total + vector
+        return total
+
+
+class GridNumbers(Numbers):
+    """Multiples of ``step``. Sums are exact, whatever shares are rounded or cut to."""
+
+    def __init__(self, step: float) -> None:
+        self._step = step
+
+    def injected(self, vector: Vector) -> Vector:
+        return rounded(vector, self._step)
+
+    def share(self, held: Vector, parts: int) -> Vector:
+        return from_units(divide(self._units(held), parts), self._step)
+
+    def kept(self, held: Vector, parts: int, delivered: int) -> Vector:
+        units = self._units(held)
+        return from_units(units - delivered * divide(units, parts), self._step)
+
+    def total(self, vectors: Sequence[Vector]) -> Vector:
+        # 2^10 numbers below 2^53 add up in 64 bits without overflow: check on the way.
+        total = self._units(vectors[0])
+        for vector in vectors[1:]:
+            total = total + self._units(vector)
+            if np.abs(total).max(initial=0) >= LARGEST_UNITS:
+                raise too_large(self._step)
+        return from_units(total, self._step)
+
+    def _units(self, vector: Vector) -> Units:
+        if not on_grid(vector, self._step):
+            raise too_large(self._step)
+        return to_units(vector, self._step)
+
+
+def rounded(vector: Vector, step: float) -> Vector:
+    """To the nearest multiples of ``step``. Raises :class:`ProtocolFailure` where they are too large to be held exactly."""
+    with np.errstate(over="ignore"):
+        units = np.rint(vector / step)
+    if not (np.abs(units) < LARGEST_UNITS).all():
+        raise too_large(step)
+    # Adding zero makes a negative zero a plain one.
+    nearest: Vector = units * step + 0.0
+    return nearest
+
+
+def too_large(step: float) -> ProtocolFailure:
+    """For numbers that a grid cannot hold."""
+    return ProtocolFailure(
+        f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party's is: start the study again "
+        "with a coarser grid (option largest_value), or without value_bits = 32, and look for the party that sent it"
+    )
+
+
+REAL = RealNumbers()
+
+
+def numbers_of(step: float, value: object) -> Numbers:
+    """The arithmetic of a party whose value is ``value`` on a grid of ``step``; 0 for float64.
+
+    Traced parties hold forms of real numbers in place of arrays, in which there is nothing to round: a transcript describes the
+    protocol in real numbers, and :mod:`quietmean.protocols.inca.rounding` says what rounding adds to it.
+    """
+    return GridNumbers(step) if step and isinstance(value, np.ndarray) else REAL

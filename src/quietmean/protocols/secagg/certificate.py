@@ -1,0 +1,151 @@
+"""The certificate of an execution: the bound that the plan was made with, for the parties that were really counted.
+
+Needed after a study, not while parties run: it imports what takes long to start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.graphs import Schedule
+from quietmean.privacy import Accounting, Adversary, delta_of_mu, epsilon_of_mu, mu_of_budget
+from quietmean.privacy.accounting import UPPER_BOUND
+from quietmean.protocols.secagg.accounting import (
+    dominating_gaussian,
+    least_epsilon,
+    rounded_sensitivity,
+    sampler_delta,
+    spent_epsilon,
+    wrap_chance,
+)
+from quietmean.protocols.secagg.spec import SecAggParameters
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# mu is found from epsilon to a relative 1e-12; moved by this much towards less privacy.
+_MARGIN = 1e-9
+
+
+class DiscreteAccounting(Accounting):
+    """Upper bounds for sums of distributed discrete Gaussian noise against computationally bounded parties.
+
+    mu is the larger of two: that of the Gaussian mechanism with the same epsilon at the ``delta`` given, by the bound of
+    :func:`~quietmean.protocols.secagg.accounting.spent_epsilon`, and the one of
+    :func:`~quietmean.protocols.secagg.accounting.dominating_gaussian`, which holds when studies are added up.
+    """
+
+    kind = UPPER_BOUND
+    definition = (
+        "(epsilon, delta)-differential privacy under replacement of one unit's value, against computationally bounded parties; "
+        "zero-concentrated bound for sums of discrete Gaussians (Kairouz, Liu and Steinke 2021), converted (Canonne, Kamath and "
+        "Steinke 2020)"
+    )
+
+    def __init__(self, parameters: SecAggParameters, schedule: Schedule, counted: Mask, dimension: int, delta: float) -> None:
+        self._parameters = parameters
+        self._schedule = schedule
+        self._counted = counted
+        self._dimension = dimension
+        self._words = parameters.words(dimension)
+        self._delta = delta
+        _, self._rounding_delta = rounded_sensitivity(parameters, 1.0, self._words, delta)
+        parties = (1, max(1, int(counted.sum())))
+        self._eta = (
+            max(dominating_gaussian(1.0, parameters.scale, m, self._words)[1] for m in parties) if parameters.private else 0.0
+        )
+        self._known: dict[tuple[int, float], float] = {}
+        self.notes = self._notes()
+
+    def _notes(self) -> tuple[str, ...]:
+        if not self._parameters.private:
+            return ("no noise at all: the sum itself protects nobody",)
+        parties, steps = int(self._counted.sum()), self._parameters.scale
+        chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
+        return (
+            f"discrete Gaussian noise of scale {steps:.6g} steps from each of {parties} counted parties, of which only what "
+            "the adversary does not know is credited",
+            f"{self._parameters.rounding} rounding of clipped values to steps of {self._parameters.granularity:.6g}, which adds "
+            "to the sensitivity",
+            "X25519, HKDF-SHA256, AES-256 and AES-GCM hold, and the aggregator follows the protocol",
+            f"the sum wraps around with probability below {chance:.1g} for the worst values, which costs accuracy, not privacy",
+        )
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        unknown = self.unknown_noise(adversary)
+        return np.array([self._bound(int(unknown[party]), sensitivity) for party in honest])
+
+    def epsilon(self, mu: float, delta: float) -> float:
+        if delta >= self._delta:
+            return epsilon_of_mu(mu, self._delta)
+        return least_epsilon(lambda epsilon: self.delta(mu, epsilon) <= delta)
+
+    def delta(self, mu: float, epsilon: float) -> float:
+        # By the dominating Gaussian: its own delta, the factors, and what rounding and the sampler may add.
+        if math.isinf(mu) or math.isinf(self._eta):
+            return 1.0
+        if mu == 0.0:
+            return 0.0
+        sampler = sampler_delta(self._words, int(self._counted.sum()), epsilon)
+        gaussian = math.exp(self._eta) * delta_of_mu(mu, max(epsilon - 2 * self._eta, 0.0))
+        return min(1.0, gaussian + self._rounding_delta + sampler)
+
+    def group_epsilon(self, mu: float, times: float, delta: float) -> float:
+        # By the dominating Gaussian, too: the bound at one delta is about one change.
+        return least_epsilon(lambda epsilon: self.delta(times * mu, epsilon) <= delta)
+
+    def unknown_noise(self, adversary: Adversary) -> NDArray[np.int64]:
+        """For each party how many parties' noise hides it in what the adversary sees, shape (n,); 0: nothing of it is seen.
+
+        An aggregator among the corrupt sees the masked inputs. Those whose mask key the corrupt hold enough shares of are open to
+        it; the others are seen in sums over parties that unknown masks connect.
+        """
+        parameters, counted = self._parameters, self._counted
+        honest = counted.copy()
+        honest[list(adversary.corrupt)] = False
+        if parameters.aggregator not in adversary.corrupt:
+            return np.where(honest, honest.sum(), 0)
+        one, other = self._schedule.pairs.T
+        corrupt = np.zeros(len(counted), dtype=np.int64)
+        corrupt[list(adversary.corrupt)] = 1
+        shares = np.bincount(one, corrupt[other], len(counted)) + np.bincount(other, corrupt[one], len(counted))
+        covered = honest & (shares < parameters.threshold)
+        hidden = covered[one] & covered[other]
+        links = coo_array((np.ones(int(hidden.sum())), (one[hidden], other[hidden])), shape=(len(counted), len(counted)))
+        _, group = connected_components(links, directed=False)
+        sizes = np.bincount(group[covered], minlength=int(group.max()) + 1)
+        return np.where(covered, sizes[group], np.where(honest, 1, 0)).astype(np.int64)
+
+    def _bound(self, honest: int, sensitivity: float) -> float:
+        if honest == 0:
+            return 0.0
+        key = (honest, sensitivity)
+        if key not in self._known:
+            self._known[key] = self._computed(honest, sensitivity)
+        return self._known[key]
+
+    def _computed(self, honest: int, sensitivity: float) -> float:
+        parameters = self._parameters
+        epsilon = spent_epsilon(parameters, sensitivity, honest, self._dimension, self._delta)
+        if math.isinf(epsilon):
+            return math.inf
+        change, _ = rounded_sensitivity(parameters, sensitivity, self._words, self._delta)
+        adding, _ = dominating_gaussian(change / parameters.granularity, parameters.scale, honest, self._words)
+        return max(mu_of_budget(epsilon, self._delta), adding) * (1 + _MARGIN)
+
+
+def stated_dimension(parameters: SecAggParameters) -> int:
+    """Raises :class:`InputError` where the parameters do not say it."""
+    if parameters.dimension is None:
+        raise InputError(
+            "the dimension of the values is not stated, and the bound for discrete noise depends on it: add the field dimension"
+        )
+    return parameters.dimension

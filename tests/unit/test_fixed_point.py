@@ -1,0 +1,218 @@
+"""The option value_bits = 32: which grid a plan gets, what it says of it, and which mistakes are refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError
+from quietmean.core.grid import on_grid
+from quietmean.core.party import Message, Release
+from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.graphs import History
+from quietmean.planning.calibrate import calibrate, demand_of
+from quietmean.planning.candidates import rank
+from quietmean.planning.plan import Plan, Target
+from quietmean.privacy import Adversary, certify
+from quietmean.protocols import get_protocol
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.simulation import simulate
+from quietmean.studies.study import Study
+
+TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
+INCA = get_protocol("inca")
+
+
+def planned(**options: Any) -> Plan:
+    return calibrate(TARGET, INCA, {"rounds": 4, **options})
+
+
+def chosen(star: float, delta: float, largest: float = 0.0, target: Target = TARGET) -> IncaParameters:
+    parameters = IncaParameters(Injection.incremental(8), star, delta, value_bits=32, largest_value=largest)
+    return choose_grid(parameters, demand_of(target))
+
+
+def test_off_by_default_and_the_same_noise() -> None:
+    plain, short = planned(), planned(value_bits=32)
+    assert plain.digest == planned(value_bits=64).digest != short.digest
+    assert plain.grid == 0.0
+    assert "grid" not in plain.protocol.describe(plain.parameters)
+    assert (plain.parameters.sigma_star, plain.parameters.sigma_delta) == (
+        short.parameters.sigma_star,
+        short.parameters.sigma_delta,
+    )
+    assert plain.prediction == short.prediction
+
+
+def test_the_grid_is_a_power_of_two_far_below_the_noise_and_in_the_plan() -> None:
+    plan = planned(value_bits=32)
+    again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
+    assert again.digest == plan.digest
+    assert again.grid == plan.grid == 2.0 ** round(math.log2(plan.grid))
+    # Room for the cancelled noise, eighteen times as large here, takes the step to the next power of two.
+    assert plan.grid <= 2 * FINE * min(plan.parameters.sigma_star, plan.parameters.sigma_delta)
+    assert plan.parameters.largest_value >= TARGET.sensitivity
+    assert plan.parameters.dimension == 3
+
+
+@pytest.mark.parametrize(("star", "delta"), [(1.0, 0.1), (1.0, 3.0), (0.01, 5.0), (1e6, 1e6)])
+def test_there_is_room_for_values_and_noise(star: float, delta: float) -> None:
+    for largest in (0.0, 0.5 * star, 40.0 * star):
+        found = chosen(star, delta, largest, replace(TARGET, sensitivity=star))
+        room = 2**31 * 2 * found.grid
+        assert found.largest_value >= max(largest, star)
+        assert room >= 8 * (found.largest_value + 12 * held_deviation(found)) * (1 - 1e-6)
+        if largest:
+            assert room / 2 < 8 * (largest + 12 * held_deviation(found)), "a finer grid has room, too"
+    assert held_deviation(found) == pytest.approx(math.sqrt(star**2 + 2 * delta**2))
+
+
+def test_a_grid_too_coarse_for_the_noise_is_refused() -> None:
+    with pytest.raises(InputError, match=r"values of 1e\+06 make a grid of 0.00195312, too coarse beside noise of 1"):
+        chosen(1.0, 1.0, 1e6)
+    assert chosen(1.0, 1.0, 1e5).grid <= COARSEST
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"value_bits": 16}, "value_bits is 16: choose 32"),
+        ({"grid": 0.5}, "grid is 0.5 but value_bits is 64"),
+        ({"largest_value": 3.0}, "largest_value is 3 but value_bits is 64"),
+        ({"value_bits": 32, "grid": 0.3}, "grid is 0.3: choose a power of two"),
+        ({"value_bits": 32, "grid": -0.5}, "grid is -0.5: choose a power of two"),
+        ({"value_bits": 32, "grid": math.inf}, "grid is inf: choose a power of two"),
+        ({"value_bits": 32, "grid": 2.0**-1000}, "choose a power of two"),
+        ({"value_bits": 32, "largest_value": -1.0}, "largest_value is -1"),
+        ({"value_bits": 32, "largest_value": math.inf}, "largest_value is inf"),
+        ({"value_bits": 32, "grid": 0.5, "dimension": 0}, "dimension is 0"),
+    ],
+)
+def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words.replace(".", r"\.")):
+        INCA.parse({"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}, 5)
+    if "dimension" not in fields:
+        with pytest.raises(InputError, match=words.replace(".", r"\.")):
+            get_protocol("gossip").parse({"rounds": 3, **fields}, 5)
+
+
+def test_values_without_room_are_refused_and_not_told() -> None:
+    plan = planned(value_bits=32, largest_value=2.0)
+    largest = plan.parameters.largest_value
+    noise = InsecurePopulationNoise(0, 6)
+    value = np.array([0.0, largest * 1.01, 0.0])
+    schedule = plan.schedule(insecure_seed(1))
+    with pytest.raises(InputError, match="plan with the option largest_value") as refusal:
+        plan.machine(schedule, 0, value, 1.0, noise.party(0))
+    assert f"{value[1]:g}" not in str(refusal.value)
+    with pytest.raises(InputError, match="largest_value"):
+        simulate(plan, np.full((6, 3), -largest * 1.01), runs=1)
+    with pytest.raises(InputError, match="values have 4 coordinates, the grid is for 3"):
+        plan.machine(schedule, 0, np.zeros(4), 1.0, noise.party(0))
+    planned().protocol.check_values(planned().parameters, 1e9 * value)
+
+
+def test_predicted_bytes() -> None:
+    """Five others hear the release; each of four rounds has one message."""
+    plain, short = (rank(TARGET, ["inca"], {"rounds": 4, **extra})[0].to_json() for extra in ({}, {"value_bits": 32}))
+    assert plain["bytes_per_party"] - short["bytes_per_party"] == (4 + 5) * 3 * 4
+    assert plain["mse"] == short["mse"]
+    assert 0 < short["grid_over_noise"] <= 2 * FINE
+    assert 0 < short["rounding_mu_squared"] < 1e-6
+    assert "grid_over_noise" not in plain
+
+
+def test_certificates_count_the_rounding() -> None:
+    plan = planned(value_bits=32)
+    execution = plan.execution(insecure_seed(3), History.everyone(4, 6))
+    exact = certify(execution.transcript(), Adversary.collusion({0}), 1.0)
+    widened = certify(execution.transcript(), Adversary.collusion({0}), 1.0, accounting=execution.accounting(1e-6))
+    assert (widened.mu > exact.mu).all()
+    np.testing.assert_allclose(widened.mu, exact.mu, rtol=1e-6)
+    assert widened.accounting.kind == "upper bound"
+    coarse = replace(execution, parameters=replace(plan.parameters, grid=2.0**-4))
+    extra = certify(execution.transcript(), Adversary.collusion({0}), 1.0, accounting=coarse.accounting(1e-6)).mu
+    assert (extra > 1.05 * exact.mu).all()
+    again = Execution.from_json(execution.to_json())
+    assert again.accounting(1e-6).mu(Adversary.collusion({0}), [1], np.ones(1), 1.0) > 1.0
+    with pytest.raises(InputError, match="dimension is missing"):
+        replace(execution, parameters=replace(plan.parameters, dimension=None)).accounting(1e-6)
+
+
+def test_releases_spread_on_the_grid() -> None:
+    """Both ways; push-sum conserves the total to the unit."""
+    plan = planned(value_bits=32)
+    grid, seed = plan.grid, insecure_seed(2)
+    for spread in (plan.dissemination, replace(plan.dissemination, kind="push-sum", rounds=9)):
+        study = replace(plan, dissemination=spread)
+        releases = [Release(np.array([party, -1.0, 2**20 + party]) * grid, 0.5) for party in range(6)]
+        machines = [study.dissemination_machine(party, releases[party], seed) for party in range(6)]
+        steps = [machine.start() for machine in machines]
+        for _ in range(machines[0].rounds):
+            sent: list[Message] = [message for step in steps for message in step.send]
+            assert all(on_grid(message.vector, grid) for message in sent)
+            inboxes = [[message for message in sent if party in message.recipients] for party in range(6)]
+            steps = [
+                machine.end_round(step.state, inbox, frozenset().union(*(message.recipients for message in step.send)))
+                for machine, step, inbox in zip(machines, steps, inboxes, strict=True)
+            ]
+        results = [step.release.vector for step in steps if step.release is not None]
+        total = sum(release.vector for release in releases)
+        found = results[0] if spread.kind == "broadcast" else sum(results)
+        np.testing.assert_array_equal(found, total)
+
+
+def test_study_files_take_the_options() -> None:
+    raw = {"column": [{"name": "age", "low": 0, "high": 100}], "options": {"value_bits": 32, "rounds": 3, "largest_value": 50.0}}
+    plan = Study.parse(raw).plan(4)
+    assert plan.grid > 0
+    assert plan.parameters.largest_value >= 50.0
+    with pytest.raises(InputError, match="value_bits"):
+        Study.parse({**raw, "options": {"value_bits": "32"}}).plan(4)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--value-bits", "16"], "value_bits is 16: choose 32"),
+        (["--largest-value", "5"], "value_bits is 64"),
+        (["--value-bits", "32", "--largest-value", "-1"], "largest_value is -1"),
+        (["--value-bits", "32", "--largest-value", "nan"], "'largest_value' is nan"),
+        (["--value-bits", "32", "--largest-value", "1e12"], "too coarse beside noise"),
+        (["--value-bits", "x"], "value-bits"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_bad_options_of_commands(
+    command: str, extra: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("age\n" + "".join(f"{20 + row}\n" for row in range(12)))
+    start = {
+        "plan": ["plan", "--protocol", "inca", "--no-cache"],
+        "run": ["run", "--data", str(table), "--column", "age", "--bounds", "0", "100"],
+    }
+    with pytest.raises(SystemExit) as stop:
+        main([*start[command], "--parties", "4", "--rounds", "3", *extra])
+    assert stop.value.code == 2
+    output = capsys.readouterr()
+    assert words in output.err
+    assert output.out == ""
+
+
+def test_plan_command(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--parties", "4", "--rounds", "3", "--protocol", "inca", "--no-cache", "--json"]
+    main(["plan", *arguments, "--value-bits", "32", "--largest-value", "7"])
+    candidate = msgspec.json.decode(capsys.readouterr().out)["candidates"][0]
+    assert candidate["parameters"]["value_bits"] == 32
+    assert candidate["parameters"]["largest_value"] >= 7

@@ -1,0 +1,284 @@
+"""Strangers who hold the places for handshakes: who gives way, and that a party of the study gets in beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from quietmean.entropy import BitStream
+from quietmean.entropy.insecure import insecure_seed
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.listener import STRANGERS, Listener, open_socket
+from quietmean.node.refusals import Refusals
+from quietmean.node.strangers import Strangers, network_of
+from quietmean.node.tls import Credentials
+from quietmean.node.transport import Connection, Endpoint, Traffic
+from quietmean.node.wire import VERSION, Answer, AnyRequest, Hello, Limits, Payload, Welcome
+
+STUDY = "f" * 64
+PLACES = STRANGERS + 2
+# How soon a party is to be in; it takes some hundredths of a second, and this may be a busy machine.
+SOON = 1.0
+ATTEMPTS = 5
+CROWD = 220
+
+
+# --- who gives way ---------------------------------------------------------------------------------------------------
+
+
+def full_house(hosts: str) -> Strangers[int]:
+    """Stranger k comes from the host that letter k names."""
+    strangers: Strangers[int] = Strangers(len(hosts))
+    for number, host in enumerate(hosts):
+        strangers.enter(number, host)
+    assert strangers.full
+    return strangers
+
+
+@pytest.mark.parametrize(("hosts", "goes"), [("aaaa", 0), ("abbb", 1), ("babcb", 0), ("aabb", 0), ("bcaa", 2), ("abcd", 0)])
+def test_the_oldest_of_the_fullest_network_gives_way(hosts: str, goes: int) -> None:
+    assert full_house(hosts).who_gives_way() == goes
+
+
+def test_one_who_is_alone_at_its_address_stays_while_others_crowd() -> None:
+    strangers: Strangers[int] = Strangers(8)
+    strangers.enter(0, "192.0.2.1")
+    for number in range(1, 10_000):
+        if strangers.full:
+            strangers.leave(strangers.who_gives_way())
+        strangers.enter(number, "198.51.100.7")
+    assert 0 in set(strangers)
+    assert set(strangers) == {0, *range(9993, 10_000)}
+
+
+def test_no_more_is_kept_than_who_is_here() -> None:
+    """Whatever comes and goes: as a list of (stranger, host) does it, and nothing is left of who has gone."""
+    strangers: Strangers[int] = Strangers(16)
+    naive: list[tuple[int, str]] = []
+    choices = BitStream(insecure_seed(1, "arrivals")).uniform(40_000).reshape(-1, 2)
+    for number, (what, who) in enumerate(choices):
+        if what < 0.3 and naive:
+            stranger, _ = naive.pop(int(who * len(naive)))
+            strangers.leave(stranger)
+            strangers.leave(stranger)
+            continue
+        if strangers.full:
+            counts = {host: sum(host == other for _, other in naive) for _, host in naive}
+            crowded = next(entry for entry in naive if counts[entry[1]] == max(counts.values()))
+            assert strangers.who_gives_way() == crowded[0]
+            naive.remove(crowded)
+            strangers.leave(crowded[0])
+        # From a few addresses often, from many once.
+        host = f"10.0.0.{int(who * 100) % 5}" if number % 2 else f"2001:db8:{number:x}::1"
+        strangers.enter(number, host)
+        naive.append((number, host))
+        assert len(strangers) == len(naive) <= 16
+    assert list(strangers) == [stranger for stranger, _ in naive]
+    assert len(vars(strangers)["_here"]) <= 16
+
+
+def test_networks() -> None:
+    assert network_of("192.0.2.1") == network_of("::ffff:192.0.2.1") == "192.0.2.1"
+    assert network_of("192.0.2.1") != network_of("192.0.2.2")
+    assert network_of("2001:db8:0:1::7") == network_of("2001:db8:0:1:ffff::") != network_of("2001:db8:0:2::7")
+    assert network_of("fe80::1%eth0") == network_of("fe80::2")
+    assert network_of("") == ""
+
+
+# --- real sockets ----------------------------------------------------------------------------------------------------
+
+
+class WithoutEviction(Listener):
+    """As if nobody ever gave way: further ones wait in the system's queue."""
+
+    def _accept(self) -> None:
+        if self._strangers.full:
+            self._pause()
+        else:
+            super()._accept()
+
+
+@dataclass
+class Place:
+    """A listener of party 0 that lets strangers be for a minute, on a port of its own; and who comes there."""
+
+    kind: type[Listener] = Listener
+    refusals: Refusals = field(default_factory=Refusals)
+    told: list[tuple[str, str]] = field(default_factory=list)
+    connected: int = 0
+    cut_off: int = 0
+
+    def __post_init__(self) -> None:
+        self.identities = [Identity.generate() for _ in range(2)]
+        self.listening = open_socket(("127.0.0.1", 0))
+        self.address = self.listening.getsockname()
+        addresses = [self.address, ("192.0.2.1", 1)]
+        entries = [RosterEntry(f"party-{k}", addresses[k], self.identities[k].public_key) for k in range(2)]
+        self.roster = Roster(tuple(entries))
+        self.client = Credentials(self.identities[1], self.roster).client(0)
+        endpoint = Endpoint(
+            party=0,
+            roster=self.roster,
+            study=STUDY,
+            credentials=Credentials(self.identities[0], self.roster),
+            limits=Limits.of_study(2, 4, 2),
+            refusal=self.refused,
+            heard=lambda party, position: None,
+        )
+        self.listener = self.kind(endpoint, self.listening, self.handle, lambda: (0, 0), handshake_seconds=60.0)
+
+    def refused(self, who: str, reason: str) -> None:
+        told = self.refusals.note(who, reason)
+        if told is not None:
+            self.told.append(told)
+
+    async def handle(self, party: int, request: AnyRequest, payload: Payload) -> Answer:
+        raise AssertionError("nobody asks anything")
+
+    async def party_comes_in(self) -> float:
+        """Seconds until party 1 was welcomed; raises TimeoutError after :data:`SOON`."""
+        begun = asyncio.get_running_loop().time()
+        async with asyncio.timeout(SOON):
+            connection = await Connection.dial(self.address, self.client, Traffic())
+            try:
+                await connection.send(Hello(VERSION, 1, STUDY))
+                frame, _ = await connection.receive(Limits.before_welcome())
+                assert isinstance(frame, Welcome)
+            finally:
+                connection.abort()
+        return asyncio.get_running_loop().time() - begun
+
+    async def until_turned_out(self, host: str, trickle: bool) -> None:
+        """Connect and do nothing, or send the beginning of a greeting, a byte every now and then, until cut off."""
+        reader, writer = await asyncio.open_connection(*self.address, local_addr=(host, 0))
+        self.connected += 1
+        try:
+            with contextlib.suppress(OSError):
+                for byte in b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(490) if trickle else b"":
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+                await reader.read()
+            self.cut_off += 1
+        finally:
+            writer.transport.abort()
+
+
+async def siege(place: Place, host: str, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run the story once a crowd of strangers has come, of which one in eleven trickles and the others are idle."""
+    place.listener.start()
+    strangers = [asyncio.create_task(place.until_turned_out(host, number % 11 == 0)) for number in range(CROWD)]
+    try:
+        while place.connected < CROWD or not place.listener._strangers.full:
+            await asyncio.sleep(0.01)
+        await story()
+    finally:
+        for stranger in strangers:
+            stranger.cancel()
+        await asyncio.gather(*strangers, return_exceptions=True)
+        await place.listener.close()
+
+
+# From the address of the strangers, as all come from one behind a router, and from another.
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def run() -> None:
+        place = Place()
+        times: list[float] = []
+
+        async def story() -> None:
+            for _ in range(4 * ATTEMPTS):
+                # A busy machine may hold up some of them.
+                with contextlib.suppress(TimeoutError):
+                    times.append(await place.party_comes_in())
+                if len(times) == ATTEMPTS:
+                    break
+            async with asyncio.timeout(60.0):
+                while place.cut_off < CROWD - PLACES:
+                    await asyncio.sleep(0.01)
+            # Once for the address; counted after that.
+            (told,) = place.told
+            assert told[0].startswith(f"{host}:")
+            assert told[1] == f"it gave way: all {PLACES} places for handshakes were taken, most of them by its address"
+            assert place.refusals.lines()[0].endswith(" times)")
+
+        await siege(place, host, story)
+        print(f"in after {', '.join(f'{1000 * time:.0f}' for time in times)} ms; {place.cut_off} strangers cut off")
+        assert len(times) == ATTEMPTS
+
+    asyncio.run(run())
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+def test_without_eviction_they_do() -> None:
+    async def run() -> None:
+        place = Place(WithoutEviction)
+
+        async def story() -> None:
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await place.party_comes_in()
+
+        await siege(place, "127.0.0.1", story)
+        assert place.cut_off == 0
+
+    asyncio.run(run())
+
+
+def test_one_who_gives_way_before_anything_was_done_for_it_is_closed() -> None:
+    """All arrive before the listener's tasks have run their first step."""
+
+    async def run() -> None:
+        place = Place()
+        with contextlib.ExitStack() as stack:
+            callers = [stack.enter_context(socket.create_connection(place.address)) for _ in range(PLACES + 20)]
+            place.listening.setblocking(False)
+            for _ in callers:
+                place.listener._accept()
+            assert len(place.listener._strangers) == PLACES
+            await asyncio.sleep(0)
+            for caller in callers[:20]:
+                caller.settimeout(10.0)
+                assert caller.recv(1) == b""
+            await place.listener.close()
+            for caller in callers[20:]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert caller.recv(1) == b""
+
+    asyncio.run(run())
+    gc.collect()
+
+
+def test_an_insider_who_does_not_greet_gives_way_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def run() -> None:
+        place = Place()
+        place.listener.start()
+        mute = [await Connection.dial(place.address, place.client, Traffic()) for _ in range(PLACES + 10)]
+        for connection in mute[:10]:
+            with pytest.raises((OSError, EOFError)):
+                async with asyncio.timeout(60.0):
+                    await connection.receive(Limits.before_welcome())
+        # The others wait on.
+        assert len(place.listener._strangers) == PLACES
+        (told,) = place.told
+        assert told[1].startswith("it gave way")
+        for connection in mute:
+            connection.abort()
+        await place.listener.close()
+
+    asyncio.run(run())
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
