@@ -55,6 +55,18 @@ def test_taken_in_once_and_answered_twice(tmp_path: Path) -> None:
     at_the_door(tmp_path, story)
 
 
+def test_who_may_send_but_is_no_longer_wanted_is_refused_without_blame(tmp_path: Path) -> None:
+    async def story(door: Door, store: Store) -> None:
+        door.enter((MIXING, 3), frozenset({1}), unwanted=frozenset({2}))
+        assert (await door.transfer(2, transfer(3), PAYLOAD)).status == "no"
+        assert (await door.transfer(1, transfer(3), PAYLOAD)).status == "ok"
+        assert [message.sender for message in store.received(MIXING, 3, 0)] == [1]
+        with pytest.raises(PeerError, match="schedule"):
+            await door.transfer(3, transfer(3), PAYLOAD)
+
+    at_the_door(tmp_path, story)
+
+
 def test_a_closed_round_is_refused_with_the_position(tmp_path: Path) -> None:
     async def story(door: Door, store: Store) -> None:
         assert await door.transfer(1, transfer(1), PAYLOAD) == Answer(0, "no", MIXING, 2)

@@ -46,11 +46,12 @@ class Door:
         self._parked: dict[PartyId, _Parked] = {}
         self._withdrawn: dict[PartyId, Position] = {}
         self._expected: frozenset[PartyId] = frozenset()
+        self._unwanted: frozenset[PartyId] = frozenset()
         self.position: Position = (0, 0)
 
-    def enter(self, position: Position, expected: frozenset[PartyId]) -> None:
-        """A new round is in progress: look again at what waits."""
-        self.position, self._expected = position, expected
+    def enter(self, position: Position, expected: frozenset[PartyId], unwanted: frozenset[PartyId] = frozenset()) -> None:
+        """A new round is in progress: look again at what waits. ``unwanted``: who may send, but is not listened to any more."""
+        self.position, self._expected, self._unwanted = position, expected, unwanted
         now = asyncio.get_running_loop().time()
         for sender, parked in list(self._parked.items()):
             if parked.verdict.done() or _place(parked.transfer) > position:
@@ -92,7 +93,7 @@ class Door:
         place = _place(transfer)
         if self._store.has_accepted(*place, sender):
             return True
-        if place != self.position or place <= self._withdrawn.get(sender, (0, 0)):
+        if place != self.position or place <= self._withdrawn.get(sender, (0, 0)) or sender in self._unwanted:
             return False
         if sender not in self._expected:
             raise PeerError(f"a message that the schedule does not have in round {transfer.round}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from quietmean.core.codec import load_state
@@ -28,11 +28,20 @@ class PhaseRunner:
     """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
 
     ``sends_shares``: what is sent is taken out of what is held; a share that was taken back although it had been used is settled.
-    ``tells``: what this party knows of the mixing rounds goes along with its messages.
+    ``tells``: what this party knows of the mixing rounds goes along with its messages. ``senders``: who may send to it in a
+    round, which can be more than the machine expects.
     """
 
     def __init__(
-        self, context: Context, phase: Phase, machine: PartyMachine[Any], *, may_miss: bool, sends_shares: bool, tells: bool
+        self,
+        context: Context,
+        phase: Phase,
+        machine: PartyMachine[Any],
+        *,
+        may_miss: bool,
+        sends_shares: bool,
+        tells: bool,
+        senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
     ) -> None:
         self._context = context
         self._phase = phase
@@ -40,6 +49,7 @@ class PhaseRunner:
         self._may_miss = may_miss
         self._sends_shares = sends_shares
         self._tells = tells
+        self._senders = senders
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
@@ -63,7 +73,7 @@ class PhaseRunner:
     async def _round(self, state: Any, resumed: bool) -> Any:
         context, here = self._context, (int(self._phase), int(state.round))
         expected = self._machine.expects(state)
-        context.door.enter(here, expected)
+        context.door.enter(here, expected, self._senders(state.round) - expected)
         if resumed:
             await self._catch_up_on_news(here)
         outgoing = context.store.outgoing(*here)

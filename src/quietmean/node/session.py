@@ -128,7 +128,15 @@ class Session:
         noise = SecureNoise(self._store.seed.derive(part.study, plan.protocol.name), self._shared_seed)
         machine = plan.machine(self._schedule, self._part.party, part.value, part.weight, noise)
         shares = plan.protocol.sends_shares
-        runner = PhaseRunner(self._context, Phase.MIXING, machine, may_miss=True, sends_shares=shares, tells=shares)
+        runner = PhaseRunner(
+            self._context,
+            Phase.MIXING,
+            machine,
+            may_miss=True,
+            sends_shares=shares,
+            tells=shares,
+            senders=lambda round_: self._schedule.senders(round_, part.party),
+        )
         self._remarks = plan.protocol.remarks(plan.parameters, await runner.run())
         self._store.keep_remarks(self._remarks)
         self._forget_input()
