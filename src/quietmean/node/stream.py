@@ -14,8 +14,10 @@ import numpy as np
 
 from quietmean.node.wire import Payload
 
-# What is longer is read into a buffer of its own and sent in pieces of this size.
+# What is longer is sent in pieces of this size, each encrypted and written while it is in the cache.
 PIECE: Final = 64 * 1024
+# What is longer is read into a buffer of its own. TLS records are no larger.
+STAGE: Final = 16 * 1024
 
 
 class ByteStream(asyncio.BufferedProtocol):
@@ -24,7 +26,8 @@ class ByteStream(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._staged = memoryview(bytearray(PIECE))
+        # Strangers get none: this is called before the handshake, connection_made after it.
+        self._staged = memoryview(b"")
         self._begin = self._end = 0
         # Where a long read goes, and how much of it is there.
         self._target: memoryview | None = None
@@ -47,7 +50,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
         An announced size reserves addresses, not memory: pages come into being as bytes arrive.
         """
-        if size > PIECE:
+        if size > STAGE:
             return await self._read_long(size)
         while self._end - self._begin < size:
             self._make_room(size)
@@ -72,7 +75,7 @@ class ByteStream(asyncio.BufferedProtocol):
         """So that ``size`` bytes fit from where reading stands."""
         if self._begin == self._end:
             self._begin = self._end = 0
-        elif self._begin + size > PIECE:
+        elif self._begin + size > STAGE:
             rest = bytes(self._staged[self._begin : self._end])
             self._staged[: len(rest)] = rest
             self._begin, self._end = 0, len(rest)
@@ -128,6 +131,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
+        self._staged = memoryview(bytearray(STAGE))
         transport.set_write_buffer_limits(high=PIECE)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -144,7 +148,7 @@ class ByteStream(asyncio.BufferedProtocol):
             self._target = None
         else:
             self._end += nbytes
-            if self._end == PIECE:
+            if self._end == STAGE:
                 # No room left: the peer has to wait until somebody reads.
                 self._paused = True
                 self._connected.pause_reading()
