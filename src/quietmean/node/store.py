@@ -138,6 +138,7 @@ class Store(Database):
 
     def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
         """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
+        sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}
         with self._transaction():
             if closed is not None:
                 self._close(phase, closed)
@@ -147,19 +148,13 @@ class Store(Database):
                 (phase, step.state.round, self._vault.put(dump_state(step.state), _is_public(phase))),
             )
             for number, message in enumerate(step.send):
-                self._send(phase, number, message)
+                outgoing = self._send(phase, number, message)
+                sent.setdefault((phase, message.round), {}).update(dict.fromkeys(message.recipients, outgoing))
             if step.release is not None:
                 released = (phase, self._vault.put(self._codec.encode(step.release.vector), public=True), step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
-        self._remember(phase, step, closed)
-
-    def _remember(self, phase: int, step: Step[Any], closed: ClosedRound | None) -> None:
-        """After the commit: what it made superfluous, and what will be asked for soon."""
-        self._sent = {}
-        for message in step.send:
-            vector = self._codec.encode(message.vector)
-            outgoing = self._outgoing(vector, message.content, message.weight)
-            self._sent.setdefault((phase, message.round), {}).update(dict.fromkeys(message.recipients, outgoing))
+        # After the commit: what will be asked for soon, and what it made superfluous.
+        self._sent = sent
         if closed is not None:
             key = (phase, closed.round)
             self._arrived[key] = dict.fromkeys(self._arrived.get(key, ()))
@@ -189,16 +184,17 @@ class Store(Database):
             (phase, last_round, RECLAIMED, USED),
         )
 
-    def _send(self, phase: int, number: int, message: Message) -> None:
-        key = (phase, message.round)
-        vector = self._vault.put(self._codec.encode(message.vector), _is_public(phase))
+    def _send(self, phase: int, number: int, message: Message) -> Outgoing:
+        key, vector = (phase, message.round), self._codec.encode(message.vector)
+        token = self._vault.put(vector, _is_public(phase))
         self._database.execute(
-            "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, vector, message.weight, message.content)
+            "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, token, message.weight, message.content)
         )
         self._database.executemany(
             "INSERT INTO outbox (phase, round, receiver, number, status) VALUES (?, ?, ?, ?, ?)",
             [(*key, receiver, number, PENDING) for receiver in message.recipients],
         )
+        return self._outgoing(vector, message.content, message.weight)
 
     def outgoing(self, phase: int, round_: int) -> dict[PartyId, Outgoing]:
         """For each receiver, its message of the round in progress."""

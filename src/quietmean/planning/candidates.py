@@ -48,7 +48,7 @@ class Candidate:
         """Of a mixing message as much as its protocol says, of a telling one the vector."""
         plan, dimension = self.plan, self.plan.target.dimension
         content = plan.protocol.message_bytes(plan.parameters, plan.target.parties, dimension)
-        told = (4 if plan.grid else 8) * dimension
+        told = plan.protocol.vector_bytes(plan.parameters, dimension)
         return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (told + _OVERHEAD_BYTES)
 
     def to_json(self) -> dict[str, Any]:

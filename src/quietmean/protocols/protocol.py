@@ -185,6 +185,10 @@ class Protocol(ABC, Generic[Parameters]):
 
     def message_bytes(self, parameters: Parameters, parties: int, dimension: int) -> float:
         """Bytes of one message on average, without framing."""
+        return self.vector_bytes(parameters, dimension)
+
+    def vector_bytes(self, parameters: Parameters, dimension: int) -> float:
+        """Bytes of a vector that is sent or released."""
         return (4.0 if self.grid(parameters) else 8.0) * dimension
 
     def grid(self, parameters: Parameters) -> float:
