@@ -1,14 +1,15 @@
 """One process of the yardstick for the node's throughput: the same messages over TLS 1.3 and asyncio streams, nothing else.
 
-Reads one JSON object from standard input: who it is, where the others listen, and how many bytes it sends to whom in each step.
-A step ends when all its messages are acknowledged and all expected ones are in. Prints its seconds, of the clock and of the
-processor.
+Reads one JSON object from standard input: who it is, where the others listen, how many bytes it sends to whom in each step, and
+the file, if any, in which what comes in is put, and synchronised, before it is acknowledged, as a node does. A step ends when all
+its messages are acknowledged and all expected ones are in. Prints its seconds, of the clock and of the processor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import sys
 import time
@@ -30,13 +31,17 @@ async def main(task: dict[str, Any]) -> float:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                await reader.readexactly(size)
+                payload = await reader.readexactly(size)
+                if durable is not None:
+                    os.write(durable, payload)
+                    os.fdatasync(durable)
                 writer.write(b"k")
                 await writer.drain()
                 arrived.release()
         except (EOFError, OSError, asyncio.CancelledError):
             writer.close()
 
+    durable = os.open(task["durable"], os.O_WRONLY | os.O_CREAT, 0o600) if task["durable"] else None
     listening = socket.socket(fileno=task["descriptor"])
     server = await asyncio.start_server(serve, sock=listening, ssl=credentials.server, limit=256 * 1024)
     links = {}

@@ -103,6 +103,31 @@ def test_who_has_all_releases_needs_nobody_to_confirm_them(away: float) -> None:
             np.testing.assert_array_equal(result.total_vector, quiet.results[0].total_vector)
 
 
+@pytest.mark.parametrize("away", [4.0, 5.0])
+@pytest.mark.parametrize("before_the_end", [7, 8, 9, 10])
+def test_who_comes_back_while_the_others_close_is_sent_the_releases_again(before_the_end: int, away: float) -> None:
+    """It died between its own release and the others' coming in; they went on without it and send them no more by themselves."""
+    plan = inca(3, 3)
+    with told(plan, Story()) as (quiet, _):
+        write = quiet.writes[0] - before_the_end
+    with told(plan, Story(crashes={0: [Crash(write, away=away)]})) as (outcome, _):
+        assert outcome.failures == {}
+        assert [outcome.results[party].heard for party in range(3)] == [(0, 1, 2), (1, 2), (1, 2)]
+        # A share that its last message held may have been taken back and settled: the same sum, rounded otherwise.
+        np.testing.assert_allclose(outcome.results[0].total_vector, quiet.results[0].total_vector, rtol=1e-14)
+        assert all(result.silent == () for result in outcome.results.values())
+
+
+def test_who_missed_the_last_round_learns_the_mean_of_the_others() -> None:
+    plan = inca(3, 3)
+    with told(plan, Story()) as (quiet, _):
+        write = quiet.writes[0] - 11
+    with told(plan, Story(crashes={0: [Crash(write, away=6.0)]})) as (outcome, _):
+        assert [outcome.results[party].heard for party in range(3)] == [(1, 2)] * 3
+        for result in outcome.results.values():
+            np.testing.assert_array_equal(result.total_vector, outcome.results[1].total_vector)
+
+
 def test_started_again_after_the_end_the_result_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     plan, results = inca(3, 2), list[NodeResult]()
     finish = Store.finish

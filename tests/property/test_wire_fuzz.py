@@ -52,6 +52,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", DIMENSION, width=4), SHORT),
     (wire.Withdraw(10, 1, 2), b""),
     (wire.Confirm(11, 1, 2), b""),
+    (wire.Again(12, 2, 1), b""),
     (wire.Probe(12, 1, 2), b""),
     (wire.Log(13), LOG),
     (wire.Answer(13, "no", 3, 0, "why"), b""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,15 @@ def test_what_is_public_is_not_wiped_but_what_was_under_it_is(path: Path) -> Non
     assert content(8, LARGE) in left
     assert vault.get(apart) == content(9, LARGE)
     assert kept != apart
+    vault.close()
+
+
+def test_a_system_that_writes_less_than_it_is_given_is_given_the_rest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, raw, offset: write(file, memoryview(raw)[:30_000], offset))
+    vault = Vault(path)
+    token = vault.put(content(6, 3 * LARGE + 7))
+    assert vault.get(token) == content(6, 3 * LARGE + 7)
     vault.close()
 
 

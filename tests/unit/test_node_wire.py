@@ -27,6 +27,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3, b"known", 8), VECTOR),
     (wire.Withdraw(10, 1, 2), b""),
     (wire.Confirm(11, 1, 2), b""),
+    (wire.Again(12, 2, 1), b""),
     (wire.Probe(12, 1, 2), b""),
     (wire.Log(13), logs.encode_log(logs.PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1)))),
     (wire.Answer(13, "no", 3, 0, "why"), b""),

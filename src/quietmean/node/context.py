@@ -10,11 +10,12 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from quietmean.core.party import PartyId
 from quietmean.node.door import Door
+from quietmean.node.entries import Outgoing
 from quietmean.node.knowledge import Knowledge
 from quietmean.node.result import Late
 from quietmean.node.store import Store
-from quietmean.node.whereabouts import PROBE_INTERVAL, Phase, Whereabouts
-from quietmean.node.wire import Answer, AnyRequest, Payload, Probe
+from quietmean.node.whereabouts import LONGEST_WAIT, PROBE_INTERVAL, Phase, Position, Whereabouts
+from quietmean.node.wire import Answer, AnyRequest, Payload, Probe, Transfer
 
 # Waking up later than planned by this part of the round's time-out means that the process was held up.
 _OWN_SLEEP = 0.05
@@ -93,6 +94,11 @@ class Context:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def transfer(self, position: Position, message: Outgoing, so_far: bytes) -> Transfer:
+        """The header of a message of this (phase, round); ``so_far``: what goes along of what is known."""
+        valid_for = int(1000 * LONGEST_WAIT * self.round_timeout)
+        return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, so_far, message.width)
 
     async def probe(self, party: PartyId, seconds: float) -> None:
         """Ask for a sign of life; the answer tells its position to :attr:`whereabouts` by itself."""

@@ -18,8 +18,8 @@ from quietmean.core.party import PartyId, PartyMachine, Step, settlement
 from quietmean.node.closing import known_so_far
 from quietmean.node.context import Context, Wait
 from quietmean.node.entries import ACCEPTED, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
-from quietmean.node.whereabouts import LONGEST_WAIT, Phase, Position
-from quietmean.node.wire import Answer, Confirm, Transfer, Withdraw
+from quietmean.node.whereabouts import Phase, Position
+from quietmean.node.wire import Again, Answer, Confirm, Withdraw
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -118,20 +118,23 @@ class PhaseRunner:
         """Send and wait; what became of each message."""
         context = self._context
         answers: dict[PartyId, Answer] = {}
+        asked: dict[PartyId, asyncio.Task[Any]] = {}
 
         def missing() -> dict[PartyId, bool]:
-            due = {
-                party: False
-                for party in expected
-                if not context.store.has_accepted(*here, party) and not context.whereabouts.is_past(party, here)
-            }
-            return due | {party: True for party in outgoing if party not in answers}
+            due = {party for party in expected if not context.store.has_accepted(*here, party)}
+            past = {party for party in due if context.whereabouts.is_past(party, here)}
+            if self._copies:
+                # They did not wait for this party, but what they sent the others can still be had.
+                asked.update({party: context.spawn(self._ask_again(here, party)) for party in sorted(past - asked.keys())})
+            waiting = [party for party in outgoing if party not in answers]
+            waiting += [party for party, task in asked.items() if not task.done()]
+            return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
 
         # Should this party never come back, the others know its part from what it sent along.
         so_far = known_so_far(context, here) if self._tells and outgoing else b""
         sending = [context.spawn(self._send(here, receiver, message, so_far, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_settled()
-        for task in sending:
+        for task in (*sending, *asked.values()):
             # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal.
             task.cancel()
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
@@ -140,9 +143,16 @@ class PhaseRunner:
         self, here: Position, receiver: PartyId, message: Outgoing, so_far: bytes, answers: dict[PartyId, Answer]
     ) -> None:
         context = self._context
-        valid_for = int(1000 * LONGEST_WAIT * context.round_timeout)
-        transfer = Transfer(0, *here, message.weight, valid_for, context.agreement, message.dimension, so_far, message.width)
+        transfer = context.transfer(here, message, so_far)
         await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
+
+    @property
+    def _copies(self) -> bool:
+        """Is what is sent a copy, public and the same for all? Then whether its sender knows that it came is all the same."""
+        return self._phase == Phase.DISSEMINATION and not self._sends_shares
+
+    async def _ask_again(self, here: Position, sender: PartyId) -> None:
+        await self._context.links[sender].ask(Again(0, *here))
 
     async def _withdraw(self, here: Position, receiver: PartyId) -> None:
         """Ask until there is an answer whether a message that was taken back had been used; if so, it is settled later."""
@@ -156,9 +166,7 @@ class PhaseRunner:
         """After a restart: where is everybody, and do the senders still stand by what was taken in before the crash?"""
         context = self._context
         seconds = context.round_timeout / 2
-        # Releases that go to all are copies: whether their sender knows that they came is all the same.
-        copies = self._phase == Phase.DISSEMINATION and not self._sends_shares
-        taken_in = [] if copies else context.store.received(*here, context.party)
+        taken_in = [] if self._copies else context.store.received(*here, context.party)
         confirming = [self._confirm(here, message.sender, seconds) for message in taken_in]
         await asyncio.gather(*(context.probe(party, seconds) for party in context.others), *confirming)
 

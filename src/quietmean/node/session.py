@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release, Vector
 from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.node.agreement import Opening, Pledges, agree
-from quietmean.node.closing import exchange_logs, keep_result, own_log
+from quietmean.node.closing import exchange_logs, keep_result, known_so_far, own_log
 from quietmean.node.context import Context, PeerLink, Report
 from quietmean.node.door import Door
 from quietmean.node.entries import ACCEPTED, RECLAIMED, REFUSED
@@ -26,7 +27,7 @@ from quietmean.node.rounds import PhaseRunner
 from quietmean.node.store import Store
 from quietmean.node.transport import Traffic
 from quietmean.node.whereabouts import Phase, Position, Whereabouts
-from quietmean.node.wire import Answer, AnyRequest, Commit, Confirm, Log, Payload, Probe, Reveal, Transfer, Withdraw
+from quietmean.node.wire import Again, Answer, AnyRequest, Commit, Confirm, Log, Payload, Probe, Reveal, Transfer, Withdraw
 from quietmean.planning import Plan
 
 _logger = logging.getLogger("quietmean.node")
@@ -69,6 +70,8 @@ class Session:
         self._exchange = ExchangeKey(store.seed)
         self._shared_seeds: dict[PartyId, Seed] = {}
         self._remarks: tuple[str, ...] = ()
+        # To each party once at a time, so that asking often does not cost more.
+        self._sending_again: set[PartyId] = set()
         self._pledges = Pledges(store, part.study, part.plan.target.parties)
         self.whereabouts = Whereabouts(part.round_timeout, self._clock, part.gone_timeout)
         changed = asyncio.Event()
@@ -251,6 +254,8 @@ class Session:
                 return context.door.withdraw(sender, request)
             case Confirm():
                 return context.door.confirm(sender, request)
+            case Again():
+                return Answer(request.number, await self._send_again(sender, request), *context.door.position)
             case Log():
                 told = bytes(payload)
                 log = decode_log(told, len(self._part.names), self._rounds)
@@ -263,6 +268,22 @@ class Session:
                 # Its position was noted above, and the answer's is what it asks for.
                 context.changed.set()
         return Answer(request.number, ACCEPTED, *context.door.position)
+
+    async def _send_again(self, receiver: PartyId, request: Again) -> Literal["ok", "no"]:
+        """Once this party has closed the round of releases, it sends its own to whoever was not there."""
+        context, place = self._context, (request.phase, request.round)
+        over = place == (int(Phase.DISSEMINATION), 1) and context.door.position[0] == Phase.CLOSING
+        copies = self._part.plan.protocol.releases_are_public and self._part.plan.dissemination.kind == "broadcast"
+        message = self._store.own_release() if over and copies else None
+        if message is None or receiver in self._sending_again:
+            return REFUSED
+        self._sending_again.add(receiver)
+        try:
+            so_far = known_so_far(context, context.door.position) if self._part.plan.protocol.sends_shares else b""
+            answer = await context.links[receiver].ask(context.transfer(place, message, so_far), message.payload)
+        finally:
+            self._sending_again.remove(receiver)
+        return answer.status
 
     def _told(self, sender: PartyId, log: PartyLog, payload: bytes, known: bytes) -> None:
         if (self._logs.get(sender), self._told_known.get(sender)) != (log, known):
@@ -294,7 +315,7 @@ class Session:
 
 def _told_position(request: AnyRequest) -> Position:
     match request:
-        case Transfer() | Probe():
+        case Transfer() | Again() | Probe():
             return request.phase, request.round
         case Log():
             return int(Phase.CLOSING), 0

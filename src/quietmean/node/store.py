@@ -136,6 +136,11 @@ class Store(Database):
             raise sqlite3.DatabaseError("a release is missing")
         return release
 
+    def own_release(self) -> Outgoing | None:
+        """What this party released after the mixing rounds, if it did, as it goes to the others."""
+        release = self.release(Phase.MIXING)
+        return None if release is None else self._outgoing(self._codec.encode(release.vector), b"", release.weight)
+
     def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
         """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
         sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}

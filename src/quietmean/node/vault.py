@@ -56,7 +56,7 @@ class Vault:
         slots = self._allocate(-(-len(content) // _SLOT))
         view = memoryview(content)
         for place, (first, count) in _runs(slots):
-            os.pwrite(self._file, view[place * _SLOT : (place + count) * _SLOT], first * _SLOT)
+            _write_all(self._file, view[place * _SLOT : (place + count) * _SLOT], first * _SLOT)
         if public:
             # The last place may keep the end of what was there before.
             self._secret.difference_update(slots[:-1])
@@ -91,7 +91,7 @@ class Vault:
     def wipe(self) -> None:
         """Overwrite what is left in free places with zeros, and give all places back if all are free."""
         for slot in sorted(self._secret & self._free):
-            os.pwrite(self._file, _ZEROS, slot * _SLOT)
+            _write_all(self._file, memoryview(_ZEROS), slot * _SLOT)
         self._secret -= self._free
         if self._file >= 0 and len(self._free) == self._slots:
             os.ftruncate(self._file, 0)
@@ -107,6 +107,13 @@ class Vault:
         slots += range(self._slots, self._slots + missing)
         self._slots += missing
         return slots
+
+
+def _write_all(file: int, content: memoryview, offset: int) -> None:
+    """The system may write less than it is given, for example to a disk that is nearly full: what is left follows, or fails."""
+    while content:
+        written = os.pwrite(file, content, offset)
+        content, offset = content[written:], offset + written
 
 
 def _slots_of(token: bytes) -> tuple[int, ...]:

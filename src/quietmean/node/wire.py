@@ -15,7 +15,7 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 
-VERSION = 4
+VERSION = 5
 HELLO_LIMIT = 1024
 HEADER_LIMIT = 64 * 1024
 _PREFIX = struct.Struct(">II")
@@ -140,6 +140,13 @@ class Confirm(Request, frozen=True, tag="f"):
     round: Count
 
 
+class Again(Request, frozen=True, tag="g"):
+    """A party that was away when this one's release of (phase, round) was sent asks for it: it is sent again, then answered."""
+
+    phase: Count
+    round: Count
+
+
 class Probe(Request, frozen=True, tag="p"):
     """Are you there, and where? Carries the own position."""
 
@@ -163,7 +170,7 @@ class Answer(Frame, frozen=True, tag="a"):
     reason: Text = ""
 
 
-AnyRequest: TypeAlias = Commit | Reveal | Transfer | Withdraw | Confirm | Probe | Log
+AnyRequest: TypeAlias = Commit | Reveal | Transfer | Withdraw | Confirm | Again | Probe | Log
 AnyFrame: TypeAlias = Hello | Welcome | Refused | Check | Readiness | Answer | AnyRequest
 
 _encode = msgspec.msgpack.Encoder().encode
