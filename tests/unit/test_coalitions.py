@@ -55,6 +55,20 @@ def test_clopper_pearson_is_exact() -> None:
     assert exceed_bound(5, 5) == 1.0
 
 
+def test_a_bound_for_the_best_of_many_holds_for_each() -> None:
+    """20 events of probability p, the one that was seen least in 30 draws: all bounds together fail at most one time in 20."""
+    generator, trials = np.random.default_rng(7), 2000
+    for probability in (0.05, 0.1, 0.2):
+        least = generator.binomial(30, probability, size=(trials, 20)).min(axis=1)
+        naive = np.mean([exceed_bound(30, int(seen)) < probability for seen in least])
+        failed = np.mean([exceed_bound(30, int(seen), choices=20) < probability for seen in least])
+        print(f"p = {probability}: picked bounds fail {failed:.3f} of the time, {naive:.3f} without the correction")
+        # Five standard errors above one in twenty.
+        assert failed <= 0.05 + 5 * np.sqrt(0.05 * 0.95 / trials)
+        # Picking is what has to be paid for.
+        assert probability == 0.05 or naive > 0.2
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_the_search_finds_nearly_the_worst(number: int) -> None:
     example = transcript(number, 12)

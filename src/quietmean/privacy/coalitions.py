@@ -90,11 +90,14 @@ class CoalitionCertificate:
         }
 
 
-def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE) -> float:
-    """Clopper-Pearson upper bound on the probability of an event seen ``exceeding`` times in ``draws`` independent draws."""
+def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, choices: int = 1) -> float:
+    """Clopper-Pearson upper bound on the probability of an event seen ``exceeding`` times in ``draws`` independent draws.
+
+    ``choices``: among how many events the one was picked after a look at the draws; the bound holds for all at once (Bonferroni).
+    """
     if exceeding >= draws:
         return 1.0
-    return float(beta.ppf(confidence, exceeding + 1, draws - exceeding))
+    return float(beta.ppf(1 - (1 - confidence) / choices, exceeding + 1, draws - exceeding))
 
 
 def certify_coalitions(
