@@ -118,6 +118,20 @@ def test_a_party_may_die_in_every_phase_and_again(tmp_path: Path) -> None:
     assert_nothing_is_missing(plan, values, outcome)
 
 
+@pytest.mark.slow
+def test_who_is_back_while_the_others_close_is_sent_what_it_missed(tmp_path: Path) -> None:
+    """They give it up after half a time-out, and wait for its log for a whole one: it is back in between."""
+    plan = inca(5, 4)
+    values = values_of(plan, 0)
+    kills = [Kill(2, 1, 6.0, after=0.0, phase="dissemination")]
+    outcome = run(plan, values, tmp_path, kills, round_timeout=8.0)
+    assert (outcome.killed, outcome.failures) == ((2,), {})
+    assert [late.names for late in outcome.results[0].late] == [("party-2",)]
+    assert outcome.results[2].heard == (0, 1, 2, 3, 4)
+    np.testing.assert_allclose(outcome.results[2].mean, values.mean(axis=0), rtol=1e-9)
+    assert all(result.silent == () for result in outcome.results.values())
+
+
 def test_kills_that_cannot_be(tmp_path: Path) -> None:
     plan = inca(2, 2)
     with pytest.raises(InputError, match="during closing: say how many seconds"):
