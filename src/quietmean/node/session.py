@@ -70,8 +70,7 @@ class Session:
         self._exchange = ExchangeKey(store.seed)
         self._shared_seeds: dict[PartyId, Seed] = {}
         self._remarks: tuple[str, ...] = ()
-        # To each party once at a time, so that asking often does not cost more.
-        self._sending_again: set[PartyId] = set()
+        self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
         self._pledges = Pledges(store, part.study, part.plan.target.parties)
         self.whereabouts = Whereabouts(part.round_timeout, self._clock, part.gone_timeout)
         changed = asyncio.Event()
@@ -270,19 +269,20 @@ class Session:
         return Answer(request.number, ACCEPTED, *context.door.position)
 
     async def _send_again(self, receiver: PartyId, request: Again) -> Literal["ok", "no"]:
-        """Once this party has closed the round of releases, it sends its own to whoever was not there."""
+        """Once this party has closed the round of releases, it sends its own to whoever was not there; to each once at a time."""
         context, place = self._context, (request.phase, request.round)
         over = place == (int(Phase.DISSEMINATION), 1) and context.door.position[0] == Phase.CLOSING
         copies = self._part.plan.protocol.releases_are_public and self._part.plan.dissemination.kind == "broadcast"
         message = self._store.own_release() if over and copies else None
-        if message is None or receiver in self._sending_again:
+        if message is None:
             return REFUSED
-        self._sending_again.add(receiver)
-        try:
+        sending = self._sending_again.get(receiver)
+        if sending is None or sending.done():
             so_far = known_so_far(context, context.door.position) if self._part.plan.protocol.sends_shares else b""
-            answer = await context.links[receiver].ask(context.transfer(place, message, so_far), message.payload)
-        finally:
-            self._sending_again.remove(receiver)
+            asking = context.links[receiver].ask(context.transfer(place, message, so_far), message.payload)
+            sending = self._sending_again[receiver] = context.spawn(asking)
+        # Whoever asks twice, over a new connection for example, waits for the same.
+        answer: Answer = await asyncio.shield(sending)
         return answer.status
 
     def _told(self, sender: PartyId, log: PartyLog, payload: bytes, known: bytes) -> None:
