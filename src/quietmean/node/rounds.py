@@ -125,7 +125,8 @@ class PhaseRunner:
             past = {party for party in due if context.whereabouts.is_past(party, here)}
             if self._copies:
                 # They did not wait for this party, but what they sent the others can still be had.
-                asked.update({party: context.spawn(self._ask_again(here, party)) for party in sorted(past - asked.keys())})
+                again = sorted(past - asked.keys())
+                asked.update({party: context.spawn(context.links[party].ask(Again(0, *here))) for party in again})
             waiting = [party for party in outgoing if party not in answers]
             waiting += [party for party, task in asked.items() if not task.done()]
             return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
@@ -134,8 +135,8 @@ class PhaseRunner:
         so_far = known_so_far(context, here) if self._tells and outgoing else b""
         sending = [context.spawn(self._send(here, receiver, message, so_far, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_settled()
+        # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal. Nor is any more asked for.
         for task in (*sending, *asked.values()):
-            # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal.
             task.cancel()
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
 
@@ -150,9 +151,6 @@ class PhaseRunner:
     def _copies(self) -> bool:
         """Is what is sent a copy, public and the same for all? Then whether its sender knows that it came is all the same."""
         return self._phase == Phase.DISSEMINATION and not self._sends_shares
-
-    async def _ask_again(self, here: Position, sender: PartyId) -> None:
-        await self._context.links[sender].ask(Again(0, *here))
 
     async def _withdraw(self, here: Position, receiver: PartyId) -> None:
         """Ask until there is an answer whether a message that was taken back had been used; if so, it is settled later."""

@@ -160,7 +160,7 @@ class Session:
         if not self._part.plan.protocol.releases_are_public:
             return (self._part.party,)
         machine = self._part.plan.dissemination_machine(self._part.party, release, seed)
-        shares = self._part.plan.dissemination.kind == "push-sum"
+        shares = self._part.plan.dissemination.sends_shares
         # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
         tells = self._part.plan.protocol.sends_shares
         runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, tells=tells)
@@ -205,7 +205,7 @@ class Session:
                 open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
             else:
                 # Releases that are sent to all are copies: nothing was taken back.
-                open_ = plan.dissemination.kind == "push-sum"
+                open_ = plan.dissemination.sends_shares
             if open_:
                 found.append((phase, round_, receiver))
         return tuple(found)
@@ -270,15 +270,16 @@ class Session:
 
     async def _send_again(self, receiver: PartyId, request: Again) -> Literal["ok", "no"]:
         """Once this party has closed the round of releases, it sends its own to whoever was not there; to each once at a time."""
-        context, place = self._context, (request.phase, request.round)
+        context, plan, place = self._context, self._part.plan, (request.phase, request.round)
         over = place == (int(Phase.DISSEMINATION), 1) and context.door.position[0] == Phase.CLOSING
-        copies = self._part.plan.protocol.releases_are_public and self._part.plan.dissemination.kind == "broadcast"
-        message = self._store.own_release() if over and copies else None
-        if message is None:
+        if not over or not plan.protocol.releases_are_public or plan.dissemination.sends_shares:
             return REFUSED
         sending = self._sending_again.get(receiver)
         if sending is None or sending.done():
-            so_far = known_so_far(context, context.door.position) if self._part.plan.protocol.sends_shares else b""
+            message = self._store.own_release()
+            if message is None:
+                return REFUSED
+            so_far = known_so_far(context, context.door.position) if plan.protocol.sends_shares else b""
             asking = context.links[receiver].ask(context.transfer(place, message, so_far), message.payload)
             sending = self._sending_again[receiver] = context.spawn(asking)
         # Whoever asks twice, over a new connection for example, waits for the same.

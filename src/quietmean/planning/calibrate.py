@@ -37,8 +37,8 @@ _BROADCAST_LIMIT = 200
 _MARGIN = 0.02
 # The papers' choice of sigma_star^2 over its lower bound (IncA, section 5.2).
 _PAPER_EXCESS = 1.3
-# Fewer executions and coalitions are tried the more parties there are, to answer in seconds. One execution costs its pairs of
-# parties times its coalitions, and as much as this many of them to draw.
+# Fewer executions and coalitions are tried the more parties there are, to answer in seconds. In units of one pair of parties for
+# one coalition: what all executions may cost, and what drawing one costs. How many there are at least and at most.
 _EFFORT, _BUDGET, _DRAWING = 480, 600_000, 1500
 _FEWEST, _MOST = 4, 100
 # The error is predicted from more executions: they need no accounting.

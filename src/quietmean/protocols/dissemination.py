@@ -35,6 +35,11 @@ class Dissemination:
         if self.rounds < 1 or (self.kind == "broadcast" and self.rounds != 1):
             raise InputError(f"{self.kind} with {self.rounds} rounds does not exist: broadcast has 1, push-sum at least 1")
 
+    @property
+    def sends_shares(self) -> bool:
+        """Are parts of sums sent, as in the mixing rounds, rather than copies of a release?"""
+        return self.kind == "push-sum"
+
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Dissemination:
         return cls(
