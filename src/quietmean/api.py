@@ -14,11 +14,12 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.candidates import rank
-from quietmean.planning.plan import Plan, Target, colluding_count
+from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary, Certificate
 from quietmean.privacy import certify as certify_transcript
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot, read_execution
+from quietmean.protocols.target import Target, colluding_count
 from quietmean.simulation import SimulationResult
 from quietmean.simulation import simulate as simulate_plan
 

@@ -133,7 +133,7 @@ def _write_report(path: Path, execution: Execution | OneShot, delta: float, agai
 
 def _has_cancelled_noise(execution: Execution) -> bool:
     """In what the transcript says; masks of secure aggregation are not in it."""
-    linear = execution.protocol.is_linear(execution.parameters)
+    linear = execution.protocol.is_linear
     return execution.protocol.sends_shares or (linear and bool(execution.schedule.pairs.size))
 
 

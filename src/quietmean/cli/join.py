@@ -168,7 +168,7 @@ def _without_release(result: NodeResult) -> list[int]:
     protocol, execution = result.execution.protocol, result.execution
     if not protocol.releases_are_public:
         return []
-    published = protocol.releasers(execution.parameters, execution.parties) - set(result.heard)
+    published = protocol.releasers(execution.parties) - set(result.heard)
     return [party for party in sorted(published) if execution.history.finished[party]]
 
 

@@ -171,7 +171,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     # Nothing of this is needed where the answer is known already.
     from quietmean.planning.candidates import rank
     from quietmean.planning.explain import when_another, why_first
-    from quietmean.planning.plan import Target, colluding_count
+    from quietmean.protocols.target import Target, colluding_count
 
     parties = asked["parties"]
     target = Target(

@@ -70,7 +70,7 @@ class NodeSettings:
         if self.value.shape != (target.dimension,) or not np.isfinite(self.value).all():
             # The value itself is private: only its shape may be told.
             raise InputError(f"the value has shape {self.value.shape}: it must be {target.dimension} finite numbers, as planned")
-        self.plan.protocol.check_values(self.plan.parameters, self.value)
+        self.plan.protocol.check_values(self.value)
         if not (np.isfinite(self.weight) and self.weight > 0):
             raise InputError(f"weight is {self.weight:g}: choose a finite number > 0")
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
@@ -142,8 +142,8 @@ async def _run_session(settings: NodeSettings, party: PartyId, store: Store, wat
     plan, roster, traffic = settings.plan, settings.roster, watch.traffic
     agreed = Agreed.of(roster, plan)
     target = plan.target
-    content = plan.protocol.content_limit(plan.parameters, target.parties, target.dimension)
-    limits = Limits.of_study(target.parties, plan.protocol.rounds(plan.parameters), target.dimension, content, plan.grid)
+    content = plan.protocol.content_limit(target.parties, target.dimension)
+    limits = Limits.of_study(target.parties, plan.protocol.rounds, target.dimension, content, plan.grid)
     credentials = Credentials(settings.identity, roster)
 
     def endpoint(session: Session) -> Endpoint:

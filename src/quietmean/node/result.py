@@ -55,7 +55,7 @@ class NodeResult:
     def mean(self) -> Vector:
         """The estimate, shape (d,)."""
         execution = self.execution
-        return execution.protocol.decode(execution.parameters, execution.parties, self.total_vector, self.total_weight)
+        return execution.protocol.decode(execution.parties, self.total_vector, self.total_weight)
 
     @property
     def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:

@@ -60,7 +60,7 @@ class Session:
         self._store = store
         self._traffic = traffic
         self._refusals = Refusals()
-        parties, rounds = len(part.names), part.plan.protocol.rounds(part.plan.parameters)
+        parties, rounds = len(part.names), part.plan.protocol.rounds
         told = store.told()
         self._logs: dict[PartyId, PartyLog] = {other: decode_log(log, parties, rounds) for other, (log, _) in told.items()}
         # Read when the schedule is known for certain.
@@ -139,7 +139,7 @@ class Session:
             tells=shares,
             senders=lambda round_: self._schedule.senders(round_, part.party),
         )
-        self._remarks = plan.protocol.remarks(plan.parameters, await runner.run())
+        self._remarks = plan.protocol.remarks(await runner.run())
         self._store.keep_remarks(self._remarks)
         self._forget_input()
 
@@ -224,7 +224,7 @@ class Session:
         if not plan.protocol.releases_are_public:
             return self._own_result()
         total = self._store.release(Phase.DISSEMINATION)
-        others = plan.protocol.releasers(plan.parameters, plan.target.parties) - {self._part.party}
+        others = plan.protocol.releasers(plan.target.parties) - {self._part.party}
         if total is None or total.weight <= 0 or (others and not others & set(heard)):
             reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
             raise ProtocolFailure(f"no other party's result arrived here: {reason}")

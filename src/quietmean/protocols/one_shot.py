@@ -153,7 +153,7 @@ def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
 
 def trusted_parties(happened: Execution | OneShot) -> frozenset[PartyId]:
     """Who is assumed never to collude: nobody, unless the protocol says so."""
-    return happened.protocol.trusted(happened.parameters) if isinstance(happened, Execution) else frozenset()
+    return happened.protocol.trusted if isinstance(happened, Execution) else frozenset()
 
 
 def _parties(raw: Mapping[str, Any]) -> int:

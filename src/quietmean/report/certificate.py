@@ -57,7 +57,7 @@ def _page(
     execution: Execution, delta: float, size: int, adversary: Adversary | None, coalitions: CoalitionCertificate | None
 ) -> _Page:
     transcript, sensitivity = execution.transcript(), execution.sensitivity
-    trusted = execution.protocol.trusted(execution.parameters)
+    trusted = execution.protocol.trusted
     accounting = execution.accounting(delta)
     alone = float(certify_everyone_else(transcript, sensitivity, accounting).max())
     if adversary is None:
@@ -145,7 +145,7 @@ class _Page:
         return f" This is what {_members(found)} learns exactly:"
 
     def _alone_note(self) -> str:
-        trusted = sorted(self.execution.protocol.trusted(self.execution.parameters))
+        trusted = sorted(self.execution.protocol.trusted)
         if trusted:
             return f"{words.listed([f'party {party}' for party in trusted])}, which this protocol trusts, included"
         return "only the noise that a party keeps for itself remains"
@@ -159,7 +159,7 @@ class _Page:
         return f"Party {self.found.party} pays most: {cost}"
 
     def _curve(self) -> dict[str, str]:
-        curve, trusted = self.found.curve, sorted(self.execution.protocol.trusted(self.execution.parameters))
+        curve, trusted = self.found.curve, sorted(self.execution.protocol.trusted)
         size = self.coalitions.size if self.coalitions else None
         figure = coalitions_figure(curve, epsilon_of_mu(self.everyone_else, self.delta), size)
         caption = curve_caption(curve, trusted)
@@ -256,7 +256,7 @@ class _Page:
     def _crowd(self) -> dict[str, Any] | None:
         """How the honest parties hide among each other: for protocols in which all exchange and release."""
         execution, corrupt = self.execution, self.found.adversary.corrupt
-        releasers = execution.protocol.releasers(execution.parameters, execution.parties)
+        releasers = execution.protocol.releasers(execution.parties)
         if not execution.schedule.rounds or len(releasers) < execution.parties:
             return None
         figure = exchange_figure(execution, corrupt, title=False)

@@ -106,7 +106,7 @@ class _Explainer:
         self._accounting = execution.accounting(delta)
         self._solver = CoalitionSolver(self._transcript)
         self._small = self._transcript.messages <= _SMALL
-        self._trusted = execution.protocol.trusted(execution.parameters)
+        self._trusted = execution.protocol.trusted
 
     def explain(self) -> Explanation:
         certificate = self._certificate(self._adversary)

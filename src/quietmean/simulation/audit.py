@@ -124,7 +124,7 @@ def attack(
 
 
 def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float, confidence: float) -> None:
-    if not execution.protocol.is_linear(execution.parameters):
+    if not execution.protocol.is_linear:
         raise InputError(
             f"{execution.protocol.name} as it is set here rounds, masks or draws at random what it sends, and the attack is "
             "one on sums with Gaussian noise: there is none on this protocol"

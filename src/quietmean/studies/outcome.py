@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
-from quietmean.planning.plan import Target
 from quietmean.privacy import (
     CoalitionCertificate,
     certify_coalitions,
@@ -22,6 +21,7 @@ from quietmean.privacy import (
     search_worst_coalition,
 )
 from quietmean.privacy.certificate import assumptions
+from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.queries import ColumnMeans
 
@@ -90,7 +90,7 @@ class StudyOutcome:
 def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:
     """Decode, account and certify. ``mean`` (d,) is in scaled units."""
     transcript = execution.transcript()
-    trusted = execution.protocol.trusted(execution.parameters)
+    trusted = execution.protocol.trusted
     accounting = execution.accounting(target.delta)
     certificate = certify_coalitions(transcript, target.sensitivity, target.colluding, trusted=trusted, accounting=accounting)
     stated = execution.error_variance()

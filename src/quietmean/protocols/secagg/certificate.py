@@ -60,13 +60,13 @@ class DiscreteAccounting(Accounting):
         _, self._rounding_delta = rounded_sensitivity(parameters, 1.0, self._words, delta)
         parties = (1, max(1, int(counted.sum())))
         self._eta = (
-            max(dominating_gaussian(1.0, parameters.scale, m, self._words)[1] for m in parties) if parameters.private else 0.0
+            max(dominating_gaussian(1.0, parameters.scale, m, self._words)[1] for m in parties) if parameters.noisy else 0.0
         )
         self._known: dict[tuple[int, float], float] = {}
         self.notes = self._notes()
 
     def _notes(self) -> tuple[str, ...]:
-        if not self._parameters.private:
+        if not self._parameters.noisy:
             return ("no noise at all: the sum itself protects nobody",)
         parties, steps = int(self._counted.sum()), self._parameters.scale
         chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
