@@ -181,7 +181,7 @@ def _declared(kind: type[Any]) -> dict[str, Parameter]:
         if "parameter" in one.metadata:
             known = dict(one.metadata["parameter"])
             known |= {"key": known["key"] or one.name, "choices": tuple(known["choices"])}
-            known["flag"] = (known["flag"] if known["flag"] != "" else one.name) if known["option"] else None
+            known["flag"] = (known["flag"] if known["flag"] != "" else one.name.replace("_", "-")) if known["option"] else None
             known["written"] = known["written"] or (lambda value, name=one.name: getattr(value, name) is not None)
             found[one.name] = Parameter(name=one.name, kind=hints[one.name], default=one.default, **known)
     return found

@@ -79,23 +79,26 @@ def rank(
     options: Mapping[str, Any] | None = None,
     calibration: Calibration = Calibration.EXACT,
     *,
+    offered: Mapping[str, Any] | None = None,
     server: Server = Server.NONE,
     max_messages: int | None = None,
 ) -> list[Candidate]:
     """Calibrated candidates, least predicted error first.
 
     By default all that take any bounded values, tolerate that parties leave, and need no more than ``server``. ``options`` go to
-    the protocols that have them; one that none of them has is refused. ``max_messages``: what a party may send on average before
-    the result is told to all; rounds are cut to fit where a protocol has them. Raises :class:`InputError`.
+    the protocols that have them; one that none of them has is refused. ``offered`` ones are taken by whoever has them.
+    ``max_messages``: what a party may send on average before the result is told to all; rounds are cut to fit where a protocol
+    has them. Raises :class:`InputError`.
     """
     chosen = names or [name for name, protocol in registry().items() if _is_general(protocol, server)]
     if not chosen:
         raise InputError("no protocol is left to choose from: name one with --protocol")
     kinds = [get_protocol(name) for name in chosen]
     _refuse_unknown(kinds, options or {})
+    given = {**(offered or {}), **(options or {})}
     candidates, refusals = [], []
     for kind in kinds:
-        known = {name: value for name, value in (options or {}).items() if name in kind.options()}
+        known = {name: value for name, value in given.items() if name in kind.options()}
         try:
             plan = calibrate(target, _within(kind.from_options(known), target, max_messages), calibration=calibration)
             candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _telling_messages(plan)), max_messages))

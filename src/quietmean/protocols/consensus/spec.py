@@ -123,7 +123,7 @@ class ConsensusParameters(GraphParameters):
         at_least=1,
         remedy="at least 1 exchange is needed",
     )
-    mode: str = parameter("unicast", help="unicast or broadcast of differences", option=True, choices=("unicast", "broadcast"))
+    mode: str = parameter("unicast", help="how differences are sent", option=True, choices=("unicast", "broadcast"))
     patience: int = parameter(
         3,
         help="rounds without a message after which an edge is given up",

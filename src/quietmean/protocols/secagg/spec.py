@@ -41,7 +41,7 @@ class SecAggParameters(Configured):
     minimum: int = parameter(help="arrived inputs below which there is no result", option=True)
     granularity: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
     sigma: float = parameter(help="scale of each party's noise", remedy="choose a finite number")
-    clip: float = parameter(help="L2 norm to which values are clipped", option=True, above=0, remedy=_POSITIVE)
+    clip: float = parameter(help="L2 norm to which values are clipped", option=True, flag="clip-norm", above=0, remedy=_POSITIVE)
     bits: int = parameter(
         help="inputs are added modulo 2 to the power of so many bits",
         option=True,
@@ -64,7 +64,7 @@ class SecAggParameters(Configured):
     dimension: int | None = parameter(None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
     region: str = parameter(
         "box",
-        help="where values lie: box (coordinates from 0 up) or ball (around the origin)",
+        help="where values lie, in coordinates from 0 up or around the origin",
         option=True,
         key="domain",
         flag="value-domain",
