@@ -17,7 +17,7 @@ from quietmean.planning.accuracy import LinearEstimate, linear_estimate
 from quietmean.planning.plan import Target
 from quietmean.privacy import InformationMatrix
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
-from quietmean.privacy.many import CoalitionSolver
+from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols import Protocol
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import Transcript

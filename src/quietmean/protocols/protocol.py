@@ -18,7 +18,7 @@ from quietmean.graphs import History, Schedule
 from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import LossConversion
 
 Parameters = TypeVar("Parameters")
 ANY_DOMAIN = "any bounded set"
@@ -112,6 +112,8 @@ class Server(StrEnum):
 class Protocol(ABC, Generic[Parameters]):
     """A protocol, stateless. ``parameters`` is its frozen dataclass; noise levels in it are standard deviations.
 
+    ``guarantee``: what it promises, one clause, which every certificate prints.
+
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced; without it the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
@@ -127,7 +129,7 @@ class Protocol(ABC, Generic[Parameters]):
     summary: ClassVar[str]
     server: ClassVar[Server] = Server.NONE
     trust: ClassVar[str] = "no server"
-    guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement, unconditional, exact"
+    guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
     private: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
@@ -262,9 +264,9 @@ class Protocol(ABC, Generic[Parameters]):
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""
         return self.transcript(parameters, schedule, history)
 
-    def accounting(
+    def loss_conversion(
         self, parameters: Parameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
-    ) -> Accounting:
+    ) -> LossConversion:
         """How the view that the transcript describes becomes (epsilon, delta); exact where all noise is Gaussian."""
         # Only now: it would take long to start, and running parties never come here.
         from quietmean.privacy import GAUSSIAN

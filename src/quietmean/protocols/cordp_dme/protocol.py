@@ -179,7 +179,7 @@ def _error(parameters: CordpDmeParameters, demand: Demand, responding: int) -> f
 
 def _epsilon_on_ball(demand: Demand, radius: float) -> float:
     """What the noise is worth, at the same delta, if a value may become any other in the ball."""
-    from quietmean.privacy import epsilon_of_mu, mu_of_budget
+    from quietmean.privacy import GAUSSIAN, mu_of_budget
 
     mu = mu_of_budget(demand.epsilon, demand.delta) * ball_sensitivity(radius) / demand.sensitivity
-    return epsilon_of_mu(mu, demand.delta)
+    return GAUSSIAN.epsilon(mu, demand.delta)

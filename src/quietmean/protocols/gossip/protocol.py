@@ -44,6 +44,7 @@ class GossipParameters:
 
 class Gossip(Protocol[GossipParameters]):
     name = "gossip"
+    guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
     private = False
     sends_shares = True
     options = frozenset({"rounds", "schedule", "out_degree", "value_bits", "largest_value"})

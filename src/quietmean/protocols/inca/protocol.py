@@ -23,7 +23,7 @@ from quietmean.protocols.protocol import Demand, Protocol, Releases
 from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import LossConversion
 
 
 def default_rounds(parties: int) -> int:
@@ -101,14 +101,14 @@ class Inca(Protocol[IncaParameters]):
 
         return declared_transcript(parameters, schedule, history)
 
-    def accounting(
+    def loss_conversion(
         self, parameters: IncaParameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
-    ) -> Accounting:
+    ) -> LossConversion:
         if not parameters.grid:
-            return super().accounting(parameters, schedule, history, weights, delta)
-        from quietmean.protocols.inca.accounting import GridAccounting
+            return super().loss_conversion(parameters, schedule, history, weights, delta)
+        from quietmean.protocols.inca.loss import GridLossConversion
 
-        return GridAccounting(parameters, schedule, history)
+        return GridLossConversion(parameters, schedule, history)
 
     def batch(
         self,

@@ -26,7 +26,7 @@ from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import LossConversion
 
 # Measured on real runs: keys, sealed shares there and back, opened shares; for each partner, and without any.
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
@@ -143,13 +143,13 @@ class SecAgg(Protocol[SecAggParameters]):
             builder.add_message(parameters.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
         return builder.build()
 
-    def accounting(
+    def loss_conversion(
         self, parameters: SecAggParameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
-    ) -> Accounting:
-        from quietmean.protocols.secagg.certificate import DiscreteAccounting, stated_dimension
+    ) -> LossConversion:
+        from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
 
         counted = self.counted(parameters, schedule, history)
-        return DiscreteAccounting(parameters, schedule, counted, stated_dimension(parameters), delta)
+        return DiscreteLossConversion(parameters, schedule, counted, stated_dimension(parameters), delta)
 
     def batch(
         self,
