@@ -21,8 +21,6 @@ from quietmean.node.knowledge import Knowledge
 from quietmean.node.result import NodeResult
 from quietmean.node.store import Store
 from quietmean.planning import Plan, Target
-from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.certificate import certify
 from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
@@ -177,8 +175,7 @@ def leak(execution: Execution, colluder: PartyId, public: frozenset[PartyId] | N
     transcript = execution.transcript()
     if public is not None:
         transcript = replace(transcript, released=transcript.released & np.isin(transcript.sender, sorted(public)))
-    certificate = certify(transcript, Adversary(frozenset([colluder]), frozenset()), execution.sensitivity)
-    return certificate.mu_upper
+    return replace(execution.privacy(1e-6), transcript=transcript).against([colluder]).mu_upper
 
 
 def too_optimistic(outcome: StoryResult, stores: list[Path], *, silent: bool = False) -> dict[PartyId, float]:

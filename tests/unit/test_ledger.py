@@ -16,7 +16,8 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.privacy import Ledger, compose_mu, epsilon_of_mu, mu_of_budget
+from quietmean.privacy import Ledger, compose_mu, mu_of_budget
+from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.privacy.ledger import RESERVED, SPENT
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)

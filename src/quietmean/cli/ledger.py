@@ -100,7 +100,7 @@ class Charge:
         from quietmean.privacy import Ledger
 
         certificate = outcome.certificate
-        note = f"against {certificate.describe()}; mu {outcome.everyone_else_mu[party]:.4g} should everybody else collude"
+        note = f"against {certificate.describe()}; mu {outcome.privacy.single_honest()[party]:.4g} should everybody else collude"
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, float(certificate.mu[party]), when=datetime.now(UTC), note=note)
             return book.account(self.account)
@@ -164,15 +164,13 @@ def balance_text(account: Account) -> str:
 
 
 def _entry_json(entry: Entry, delta: float) -> dict[str, Any]:
-    from quietmean.privacy import epsilon_of_mu
-
     return {
         "study": entry.study,
         "name": entry.name,
         "unit": str(entry.unit),
         "status": entry.status,
         "mu": entry.mu,
-        "epsilon": epsilon_of_mu(entry.mu, delta),
+        "epsilon": entry.epsilon(delta),
         "reserved_mu": entry.reserved_mu,
         "reserved_at": entry.reserved_at,
         "settled_at": entry.settled_at,
@@ -183,8 +181,6 @@ def _entry_json(entry: Entry, delta: float) -> dict[str, Any]:
 def _show(account: Account) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from quietmean.privacy import epsilon_of_mu
 
     out.print(balance_text(account), markup=False, style="red" if account.overspent else None)
     if not account.entries:
@@ -204,7 +200,7 @@ def _show(account: Account) -> None:
             entry.reserved_at.removesuffix("+00:00") + " UTC",
             entry.status,
             mu,
-            epsilon_text(epsilon_of_mu(entry.mu, delta)),
+            epsilon_text(entry.epsilon(delta)),
         )
         # A study's name comes from others: it is text, not markup.
         table.add_row(*(Text(printable(cell)) for cell in cells))

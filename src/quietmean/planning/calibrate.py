@@ -27,7 +27,7 @@ from quietmean.planning.scenarios import Scenario, draw_estimates, draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.privacy.many import one_thread
+from quietmean.privacy.information import one_thread
 from quietmean.protocols import Design, Protocol, SelfCalibrating, Target
 from quietmean.protocols.dissemination import Dissemination
 

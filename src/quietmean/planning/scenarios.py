@@ -15,7 +15,7 @@ from quietmean.graphs import churn
 from quietmean.planning.accuracy import LinearEstimate, linear_estimate
 from quietmean.privacy import InformationMatrix
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
-from quietmean.privacy.many import CoalitionSolver
+from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import Transcript

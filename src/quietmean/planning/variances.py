@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, NumericalError
 from quietmean.core.party import PartyId
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, Injection
 
@@ -150,8 +150,10 @@ def _excess(
 ) -> float:
     """By how much the exact certificate exceeds the target, at least 1."""
     worst = max(
-        certify(replace(execution, protocol=protocol).transcript(), Adversary(coalition), execution.sensitivity).max_mu
+        information_matrix(replace(execution, protocol=protocol).transcript(), Adversary(coalition))
+        .mu_upper(execution.sensitivity)
+        .max(initial=0.0)
         for execution in executions
         for coalition in coalitions
     )
-    return max(1.0, worst / largest_mu)
+    return max(1.0, float(worst) / largest_mu)

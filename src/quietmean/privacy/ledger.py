@@ -24,7 +24,8 @@ from typing import Any, Final, Self
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.privacy.composition import check_mu, compose_mu, epsilon_within, fits, remaining_mu
-from quietmean.privacy.gaussian import epsilon_of_mu, mu_of_budget
+from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.privacy.gaussian import mu_of_budget
 
 SCHEMA = 1
 RESERVED: Final = "reserved"
@@ -64,6 +65,10 @@ class Entry:
     reserved_at: str
     settled_at: str | None
     note: str
+
+    def epsilon(self, delta: float) -> float:
+        """What it charges at ``delta``, rounded up. Raises :class:`InputError` for an impossible delta."""
+        return epsilon_of_mu(self.mu, delta)
 
 
 @dataclass(frozen=True, slots=True)

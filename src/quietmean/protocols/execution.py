@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from quietmean.protocols.fields import optional_field, required_field
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import PrivacyAnalysis
 
 # Instead of a list of pairs, where they are all.
 ALL_PAIRS = "all"
@@ -51,7 +52,11 @@ class Execution:
         return self.schedule.parties
 
     def transcript(self) -> Transcript:
-        """The declared transcript."""
+        """The declared transcript; built once."""
+        return self._transcript
+
+    @cached_property
+    def _transcript(self) -> Transcript:
         return self.protocol.transcript(self.schedule, self.history)
 
     def full_transcript(self) -> Transcript:
@@ -76,9 +81,23 @@ class Execution:
         """Variance per coordinate of the noise in the result, if the protocol states it; else it follows from the transcript."""
         return self.protocol.error_variance(self.schedule, self.history, self.weights)
 
-    def accounting(self, delta: float) -> Accounting:
-        """What certificates of this execution at ``delta`` need besides its transcript. Raises :class:`InputError`."""
-        return self.protocol.accounting(self.schedule, self.history, self.weights, delta)
+    def privacy(self, delta: float) -> PrivacyAnalysis:
+        """What this execution cost its parties, with epsilons at ``delta``; made once for each delta.
+
+        Raises :class:`InputError` for an impossible delta, and where the parameters do not say what certificates need.
+        """
+        # Only now: it would take long to start, and running parties never come here.
+        from quietmean.privacy import PrivacyAnalysis, Terms
+
+        if delta not in self._analyses:
+            conversion = self.protocol.loss_conversion(self.schedule, self.history, self.weights, delta)
+            terms = Terms(self.sensitivity, delta, conversion, self.protocol.guarantee)
+            self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted)
+        return self._analyses[delta]
+
+    @cached_property
+    def _analyses(self) -> dict[float, PrivacyAnalysis]:
+        return {}
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""

@@ -20,7 +20,7 @@ from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import LossConversion
 
 ANY_DOMAIN = "any bounded set"
 
@@ -69,6 +69,8 @@ class Protocol(Configured, ABC):
 
     Fields that are open are filled in for a target. Class attributes say what is true of the protocol whatever its parameters:
 
+    ``guarantee``: what it promises, one clause, which every certificate prints.
+
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced; without it the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
@@ -84,7 +86,7 @@ class Protocol(Configured, ABC):
     summary: ClassVar[str]
     server: ClassVar[Server] = Server.NONE
     trust: ClassVar[str] = "no server"
-    guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement, unconditional, exact"
+    guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
     private: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
@@ -183,7 +185,7 @@ class Protocol(Configured, ABC):
     ) -> Releases:
         """All parties at once: values (n, d). Equal to the machines, up to rounding, on the same noise."""
 
-    def accounting(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> Accounting:
+    def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
         """How the view that the transcript describes becomes (epsilon, delta); exact where all noise is Gaussian."""
         # Only now: it would take long to start, and running parties never come here.
         from quietmean.privacy import GAUSSIAN

@@ -17,7 +17,7 @@ from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History, Schedule, churn
 from quietmean.graphs.schedule import NOBODY
 from quietmean.planning.plan import Plan
-from quietmean.privacy import CoalitionCertificate, certify_coalitions
+from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 
 # Runs are stacked until an (n, d) array has about this many entries: fast, and memory stays flat as runs grow.
@@ -56,12 +56,7 @@ class SimulationResult:
     @cached_property
     def certificate(self) -> CoalitionCertificate:
         """What the first run leaked to coalitions of the planned size."""
-        trusted = self.plan.protocol.trusted
-        target = self.plan.target
-        accounting = self.first.accounting(target.delta)
-        return certify_coalitions(
-            self.first.transcript(), target.sensitivity, target.colluding, trusted=trusted, accounting=accounting
-        )
+        return self.first.privacy(self.plan.target.delta).coalitions(self.plan.target.colluding)
 
     @property
     def prediction(self) -> float:

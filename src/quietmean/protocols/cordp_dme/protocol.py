@@ -159,7 +159,7 @@ def _error(parameters: CordpDmeParameters, target: Target, responding: int) -> f
 
 def _epsilon_on_ball(target: Target, radius: float) -> float:
     """What the noise is worth, at the same delta, if a value may become any other in the ball."""
-    from quietmean.privacy import epsilon_of_mu, mu_of_budget
+    from quietmean.privacy import GAUSSIAN, mu_of_budget
 
     mu = mu_of_budget(target.epsilon, target.delta) * ball_sensitivity(radius) / target.sensitivity
-    return epsilon_of_mu(mu, target.delta)
+    return GAUSSIAN.epsilon(mu, target.delta)

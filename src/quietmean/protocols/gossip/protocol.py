@@ -38,6 +38,7 @@ class Gossip(Protocol):
     """Push-sum averaging: it protects nothing and is there for comparison. Fields as those of IncA."""
 
     name = "gossip"
+    guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
     private = False
     sends_shares = True
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"

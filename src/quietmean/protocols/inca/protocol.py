@@ -21,7 +21,7 @@ from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import LossConversion
 
 
 def default_rounds(parties: int) -> int:
@@ -69,12 +69,12 @@ class IncA(IncaParameters, Protocol):
 
         return declared_transcript(self, schedule, history)
 
-    def accounting(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> Accounting:
+    def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
         if not self.grid:
-            return super().accounting(schedule, history, weights, delta)
-        from quietmean.protocols.inca.accounting import GridAccounting
+            return super().loss_conversion(schedule, history, weights, delta)
+        from quietmean.protocols.inca.loss import GridLossConversion
 
-        return GridAccounting(self, schedule, history)
+        return GridLossConversion(self, schedule, history)
 
     def batch(
         self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise

@@ -24,7 +24,7 @@ from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import LossConversion
 
 # Measured on real runs: keys, sealed shares there and back, opened shares; for each partner, and without any.
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
@@ -118,11 +118,11 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
             builder.add_message(self.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
         return builder.build()
 
-    def accounting(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> Accounting:
-        from quietmean.protocols.secagg.certificate import DiscreteAccounting, stated_dimension
+    def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
+        from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
 
         counted = self.counted(schedule, history)
-        return DiscreteAccounting(self, schedule, counted, stated_dimension(self), delta)
+        return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta)
 
     def batch(
         self,

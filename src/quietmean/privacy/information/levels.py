@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.information import InformationMatrix
-from quietmean.privacy.scales import without_private_noise
-from quietmean.privacy.solver import information_matrix
+from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.scales import without_private_noise
+from quietmean.privacy.information.solver import information_matrix
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]

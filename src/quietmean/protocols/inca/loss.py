@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import History, Schedule
-from quietmean.privacy import Accounting, Adversary
-from quietmean.privacy.accounting import UPPER_BOUND
+from quietmean.privacy import Adversary, LossConversion
+from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.inca.rounding import Array, rounding_information, widened
 from quietmean.protocols.inca.spec import IncaParameters
 
 
-class GridAccounting(Accounting):
+class GridLossConversion(LossConversion):
     """mu of the protocol in real numbers, widened by what rounding adds at most: see :mod:`quietmean.protocols.inca.rounding`."""
 
     kind = UPPER_BOUND

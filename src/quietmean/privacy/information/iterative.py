@@ -16,11 +16,11 @@ from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError, NumericalError
 from quietmean.entropy import BitStream, Seed
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.certificate import certify
-from quietmean.privacy.filter import private_diagonal
-from quietmean.privacy.rounds import find_rounds
-from quietmean.privacy.threads import one_thread
-from quietmean.privacy.view_map import Repairer, ViewMap
+from quietmean.privacy.information.round_recursion import private_diagonal
+from quietmean.privacy.information.round_structure import find_rounds
+from quietmean.privacy.information.solver import information_matrix
+from quietmean.privacy.information.threads import one_thread
+from quietmean.privacy.information.view_map import Repairer, ViewMap
 from quietmean.transcript import Transcript
 
 Matrix = NDArray[np.float64]
@@ -76,9 +76,9 @@ def _all_by_rounds(transcript: Transcript, adversary: Adversary, sensitivity: fl
 
 
 def _exactly(transcript: Transcript, adversary: Adversary, sensitivity: float, parties: Sequence[int]) -> list[Bound]:
-    certificate = certify(transcript, adversary, sensitivity)
-    place = {party: number for number, party in enumerate(certificate.honest)}
-    mu, upper = certificate.mu, certificate.mu_upper
+    information = information_matrix(transcript, adversary)
+    place = {party: number for number, party in enumerate(information.honest)}
+    mu, upper = information.mu(sensitivity), information.mu_upper(sensitivity)
     found = [(float(mu[place[party]]), float(upper[place[party]])) for party in parties]
     return [Bound.exact(value) if value == top else Bound(2.0 * value - top, value, top) for value, top in found]
 

@@ -1,7 +1,7 @@
 """From the view that a transcript describes to what the execution spends: the last step of every certificate.
 
 A transcript has Gaussian noise. Where the real noise is Gaussian too, mu of the view is what is spent, exactly. A protocol with
-other noise brings an :class:`Accounting` of its own, whose mu is an upper bound.
+other noise brings an :class:`LossConversion` of its own, whose mu is an upper bound.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.gaussian import delta_of_mu, epsilon_of_mu
+from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 
 Array = NDArray[np.float64]
 
 EXACT, UPPER_BOUND = "exact", "upper bound"
 
 
-class Accounting:
+class LossConversion:
     """What certificates turn into (epsilon, delta). Neighbouring relation: replacement at an L2 distance <= the sensitivity.
 
     ``kind``: what the numbers are; ``definition``: of what; ``notes``: what they assume, one clause each.
@@ -48,4 +48,4 @@ class Accounting:
         return self.epsilon(times * mu, delta)
 
 
-GAUSSIAN = Accounting()
+GAUSSIAN = LossConversion()

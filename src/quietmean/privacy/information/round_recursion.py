@@ -18,10 +18,10 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.sparse import csr_array
 
 from quietmean.privacy.adversary import Adversary, View
-from quietmean.privacy.information import InformationMatrix
-from quietmean.privacy.rounds import Entries, RoundStructure, Step
-from quietmean.privacy.scales import extra_variance
-from quietmean.privacy.threads import few_threads
+from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.round_structure import Entries, RoundStructure, Step
+from quietmean.privacy.information.scales import extra_variance
+from quietmean.privacy.information.threads import few_threads
 
 Matrix = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,7 +47,7 @@ class _Seen:
     honest: Ints
 
 
-def filtered_information(structure: RoundStructure, adversary: Adversary) -> InformationMatrix | None:
+def recursive_information(structure: RoundStructure, adversary: Adversary) -> InformationMatrix | None:
     """Lambda of the adversary's view, or None where the recursion could not vouch for it. Exact up to ``release_error``."""
     bare = bare_information(structure, adversary)
     return None if bare is None else bare.with_independent_noise(structure.variance)

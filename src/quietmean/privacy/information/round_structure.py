@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from quietmean.privacy.scales import without_private_noise
+from quietmean.privacy.information.scales import without_private_noise
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]

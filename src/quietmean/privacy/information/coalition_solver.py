@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +13,10 @@ from scipy.sparse import csr_array, diags_array, hstack
 
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.filter import filtered_information
-from quietmean.privacy.information import InformationMatrix
-from quietmean.privacy.rounds import RoundStructure, find_rounds
-from quietmean.privacy.scales import extra_variance, without_private_noise
-from quietmean.privacy.solver import information_matrix
-from quietmean.privacy.threads import one_thread
+from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.scales import extra_variance
+from quietmean.privacy.information.solver import ViewSolver
 from quietmean.transcript import Transcript
-
-__all__ = ["CoalitionSolver", "one_thread"]
 
 # Elimination makes matrices dense: beyond this many messages the other solvers are better.
 _MESSAGES = 2500
@@ -31,46 +28,63 @@ _DOUBTFUL = 1e-7
 _SHALLOW = 3
 
 
-class CoalitionSolver:
-    """Information matrices of one execution for many coalitions. Equal to :func:`information_matrix`, only faster."""
+@dataclass(frozen=True, eq=False)
+class _Elimination:
+    """All messages in terms of values (M, n) and of noise (M, K), which includes noise of variance ``extra`` on the values."""
 
-    def __init__(self, transcript: Transcript) -> None:
-        self._transcript = transcript
-        self._structure: RoundStructure | None = None
-        bare, self._variance = without_private_noise(transcript)
-        self._eliminated = transcript.messages <= _MESSAGES
-        if self._eliminated:
-            self._extra = extra_variance(bare, self._variance)
-            self._values, self._columns = _columns(bare, np.sqrt(self._extra))
-        else:
-            self._structure = find_rounds(transcript)
+    values: NDArray[np.float64]
+    noise: NDArray[np.float64] | csr_array[np.float64]
+    extra: float
+
+
+class CoalitionSolver:
+    """Information matrices of one execution for many adversaries.
+
+    :meth:`against` takes any adversary, and each costs a solution of its own; :meth:`information` takes coalitions, and says
+    the same, only faster where they are many: the elimination of messages is done once, when it is first needed.
+    """
+
+    def __init__(self, transcript: Transcript, method: str = "auto") -> None:
+        self.transcript = transcript
+        self._views = ViewSolver(transcript, method)
+
+    def against(self, adversary: Adversary) -> InformationMatrix:
+        """Against one adversary, as by :func:`information_matrix`."""
+        return self._views.information(adversary)
+
+    @cached_property
+    def _elimination(self) -> _Elimination | None:
+        """None where the matrices would be too large."""
+        if self.transcript.messages > _MESSAGES:
+            return None
+        bare, private_variance = self._views.bare
+        extra = extra_variance(bare, private_variance)
+        return _Elimination(*_columns(bare, np.sqrt(extra)), extra)
 
     def information(self, coalition: Collection[PartyId]) -> InformationMatrix:
+        """Against a coalition, one of many. Raises :class:`InputError` and :class:`NumericalError` as :meth:`against` does."""
         adversary = Adversary.collusion(coalition)
-        honest = tuple(adversary.honest(self._transcript.parties))
-        if not self._eliminated or not honest:
+        honest = tuple(adversary.honest(self.transcript.parties))
+        if self._elimination is None or not honest:
             return self._large(adversary)
-        observed = np.nonzero(adversary.view(self._transcript).messages)[0]
+        values, columns, extra = self._elimination.values, self._elimination.noise, self._elimination.extra
+        observed = np.nonzero(adversary.view(self.transcript).messages)[0]
         # From the unknown columns, not by taking the known ones away from a total: that would leave rounding of either sign.
-        members = np.zeros(self._transcript.parties)
+        members = np.zeros(self.transcript.parties)
         members[list(coalition)] = 1.0
-        known_by = np.concatenate([np.asarray(self._transcript.noise_known @ members), members])
-        covariance = _gram(self._columns, observed, known_by == 0)
-        unknown = np.diag(covariance) > 1e-9 * self._extra
+        known_by = np.concatenate([np.asarray(self.transcript.noise_known @ members), members])
+        covariance = _gram(columns, observed, known_by == 0)
+        unknown = np.diag(covariance) > 1e-9 * extra
         observed, covariance = observed[unknown], covariance[np.ix_(unknown, unknown)]
-        noisy = _information(covariance, self._values[np.ix_(observed, np.array(honest))])
-        information = InformationMatrix.of_noisy_values(honest, noisy, self._extra, _ACCURACY)
-        information = information.with_independent_noise(self._variance)
-        if information.relative_error > _DOUBTFUL:
-            # Perhaps something is disclosed exactly, which a covariance with a ridge cannot tell.
-            return information_matrix(self._transcript, adversary, "sparse")
-        return information
+        noisy = _information(covariance, values[np.ix_(observed, np.array(honest))])
+        information = InformationMatrix.of_noisy_values(honest, noisy, extra, _ACCURACY)
+        information = information.with_independent_noise(self._views.bare[1])
+        # Where it is doubtful, perhaps something is disclosed exactly, which a covariance with a ridge cannot tell.
+        return self._views.sparse(adversary) if information.relative_error > _DOUBTFUL else information
 
     def _large(self, adversary: Adversary) -> InformationMatrix:
-        structured = None if self._structure is None else filtered_information(self._structure, adversary)
-        if structured is not None and structured.relative_error <= _DOUBTFUL:
-            return structured
-        return information_matrix(self._transcript, adversary, "sparse")
+        structured = self._views.by_rounds(adversary)
+        return self._views.sparse(adversary) if structured is None else structured
 
 
 def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArray[np.float64] | csr_array[np.float64]]:

@@ -12,6 +12,7 @@ With extra independent noise of variance v on every honest value this always has
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +22,10 @@ from scipy.sparse.linalg import SuperLU, splu
 from quietmean.core.errors import NumericalError
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.filter import filtered_information
-from quietmean.privacy.information import InformationMatrix
-from quietmean.privacy.rounds import find_rounds
-from quietmean.privacy.scales import extra_variance, without_private_noise
+from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.round_recursion import recursive_information
+from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
+from quietmean.privacy.information.scales import extra_variance, without_private_noise
 from quietmean.transcript import Transcript
 
 Matrix = NDArray[np.float64]
@@ -43,21 +44,57 @@ _RANK = 1e-11
 
 
 def information_matrix(transcript: Transcript, adversary: Adversary, method: str = "auto") -> InformationMatrix:
-    """Lambda of the adversary's view about the honest values.
+    """Lambda of one adversary's view about the honest values: see :class:`ViewSolver`, which serves several adversaries."""
+    return ViewSolver(transcript, method).information(adversary)
+
+
+class ViewSolver:
+    """Information matrices of one transcript for any adversaries; what they have in common is worked out once.
 
     ``method`` is ``auto`` (round by round where the transcript allows it, else sparse), ``sparse`` (any execution) or ``dense``
-    (small ones, and the reference in tests). Raises :class:`NumericalError` rather than return a number that cannot be vouched
-    for.
+    (small ones, and the reference in tests).
     """
-    honest = tuple(adversary.honest(transcript.parties))
-    if not honest:
-        return InformationMatrix((), np.zeros((0, 0)), np.zeros(0))
-    if method == "auto" and len(honest) >= _MANY:
-        structure = find_rounds(transcript)
-        structured = None if structure is None else filtered_information(structure, adversary)
-        if structured is not None and structured.relative_error <= _DOUBTFUL:
-            return structured
-    return (_dense if method == "dense" else _sparse)(transcript, adversary, honest)
+
+    def __init__(self, transcript: Transcript, method: str = "auto") -> None:
+        self.transcript = transcript
+        self.method = method
+
+    @cached_property
+    def structure(self) -> RoundStructure | None:
+        """The transcript's steps; None if it has no such structure."""
+        return find_rounds(self.transcript)
+
+    @cached_property
+    def bare(self) -> tuple[Transcript, float]:
+        """The transcript without the private noise on every value, and the variance of that."""
+        return without_private_noise(self.transcript)
+
+    def information(self, adversary: Adversary) -> InformationMatrix:
+        """Lambda of the adversary's view about the honest values.
+
+        Raises :class:`NumericalError` rather than return a number that cannot be vouched for, and :class:`InputError` for an
+        adversary that names a party or a message that does not exist.
+        """
+        honest = tuple(adversary.honest(self.transcript.parties))
+        if not honest:
+            return InformationMatrix((), np.zeros((0, 0)), np.zeros(0))
+        if self.method == "dense":
+            return _dense(self.transcript, adversary, honest)
+        structured = self.by_rounds(adversary) if self.method == "auto" and len(honest) >= _MANY else None
+        return self.sparse(adversary) if structured is None else structured
+
+    def by_rounds(self, adversary: Adversary) -> InformationMatrix | None:
+        """By the recursion over rounds; None where there is no such structure, or the recursion is too inaccurate."""
+        found = None if self.structure is None else recursive_information(self.structure, adversary)
+        return found if found is not None and found.relative_error <= _DOUBTFUL else None
+
+    def sparse(self, adversary: Adversary) -> InformationMatrix:
+        """By one sparse system for the whole execution, refined."""
+        honest = tuple(adversary.honest(self.transcript.parties))
+        bare, private_variance = self.bare
+        extra = extra_variance(bare, private_variance)
+        noisy, error = _solve(bare, adversary, honest, extra)
+        return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
 
 
 def _dense(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
@@ -80,13 +117,6 @@ def _row_space(rows: Matrix, threshold: float) -> Matrix:
 def _without(matrix: Matrix, disclosed: Matrix) -> Matrix:
     keep = np.eye(len(matrix)) - disclosed.T @ disclosed
     return keep @ matrix @ keep
-
-
-def _sparse(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
-    bare, private_variance = without_private_noise(transcript)
-    extra = extra_variance(bare, private_variance)
-    noisy, error = _solve(bare, adversary, honest, extra)
-    return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
 
 
 def _solve(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float) -> tuple[Matrix, float]:

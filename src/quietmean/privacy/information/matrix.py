@@ -16,6 +16,8 @@ _INVOLVED = 1e-7
 # What a solver leaves of a variance that is zero in exact arithmetic, relative to the noise around it.
 _NOTHING = 1e-12
 _ROUNDING = 1e-14
+# The solver's error estimate is widened by this factor, and by this much relative, before it becomes the upper bound.
+_ERROR_FACTOR, _ERROR_FLOOR = 10.0, 1e-10
 
 Matrix = NDArray[np.float64]
 
@@ -28,12 +30,14 @@ class InformationMatrix:
     columns of ``basis``, shape (n_H, n_H), with variances ``release``, shape (n_H,): infinite where the view says nothing, 0
     where it gives the combination away. So Lambda = basis diag(1 / release) basis', and a change v of the honest values shifts
     the view by sqrt(v' Lambda v) standard deviations. ``release_error``: the solver's estimate of its error in ``release``.
+    Without ``exact`` it is an upper bound instead: the view tells no more about any change of the values than this.
     """
 
     honest: tuple[PartyId, ...]
     basis: Matrix
     release: Matrix
     release_error: float = 0.0
+    exact: bool = True
 
     @classmethod
     def from_parts(cls, honest: tuple[PartyId, ...], finite: Matrix, disclosed: Matrix) -> InformationMatrix:
@@ -103,6 +107,10 @@ class InformationMatrix:
     def mu(self, sensitivity: float) -> Matrix:
         """mu_i of Gaussian differential privacy: D sqrt(Lambda_ii), shape (n_H,). Exact for one value replaced."""
         return sensitivity * np.sqrt(self.diagonal)
+
+    def mu_upper(self, sensitivity: float) -> Matrix:
+        """The same as a bound: widened by what the solver may be off, shape (n_H,)."""
+        return self.mu(sensitivity) * (1.0 + _ERROR_FLOOR + _ERROR_FACTOR * self.relative_error)
 
     def dense(self) -> Matrix:
         """The matrix itself, infinite entries where a disclosed combination involves both parties."""
