@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo-output
+# Installed beside quietmean, from here.
+REPRODUCTION := ./reproduction
 
 .PHONY: demo test test-all lint bench docs clean
 
@@ -37,8 +39,10 @@ docs: .venv/docs.stamp
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/%.stamp: pyproject.toml constraints.txt | .venv/bin/python
-	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/pip install -q -e ".[demo,$*]"
+.venv/test.stamp: REPRODUCTION := ./reproduction[dask]
+
+.venv/%.stamp: pyproject.toml reproduction/pyproject.toml constraints.txt | .venv/bin/python
+	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/pip install -q -e ".[demo,$*]" -e "$(REPRODUCTION)"
 	@touch $@
 
 clean:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,15 @@ def test_a_broken_one(install: Install, capsys: pytest.CaptureFixture[str], targ
     assert "uninstall" in told
     main(["--help"])
     assert "greet" in capsys.readouterr().out
+
+
+def test_our_own_that_is_not_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietmean.cli.extensions.entry_points", lambda group: EntryPoints(()))
+    told = refused(["reproduce", "--list"], capsys)
+    assert "quietmean-reproduction" in told
+    assert "pip install ./reproduction" in told
+    main(["--help"])
+    assert "reproduce" not in capsys.readouterr().out
 
 
 def test_two_of_one_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from quietmean.core.errors import InputError
 
 GROUP = "quietmean.commands"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-# Commands that we publish in distributions of their own.
-PUBLISHED = {"reproduce": "quietmean-reproduction"}
+# Commands of ours in distributions of their own, and the folder of the sources that holds each.
+SEPARATE = {"reproduce": ("quietmean-reproduction", "reproduction")}
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ class Extension:
         if len(self.claims) > 1:
             return f"Claimed by {_owners(self.claims)}: uninstall all but one."
         owner = self.claims[0].dist
-        summary = None if owner is None else owner.metadata.get("Summary")
-        return summary or f"From {_owners(self.claims)}."
+        if owner is None or "Summary" not in owner.metadata:
+            return f"From {_owners(self.claims)}."
+        return owner.metadata["Summary"]
 
     @property
     def path(self) -> str:
@@ -86,8 +87,12 @@ def usable(extensions: Mapping[str, Extension], built_in: Collection[str]) -> tu
 
 def check_installed(name: str, extensions: Collection[str]) -> None:
     """Raise :class:`InputError` for a command of ours whose distribution is not installed."""
-    if name in PUBLISHED and name not in extensions:
-        raise InputError(f"command {name} comes in a distribution of its own: pip install {PUBLISHED[name]}")
+    if name in SEPARATE and name not in extensions:
+        distribution, folder = SEPARATE[name]
+        raise InputError(
+            f"command {name} belongs to the distribution {distribution}, which is not installed: "
+            f"pip install ./{folder} in a copy of quietmean's sources"
+        )
 
 
 def _owners(claims: Collection[EntryPoint]) -> str:

@@ -22,7 +22,6 @@ COMMANDS = {
     "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),
     "plan": ("plan", "Which protocol, with how much noise, at which cost."),
     "simulate": ("simulate", "Run a plan many times over a simulated population."),
-    "reproduce": ("reproduce", "Make the figures of the papers anew."),
     "ledger": ("ledger", "Budgets of this party, and what studies have cost."),
 }
 
