@@ -18,20 +18,16 @@ from quietmean.privacy.composition import (
 from quietmean.privacy.gaussian import delta_of_mu, epsilon_of_mu, mu_of_budget
 from quietmean.privacy.information import InformationMatrix
 from quietmean.privacy.iterative import bound_mu
-from quietmean.privacy.ledger import Account, Entry, Ledger
 from quietmean.privacy.levels import NoiseLevels, noise_levels
 from quietmean.privacy.solver import information_matrix
 
 __all__ = [
     "GAUSSIAN",
-    "Account",
     "Accounting",
     "Adversary",
     "Certificate",
     "CoalitionCertificate",
-    "Entry",
     "InformationMatrix",
-    "Ledger",
     "NoiseLevels",
     "bound_mu",
     "certify",
