@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
+import quietmean
 from quietmean.cli.console import fail, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.core.errors import QuietmeanError
@@ -34,6 +35,7 @@ def make_app(asked: str | None) -> App:
     app = App(
         name="quietmean",
         help="The mean of private values, with nobody in the middle to trust.",
+        version=lambda: quietmean.__version__,
         suppress_keyboard_interrupt=False,
     )
     for name, (module, purpose) in COMMANDS.items():
