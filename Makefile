@@ -3,8 +3,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo-output
+# Installed beside quietmean, from here.
+REPRODUCTION := ./reproduction
 
-.PHONY: demo test test-all lint bench docs clean
+# Flower's pins clash with ours: it lives in an environment of its own.
+FLOWER := .venv-flower/bin
+WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
+
+.PHONY: demo test test-all lint bench bench-flower docs clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -27,8 +33,11 @@ lint: .venv/test.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/test.stamp
-	$(BIN)/pytest benchmarks --benchmark-only --benchmark-columns=min,median,max,rounds -p no:xdist -m "slow or not slow"
+bench: .venv/test.stamp .venv-flower/flower.stamp
+	$(WITH_FLOWER) $(BIN)/pytest benchmarks -p no:xdist --benchmark-columns=min,median,max,rounds -m "slow or not slow"
+
+bench-flower: .venv/test.stamp .venv-flower/flower.stamp
+	$(WITH_FLOWER) $(BIN)/pytest benchmarks/test_secagg.py -p no:xdist -m "slow or not slow"
 
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
@@ -37,9 +46,16 @@ docs: .venv/docs.stamp
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/%.stamp: pyproject.toml constraints.txt | .venv/bin/python
-	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/pip install -q -e ".[demo,$*]"
+.venv/test.stamp: REPRODUCTION := ./reproduction[dask]
+
+.venv/%.stamp: pyproject.toml reproduction/pyproject.toml constraints.txt | .venv/bin/python
+	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/pip install -q -e ".[demo,$*]" -e "$(REPRODUCTION)"
+	@touch $@
+
+.venv-flower/flower.stamp: benchmarks/flower-constraints.txt
+	$(PYTHON) -m venv --clear .venv-flower
+	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=$< $(FLOWER)/pip install -q flwr
 	@touch $@
 
 clean:
-	rm -rf .venv $(DEMO) docs/_build
+	rm -rf .venv .venv-flower $(DEMO) docs/_build

@@ -63,7 +63,7 @@ def peak_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 
 
-def test_against_the_dense_theorem() -> None:
+def test_against_the_dense_theorem(table: Callable[[str], None]) -> None:
     execution, adversary = make_execution(200), colluding(200)
     document, transcript = execution.to_json(), execution.transcript()
     with one_thread():
@@ -75,8 +75,8 @@ def test_against_the_dense_theorem() -> None:
     reference = np.sqrt(list(exact.values()))
     assert np.abs(mu**2 - reference**2).max() <= 1e-8 * (reference**2).max()
     np.testing.assert_allclose(again, mu, rtol=1e-8, atol=1e-6)
-    print(
-        f"\nn=200 T=20 k=1: Theorem 4.1 dense {dense:.2f} s, sparse {sparse:.2f} s ({dense / sparse:.1f}x), by rounds"
+    table(
+        f"n=200 T=20 k=1: Theorem 4.1 dense {dense:.2f} s, sparse {sparse:.2f} s ({dense / sparse:.1f}x), by rounds"
         f" {mine * 1e3:.0f} ms ({dense / mine:.0f}x), all noise levels {once * 1e3:.0f} ms, each further pair {pair * 1e6:.0f} us"
     )
     # A guard against regressions: the ratio swings by a third with the load of the machine.
@@ -84,23 +84,23 @@ def test_against_the_dense_theorem() -> None:
     assert pair < 1e-3
 
 
-def test_a_thousand_parties() -> None:
+def test_a_thousand_parties(table: Callable[[str], None]) -> None:
     transcript, adversary = make_execution(1000).transcript(), colluding(1000)
     with one_thread():
         mine, certificate = seconds(lambda: certificate_of(transcript, adversary, 1.0), 1)
-        print(f"\nn=1000 T=20 k=1: exact {mine:.2f} s, peak {peak_gb():.2f} GB, max mu {certificate.max_mu:.6g}")
+        table(f"n=1000 T=20 k=1: exact {mine:.2f} s, peak {peak_gb():.2f} GB, max mu {certificate.max_mu:.6g}")
         sampled, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(500, 564)), 1)
     widest = max(bound.relative_width for bound in bounds)
-    print(f"n=1000: bounds for 64 parties {sampled:.1f} s, relative width at most {widest:.1e}")
+    table(f"n=1000: bounds for 64 parties {sampled:.1f} s, relative width at most {widest:.1e}")
     mu = dict(zip(certificate.honest, certificate.mu, strict=True))
     assert all(bound.lower <= mu[party] <= bound.upper for party, bound in zip(range(500, 564), bounds, strict=True))
     assert widest <= 1e-3
 
 
 @pytest.mark.parametrize("what", SCALING)
-def test_scaling(what: str) -> None:
+def test_scaling(what: str, table: Callable[[str], None]) -> None:
     varied, exact, iterated = [], [], []
-    print(f"\n{'n':>6} {'T':>4} {'k':>3} {'exact s':>9} {'8 bounds s':>11}")
+    table(f"{'n':>6} {'T':>4} {'k':>3} {'exact s':>9} {'8 bounds s':>11}")
     for parties, rounds, out_degree in SCALING[what]:
         transcript, adversary = make_execution(parties, rounds, out_degree).transcript(), colluding(parties)
         with one_thread():
@@ -108,9 +108,9 @@ def test_scaling(what: str) -> None:
             sample = range(parties // 2, parties // 2 + 8)
             iterated.append(seconds(lambda: bound_mu(transcript, adversary, 1.0, sample), 1)[0])  # noqa: B023
         varied.append({"n": parties, "T": rounds, "k": out_degree}[what])
-        print(f"{parties:>6} {rounds:>4} {out_degree:>3} {exact[-1]:>9.3f} {iterated[-1]:>11.3f}")
+        table(f"{parties:>6} {rounds:>4} {out_degree:>3} {exact[-1]:>9.3f} {iterated[-1]:>11.3f}")
     slopes = [np.polyfit(np.log(varied), np.log(times), 1)[0] for times in (exact, iterated)]
-    print(f"cost grows as {what}^{slopes[0]:.2f} (exact), {what}^{slopes[1]:.2f} (bounds)")
+    table(f"cost grows as {what}^{slopes[0]:.2f} (exact), {what}^{slopes[1]:.2f} (bounds)")
 
 
 def _certifying(transcript: Transcript, adversary: Adversary) -> float:
@@ -122,19 +122,19 @@ def _describe(bounds: list[Bound]) -> str:
     return f"max mu {max(bound.upper for bound in bounds):.6g}, width at most {max(b.relative_width for b in loud):.1e}"
 
 
-def test_ten_thousand_parties_sampled() -> None:
+def test_ten_thousand_parties_sampled(table: Callable[[str], None]) -> None:
     transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
     taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(1000, 10_000, 141)), 1)
-    print(f"\nn=10000 T=20 k=1: bounds for {len(bounds)} parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
+    table(f"n=10000 T=20 k=1: bounds for {len(bounds)} parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
     assert taken < 600
     assert math.isfinite(max(bound.upper for bound in bounds))
 
 
 @pytest.mark.slow
-def test_ten_thousand_parties_all() -> None:
+def test_ten_thousand_parties_all(table: Callable[[str], None]) -> None:
     transcript, adversary = make_execution(10_000).transcript(), colluding(10_000)
     with one_thread():
         taken, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0), 1)
-    print(f"\nn=10000 T=20 k=1: all {len(bounds)} honest parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
+    table(f"n=10000 T=20 k=1: all {len(bounds)} honest parties {taken:.0f} s, peak {peak_gb():.2f} GB, {_describe(bounds)}")
     assert taken < 600
     assert peak_gb() < 4.0

@@ -6,6 +6,8 @@ The table gives sigma_delta^2 and the noise MSE per coordinate (sensitivity 1) a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -43,7 +45,7 @@ def evaluate(scenarios: list[Scenario], dropouts: float, calibration: Calibratio
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropouts", [0.0, 0.05, 0.1, 0.2])
-def test_figure_3b_table(dropouts: float) -> None:
+def test_figure_3b_table(dropouts: float, table: Callable[[str], None]) -> None:
     # Ours must also hold if fewer drop out than planned; the papers' calibrations see the planned executions only.
     guarded, permutation = draw(dropouts, "uniform", guards=20), draw(dropouts, "permutation", guards=20)
     uniform = guarded[:EXECUTIONS]
@@ -53,9 +55,9 @@ def test_figure_3b_table(dropouts: float) -> None:
         "exact, uniform": evaluate(guarded, dropouts, Calibration.EXACT),
         "exact, permutation": evaluate(permutation, dropouts, Calibration.EXACT),
     }
-    print(f"\ndropouts {dropouts:g}{'':22s} sigma_star^2 sigma_delta^2          MSE  paper/this")
+    table(f"dropouts {dropouts:g}{'':22s} sigma_star^2 sigma_delta^2          MSE  paper/this")
     for name, (star, delta, mse) in rows.items():
-        print(f"{name:34s} {star:12.4f} {delta:13.4f} {mse:12.5f} {rows['paper, uniform'][2] / mse:10.2f}")
+        table(f"{name:34s} {star:12.4f} {delta:13.4f} {mse:12.5f} {rows['paper, uniform'][2] / mse:10.2f}")
     assert rows["exact-view, uniform"][1] <= rows["paper, uniform"][1]
     if dropouts == 0.1:
         assert rows["exact-view, uniform"][1] <= 0.45 * rows["paper, uniform"][1]

@@ -43,14 +43,14 @@ def agree() -> dict[PartyId, Seed]:
     return {other: KEYS[0].shared_seed(KEYS[other].public, "benchmark") for other in range(1, PARTIES)}
 
 
-def test_offline_key_agreement(benchmark: BenchmarkFixture) -> None:
+def test_offline_key_agreement(benchmark: BenchmarkFixture, table: Callable[[str], None]) -> None:
     benchmark(agree)
     assert benchmark.stats is not None
     spent = benchmark.stats.stats.min
-    print(f"\n{PARTIES - 1} key agreements: {1e3 * spent:.1f} ms, {(PARTIES - 1) / spent:.0f} a second")
+    table(f"{PARTIES - 1} key agreements: {1e3 * spent:.1f} ms, {(PARTIES - 1) / spent:.0f} a second")
 
 
-def test_offline_expansion(benchmark: BenchmarkFixture) -> None:
+def test_offline_expansion(benchmark: BenchmarkFixture, table: Callable[[str], None]) -> None:
     protocol = get_protocol("cordp-dme")
     parameters = protocol.parse({"sigma_own": 1.0, "sigma_pair": 1.0}, PARTIES)
     schedule = protocol.schedule(parameters, PARTIES, Seed.public("benchmark"))
@@ -62,17 +62,17 @@ def test_offline_expansion(benchmark: BenchmarkFixture) -> None:
     spent = benchmark.stats.stats.min
     online = min(seconds(lambda: machine.end_round(step.state, [], frozenset())) for _ in range(5))
     benchmark.extra_info |= {"ratio_to_numpy_draw": spent / baseline, "online_seconds": online}
-    print(
-        f"\nn={PARTIES} d={DIMENSION}: {spent:.3f} s offline, {spent / baseline:.2f} x numpy's drawing of as many Gaussians "
+    table(
+        f"n={PARTIES} d={DIMENSION}: {spent:.3f} s offline, {spent / baseline:.2f} x numpy's drawing of as many Gaussians "
         f"({baseline:.3f} s); online {1e6 * online:.0f} us, {8 * DIMENSION / 1e6:.1f} MB to publish"
     )
 
 
-def test_online_sum(benchmark: BenchmarkFixture) -> None:
+def test_online_sum(benchmark: BenchmarkFixture, table: Callable[[str], None]) -> None:
     """What a reader of all messages does: add 100 vectors, decode."""
     protocol = get_protocol("cordp-dme")
     parameters = protocol.parse({"sigma_own": 1.0, "sigma_pair": 1.0}, PARTIES)
     messages = np.ones((PARTIES, DIMENSION))
     benchmark(lambda: protocol.decode(parameters, PARTIES, messages.sum(axis=0), float(PARTIES)))
     assert benchmark.stats is not None
-    print(f"\nsum and decode: {1e3 * benchmark.stats.stats.min:.1f} ms")
+    table(f"sum and decode: {1e3 * benchmark.stats.stats.min:.1f} ms")

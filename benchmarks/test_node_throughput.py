@@ -1,6 +1,6 @@
 """The node against the same bytes over bare TLS: 20 processes on this machine, and where the node's time goes.
 
-``pytest benchmarks/test_node_throughput.py -s``. Ratios of one run; processes are started and connected beforehand in both.
+``pytest benchmarks/test_node_throughput.py``. Ratios of one run; processes are started and connected beforehand in both.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,15 +134,15 @@ def breakdown(directory: Path) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize("dimension", [10, 1_000, 100_000])
-def test_node_throughput(tmp_path: Path, dimension: int) -> None:
+def test_node_throughput(tmp_path: Path, dimension: int, table: Callable[[str], None]) -> None:
     bare, bare_processor = bare_tls(tmp_path / "bare", dimension)
     durable, _ = bare_tls(tmp_path / "durable", dimension, durable=True)
     ours, sent = node(tmp_path / "run", dimension)
     # Apart, since the stopwatch costs time too.
     node(tmp_path / "measured", dimension, measured=True)
-    processor, table = breakdown(tmp_path / "measured")
-    print(
-        f"\n{PARTIES} processes, d = {dimension}, {sent / 1e6:.1f} MB: bare TLS {bare:.3f} s, node {ours:.3f} s, "
+    processor, parts = breakdown(tmp_path / "measured")
+    table(
+        f"{PARTIES} processes, d = {dimension}, {sent / 1e6:.1f} MB: bare TLS {bare:.3f} s, node {ours:.3f} s, "
         f"{100 * bare / ours:.0f} % of bare; bare with durable receipt {durable:.3f} s, {100 * durable / ours:.0f} %; "
-        f"processor {bare_processor:.2f} s and {processor:.2f} s\n{table}"
+        f"processor {bare_processor:.2f} s and {processor:.2f} s\n{parts}"
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ def make_execution(parties: int, rounds: int) -> Execution:
 
 
 @pytest.mark.parametrize(("parties", "rounds", "dimension"), SIZES)
-def test_population_simulation(benchmark: BenchmarkFixture, parties: int, rounds: int, dimension: int) -> None:
+def test_population_simulation(
+    benchmark: BenchmarkFixture, parties: int, rounds: int, dimension: int, table: Callable[[str], None]
+) -> None:
     execution = make_execution(parties, rounds)
     values = BitStream(Seed.public("values")).uniform(parties * dimension).reshape(parties, dimension)
     generator = np.random.Generator(np.random.PCG64(1))
@@ -51,7 +54,7 @@ def test_population_simulation(benchmark: BenchmarkFixture, parties: int, rounds
         "ratio_to_numpy_draw": seconds / baseline,
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
-    print(
-        f"\nn={parties} T={rounds} d={dimension}: {parties * rounds * dimension / seconds:.3g} values/s,"
+    table(
+        f"n={parties} T={rounds} d={dimension}: {parties * rounds * dimension / seconds:.3g} values/s,"
         f" {seconds / baseline:.2f} x numpy's drawing, peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
     )

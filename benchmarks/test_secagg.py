@@ -2,7 +2,8 @@
 
 100 clients, 1e5 coordinates, 21 shares (20 neighbours and oneself) of which 11 open a secret, without dropouts and with 10 % of
 the clients gone before they send their masked inputs. Seconds are processor time of one thread, the best of two runs on both
-sides. Flower lives in an environment of its own (``pip install flwr==1.41.0``): name its Python in ``QUIETMEAN_FLOWER_PYTHON``.
+sides. Flower lives in an environment of its own, since its pins clash with ours: ``make bench-flower`` makes it and names its
+Python in ``QUIETMEAN_FLOWER_PYTHON``.
 Both sides compute in one process; Flower's messages go through protobuf, which is counted apart, ours through nothing. Flower
 adds no noise, so that our run without noise is the one to compare; with distributed discrete Gaussian noise is shown besides,
 and what CorDP-DME costs for the same task.
@@ -162,7 +163,7 @@ def run_flower(dropped: int) -> Cost:
     """Flower's workflow and client, unmodified, by its own Python."""
     python = os.environ.get(FLOWER)
     if not python:
-        pytest.skip(f"{FLOWER} is not set: name the Python of an environment with flwr==1.41.0")
+        pytest.skip(f"{FLOWER} is not set: run make bench-flower")
     sizes = {"parties": PARTIES, "dimension": DIMENSION, "shares": NEIGHBOURS + 1, "threshold": THRESHOLD, "dropped": dropped}
     arguments = [f"--{name}={size}" for name, size in sizes.items()]
     script = Path(__file__).with_name("flower_secagg.py")
@@ -192,17 +193,16 @@ def run_ours(dropped: int) -> list[Cost]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropped", [0, PARTIES // 10])
-def test_secure_aggregation_against_flower(dropped: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_secure_aggregation_against_flower(dropped: int, table: Callable[[str], None]) -> None:
     flower = best([run_flower(dropped) for _ in range(2)])
     # Idle threads of the linear algebra would count as processor time.
     with one_thread():
         costs = [flower, *run_ours(dropped)]
     plain, noisy = costs[1:3]
-    table = [HEADER, *(cost.line() for cost in costs)]
+    lines = [HEADER, *(cost.line() for cost in costs)]
     ratios = f"{flower.server / plain.server:.0f}x server, {flower.client / plain.client:.1f}x client (no noise), "
     ratios += f"{flower.server / noisy.server:.0f}x server, {flower.client / noisy.client:.1f}x client (noise)"
-    with capsys.disabled():
-        print(f"\n{PARTIES} clients, {DIMENSION} coordinates, {dropped} dropped\n" + "\n".join(table) + f"\n{ratios}")
+    table(f"{PARTIES} clients, {DIMENSION} coordinates, {dropped} dropped\n" + "\n".join(lines) + f"\n{ratios}")
     assert plain.error < STEP
     assert flower.error < STEP
     for ours in (plain, noisy):

@@ -8,10 +8,14 @@ certificate = qm.certify(execution, corrupt={0, 4})
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quietmean.api import certify, load_execution, node, plan, simulate
+
+    __version__: str
 
 __all__ = ["certify", "load_execution", "node", "plan", "simulate"]
 
@@ -22,4 +26,27 @@ def __getattr__(name: str) -> Any:
         from quietmean import api
 
         return getattr(api, name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("quietmean")
     raise AttributeError(f"module 'quietmean' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
+class _Package(ModuleType):
+    """This package, whose public names no import can change.
+
+    Python binds a subpackage in its parent when it is first imported. The subpackage ``node`` is called like the public
+    ``node``, which must stay what it is: the subpackage is found by its full name, as in ``from quietmean.node import Identity``.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
 from quietmean.node.identity import Identity
-from quietmean.privacy import Entry, Ledger, mu_of_budget
-from quietmean.privacy.ledger import RESERVED, SPENT
+from quietmean.privacy import mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 STUDY = """

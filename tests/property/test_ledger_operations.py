@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from quietmean.core.errors import InputError
-from quietmean.privacy import Ledger, mu_of_budget
-from quietmean.privacy.ledger import RESERVED, SPENT
+from quietmean.ledger import RESERVED, SPENT, Ledger
+from quietmean.privacy import mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 DELTA = 1e-6

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from quietmean.privacy import Ledger, mu_of_budget
+from quietmean.ledger import Ledger
+from quietmean.privacy import mu_of_budget
 from quietmean.privacy.composition import fits
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -24,7 +25,7 @@ import os, random, signal, sys, time
 from datetime import UTC, datetime
 from pathlib import Path
 from quietmean.core.errors import InputError
-from quietmean.privacy import Ledger
+from quietmean.ledger import Ledger
 
 path, rounds, workers, mu, shared = Path(sys.argv[1]), *map(int, sys.argv[2:4]), float(sys.argv[4]), sys.argv[5] == "shared"
 when = datetime(2030, 1, 2, 12, tzinfo=UTC)

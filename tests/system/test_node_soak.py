@@ -19,12 +19,12 @@ from quietmean import api
 from quietmean.cli.ledger import Charge
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.ledger import SPENT, Ledger
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import Ledger, mu_of_budget
+from quietmean.privacy import mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean.privacy.ledger import SPENT
 from quietmean.protocols import get_protocol
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108

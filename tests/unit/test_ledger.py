@@ -16,9 +16,9 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.privacy import Ledger, compose_mu, mu_of_budget
+from quietmean.ledger import RESERVED, SPENT, Ledger
+from quietmean.privacy import compose_mu, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean.privacy.ledger import RESERVED, SPENT
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 HALF = mu_of_budget(0.5, 1e-6)
@@ -233,9 +233,9 @@ def test_unknown_schema_is_refused(path: Path) -> None:
 
 
 def test_a_ledger_in_use_is_told(ledger: Ledger, path: Path) -> None:
+    impatient = Ledger.open(path, connect=lambda path: sqlite3.connect(path, timeout=0.01, isolation_level=None))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    impatient = Ledger(sqlite3.connect(path, timeout=0.01, isolation_level=None), path)
     with pytest.raises(InputError, match="in use by another process"):
         charge(impatient, "s1")
     # Reading needs no turn.

@@ -35,9 +35,14 @@ def printable(message: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
 
 
+def warn(message: str) -> None:
+    """One line on standard error."""
+    err.print(f"quietmean: {printable(message)}", markup=False)
+
+
 def fail(message: str, code: int) -> None:
     """One line on standard error, then the end."""
-    err.print(f"quietmean: {printable(message)}", markup=False)
+    warn(message)
     raise SystemExit(code)
 
 
@@ -69,7 +74,7 @@ class _Lines(logging.Handler):
     """One line on standard error per record, above the live line if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        err.print(f"quietmean: {printable(record.getMessage())}", markup=False)
+        warn(record.getMessage())
 
 
 def show_log(name: str) -> None:

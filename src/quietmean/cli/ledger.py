@@ -16,8 +16,8 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
+    from quietmean.ledger import Account, Entry
     from quietmean.node import NodeSettings
-    from quietmean.privacy import Account, Entry
     from quietmean.studies import StudyOutcome
 
 
@@ -44,7 +44,7 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.privacy import Ledger
+    from quietmean.ledger import Ledger
 
     if budget is not None and account is None:
         raise InputError(f"whose budget is epsilon {budget[0]:g} at delta {budget[1]:g}? give --account NAME with it")
@@ -75,7 +75,7 @@ class Charge:
     @classmethod
     def reserve(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> Charge:
         """Charge the planned target, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
-        from quietmean.privacy import Ledger
+        from quietmean.ledger import Ledger
 
         with Ledger.open(ledger) as book:
             # An unknown account is told before the party's store is made.
@@ -88,7 +88,7 @@ class Charge:
     @classmethod
     def check(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
-        from quietmean.privacy import Ledger
+        from quietmean.ledger import Ledger
 
         with Ledger.open(ledger) as book:
             known = _execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
@@ -97,7 +97,7 @@ class Charge:
 
     def settle(self, outcome: StudyOutcome, party: int) -> Account:
         """Put the certified mu of this party in place of the planned one."""
-        from quietmean.privacy import Ledger
+        from quietmean.ledger import Ledger
 
         certificate = outcome.certificate
         note = f"against {certificate.describe()}; mu {outcome.privacy.single_honest()[party]:.4g} should everybody else collude"
@@ -127,13 +127,13 @@ def _execution_id(settings: NodeSettings) -> str:
 
 
 def account_json(account: Account) -> dict[str, Any]:
-    """An account with its entries; mu and epsilon as in :class:`quietmean.privacy.Account`."""
+    """An account with its entries; mu and epsilon as in :class:`quietmean.ledger.Account`."""
     return {
         **balance_json(account),
         "budgets": [
             {"epsilon": each.epsilon, "delta": each.delta, "mu": each.mu, "set_at": each.set_at} for each in account.budgets
         ],
-        "entries": [_entry_json(entry, account.budget.delta) for entry in account.entries],
+        "entries": [_entry_json(entry, account) for entry in account.entries],
     }
 
 
@@ -155,7 +155,7 @@ def balance_json(account: Account) -> dict[str, Any]:
 
 def balance_text(account: Account) -> str:
     """One sentence. What is charged is rounded up, what is left down."""
-    from quietmean.privacy.ledger import left_text
+    from quietmean.ledger.account import left_text
 
     budget = account.budget
     left = f"{left_text(account.remaining_epsilon)} left" if not account.overspent else "OVERSPENT, nothing left"
@@ -163,14 +163,14 @@ def balance_text(account: Account) -> str:
     return f"account {printable(account.name)}: {charged} is spent or reserved, {left} (one {account.unit}, replacement)"
 
 
-def _entry_json(entry: Entry, delta: float) -> dict[str, Any]:
+def _entry_json(entry: Entry, account: Account) -> dict[str, Any]:
     return {
         "study": entry.study,
         "name": entry.name,
         "unit": str(entry.unit),
         "status": entry.status,
         "mu": entry.mu,
-        "epsilon": entry.epsilon(delta),
+        "epsilon": account.budget.epsilon_of(entry.mu),
         "reserved_mu": entry.reserved_mu,
         "reserved_at": entry.reserved_at,
         "settled_at": entry.settled_at,
@@ -186,12 +186,11 @@ def _show(account: Account) -> None:
     if not account.entries:
         return
     table = Table(box=None, pad_edge=False)
-    delta = account.budget.delta
     # A long name wraps; no number is ever cut off.
     table.add_column("study", overflow="fold")
     for title in ("reserved at", "status"):
         table.add_column(title, no_wrap=True)
-    for title in ("mu", f"epsilon at delta {delta:g}"):
+    for title in ("mu", f"epsilon at delta {account.budget.delta:g}"):
         table.add_column(title, justify="right", no_wrap=True)
     for entry in account.entries:
         mu = "inf" if math.isinf(entry.mu) else f"{math.ceil(entry.mu * 1e4) / 1e4:.4f}"
@@ -200,7 +199,7 @@ def _show(account: Account) -> None:
             entry.reserved_at.removesuffix("+00:00") + " UTC",
             entry.status,
             mu,
-            epsilon_text(entry.epsilon(delta)),
+            epsilon_text(account.budget.epsilon_of(entry.mu)),
         )
         # A study's name comes from others: it is text, not markup.
         table.add_row(*(Text(printable(cell)) for cell in cells))

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from quietmean.cli.console import fail
+import quietmean
+from quietmean.cli.console import fail, warn
+from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.core.errors import QuietmeanError
 
-app = App(
-    name="quietmean", help="The mean of private values, with nobody in the middle to trust.", suppress_keyboard_interrupt=False
-)
 # A command's module is imported when it is asked for: what is quick to answer starts quickly.
 COMMANDS = {
     "run": ("run", "Run a whole study on this machine, each party a process of its own."),
@@ -24,17 +23,47 @@ COMMANDS = {
     "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),
     "plan": ("plan", "Which protocol, with how much noise, at which cost."),
     "simulate": ("simulate", "Run a plan many times over a simulated population."),
-    "reproduce": ("reproduce", "Make the figures of the papers anew."),
     "ledger": ("ledger", "Budgets of this party, and what studies have cost."),
 }
-for name, (module, purpose) in COMMANDS.items():
-    app.command(f"quietmean.cli.{module}:command", name=name, help=purpose)
+
+
+def make_app(asked: str | None) -> App:
+    """The application. Commands of other distributions are looked for unless ``asked`` is one of our own.
+
+    Raises :class:`InputError` if ``asked`` is a command of another distribution and cannot be loaded.
+    """
+    app = App(
+        name="quietmean",
+        help="The mean of private values, with nobody in the middle to trust.",
+        version=lambda: quietmean.__version__,
+        suppress_keyboard_interrupt=False,
+    )
+    for name, (module, purpose) in COMMANDS.items():
+        app.command(f"quietmean.cli.{module}:command", name=name, help=purpose)
+    if asked not in COMMANDS:
+        _add_extensions(app, asked)
+    return app
+
+
+def _add_extensions(app: App, asked: str | None) -> None:
+    found = find_extensions()
+    if asked is not None:
+        check_installed(asked, found)
+    extensions, sentences = usable(found, COMMANDS)
+    for sentence in sentences:
+        warn(sentence)
+    for extension in extensions:
+        if extension.name == asked:
+            app.command(extension.load(), name=asked)
+        else:
+            app.command(extension.path, name=extension.name, help=extension.purpose)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        app = make_app(next((token for token in tokens if not token.startswith("-")), None))
         app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         fail(f"{error} (quietmean --help shows the commands, quietmean COMMAND --help their options)", 2)

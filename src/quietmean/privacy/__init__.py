@@ -17,19 +17,15 @@ from quietmean.privacy.composition import (
 )
 from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.privacy.information import InformationMatrix, NoiseLevels, bound_mu, information_matrix, noise_levels
-from quietmean.privacy.ledger import Account, Entry, Ledger
 from quietmean.privacy.loss import GAUSSIAN, LossConversion
 
 __all__ = [
     "GAUSSIAN",
     "GAUSSIAN_GUARANTEE",
-    "Account",
     "Adversary",
     "Certificate",
     "CoalitionCertificate",
-    "Entry",
     "InformationMatrix",
-    "Ledger",
     "LossConversion",
     "NoiseLevels",
     "PrivacyAnalysis",

@@ -1,0 +1,104 @@
+"""From figures to files: NAME.csv, NAME.png and NAME.json each, and summary.md for all of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quietmean.core.codec import to_plain
+from quietmean.core.errors import InputError
+from quietmean_reproduction.figure import Claim, Effort, Figure
+from quietmean_reproduction.style import paper_style
+from quietmean_reproduction.summary import write_summary
+from quietmean_reproduction.sweeps import Workers, run_sweep
+from quietmean_reproduction.sweeps.backends import find_backend
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# A figure's sweep lies here, so that a second run computes only what is missing.
+_SWEEPS = ".sweeps"
+# Told at every task: which figure, how many tasks are done, of how many.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A figure that was made. ``seconds`` of this run: next to nothing if the rows were there already."""
+
+    figure: Figure
+    effort: Effort
+    claims: Sequence[Claim]
+    provenance: dict[str, Any]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the time it took, which differs from run to run."""
+        return {
+            "name": self.figure.name,
+            "paper": self.figure.paper,
+            "title": self.figure.title,
+            "caption": self.figure.caption,
+            "effort": str(self.effort),
+            "timed": self.figure.timed,
+            "claims": [claim.to_json() for claim in self.claims],
+            "provenance": self.provenance,
+        }
+
+
+def reproduce(
+    figures: Sequence[Figure],
+    directory: Path,
+    *,
+    effort: Effort = Effort.QUICK,
+    seed: int = 0,
+    backend: str = "joblib",
+    workers: Workers | None = None,
+    progress: Progress = lambda name, done, total: None,
+    finished: Callable[[Reproduced], None] = lambda made: None,
+) -> list[Reproduced]:
+    """Make figures in ``directory``, one after the other; stop and continue at will, see :mod:`quietmean_reproduction.sweeps`."""
+    find_backend(backend)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{directory} is no directory: name one for the figures with --out") from None
+    made = []
+    for figure in figures:
+        begun = time.monotonic()
+        sweep = run_sweep(
+            figure.tasks(effort),
+            directory / _SWEEPS / f"{figure.name}-{effort}",
+            seed=seed,
+            backend=backend,
+            workers=workers,
+            progress=partial(_tell, progress, figure.name),
+        )
+        sweep.rows.write_csv(directory / f"{figure.name}.csv")
+        draw(figure, sweep.rows, directory / f"{figure.name}.png")
+        one = Reproduced(figure, effort, figure.claims(sweep.rows), sweep.provenance, time.monotonic() - begun)
+        text = json.dumps(to_plain(one.to_json()), indent=2) + "\n"
+        (directory / f"{figure.name}.json").write_text(text)
+        write_summary(directory)
+        made.append(one)
+        finished(one)
+    return made
+
+
+def _tell(progress: Progress, name: str, done: int, total: int, before: int) -> None:
+    progress(name, done, total)
+
+
+def draw(figure: Figure, rows: pl.DataFrame, path: Path) -> None:
+    """The PNG, without anything that tells when and with what it was made."""
+    from matplotlib.figure import Figure as Canvas
+
+    with paper_style():
+        canvas = Canvas(figsize=figure.size)
+        figure.draw(rows, canvas)
+        canvas.savefig(path, metadata={"Software": None})

@@ -1,0 +1,101 @@
+"""Sweeps: many independent tasks, spread over processes, stopped and continued at will, collected in one table.
+
+A finished task is written down at once. Whoever stops a sweep loses at most the tasks in flight, and the next run does only what
+is missing. What the table holds depends on the tasks and the seed alone: not on the backend, the number of workers, or
+interruptions.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import polars as pl
+import scipy
+
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError
+from quietmean_reproduction.sweeps.backends import Workers, find_backend
+from quietmean_reproduction.sweeps.store import SweepStore, write_table
+from quietmean_reproduction.sweeps.task import VERSION, Row, Task
+
+__all__ = ["Sweep", "Task", "Workers", "run_sweep"]
+
+# Told after every task: how many are done, of how many, how many of them had been done before.
+Progress = Callable[[int, int, int], None]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """``rows`` in the order of the tasks. ``computed``: how many tasks were run now; the others had been done before."""
+
+    rows: pl.DataFrame
+    provenance: dict[str, Any]
+    computed: int
+    path: Path
+
+
+def run_sweep(
+    tasks: Sequence[Task],
+    directory: Path,
+    *,
+    seed: int = 0,
+    backend: str = "joblib",
+    workers: Workers | None = None,
+    progress: Progress = lambda done, total, before: None,
+) -> Sweep:
+    """Run what is missing, then write ``directory/sweep.parquet``.
+
+    Finished tasks lie in ``directory/tasks``; delete it to begin anew. Backends: ``joblib`` (processes of this machine),
+    ``dask``; both give the same table, bit for bit. An error of a task ends the sweep, and what is finished stays.
+    """
+    run = find_backend(backend)
+    keys = [task.key(seed) for task in tasks]
+    if not tasks:
+        raise InputError("a sweep of no tasks computes nothing: give at least one task")
+    store = SweepStore(directory / "tasks")
+    by_key = dict(zip(keys, tasks, strict=True))
+    before = store.done(list(by_key))
+    missing = [(key, task) for key, task in by_key.items() if key not in before]
+    done = len(before)
+    progress(done, len(by_key), len(before))
+    if missing:
+        with closing(run(missing, seed, workers or Workers())) as finished:
+            for key, rows in finished:
+                store.save(key, by_key[key], rows)
+                done += 1
+                progress(done, len(by_key), len(before))
+    path = directory / "sweep.parquet"
+    provenance = describe(tasks, seed)
+    return Sweep(write_table(path, collect(store, keys), provenance), provenance, len(missing), path)
+
+
+def collect(store: SweepStore, keys: Sequence[str]) -> list[Row]:
+    """All rows, in the order of the tasks."""
+    rows: list[Row] = []
+    for key in keys:
+        found = store.load(key)
+        if found is None:
+            raise InputError(f"task {key[:12]} of the sweep is gone from its directory: run the sweep again")
+        rows += found
+    return rows
+
+
+def describe(tasks: Sequence[Task], seed: int) -> dict[str, Any]:
+    """Where the numbers come from: nothing in it depends on the machine or the hour."""
+    return {
+        "quietmean": VERSION,
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "polars": pl.__version__,
+        "seed": seed,
+        "tasks": len(tasks),
+        "functions": sorted({f"{task.name} version {task.version}" for task in tasks}),
+        "digest": digest([task.key(seed) for task in tasks]),
+    }

@@ -1,0 +1,141 @@
+"""The SQLite file of a ledger. Several processes may use it at once; what a transaction changed is on disk when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from quietmean.core.errors import InputError
+
+SCHEMA = 1
+# Tells a ledger from any other SQLite file, such as a party's store.
+_APPLICATION = 0x514D4C47
+_WAIT_SECONDS = 30.0
+_ATTEMPTS = 5
+_TABLES = (
+    "CREATE TABLE account (name TEXT PRIMARY KEY, unit TEXT NOT NULL)",
+    """CREATE TABLE budget (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name),
+                             epsilon REAL NOT NULL, delta REAL NOT NULL, mu REAL NOT NULL, set_at TEXT NOT NULL)""",
+    """CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT NOT NULL UNIQUE,
+                            account TEXT NOT NULL REFERENCES account (name), name TEXT NOT NULL, unit TEXT NOT NULL,
+                            reserved_mu REAL NOT NULL, mu REAL NOT NULL, status TEXT NOT NULL,
+                            reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL)""",
+)
+
+Connect = Callable[[Path], sqlite3.Connection]
+
+
+class Database:
+    """A ledger's file, open and checked. Raises :class:`InputError` where it is missing, something else, or not usable."""
+
+    def __init__(self, path: Path, *, create: bool, connect: Connect | None) -> None:
+        _make_file(path, create)
+        self.path = path
+        self._database = (connect or _connect)(path)
+        try:
+            with self._told():
+                self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def close(self) -> None:
+        self._database.close()
+
+    def rows(self, query: str, *arguments: object) -> list[Any]:
+        return self._database.execute(query, arguments).fetchall()
+
+    def row(self, query: str, *arguments: object) -> Any:
+        return self._database.execute(query, arguments).fetchone()
+
+    def change(self, statement: str, *arguments: object) -> None:
+        self._database.execute(statement, arguments)
+
+    @contextlib.contextmanager
+    def transaction(self, kind: str) -> Iterator[None]:
+        """``kind`` is IMMEDIATE to change something, DEFERRED to read as of one instant."""
+        with self._told():
+            self._database.execute(f"BEGIN {kind}")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def _prepare(self) -> None:
+        self._check_kind()
+        self._use_write_ahead_log()
+        self._database.execute("PRAGMA synchronous = FULL")
+        with self.transaction("IMMEDIATE"):
+            # Another process may have made the tables in the meantime.
+            if self.row("PRAGMA user_version")[0] == 0:
+                for table in _TABLES:
+                    self._database.execute(table)
+                self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._database.execute(f"PRAGMA user_version = {SCHEMA}")
+        self._check_kind()
+
+    def _check_kind(self) -> None:
+        # One read transaction: another process may be in the middle of making the tables.
+        with self.transaction("DEFERRED"):
+            version, application = self.row("PRAGMA user_version")[0], self.row("PRAGMA application_id")[0]
+            tables = self.row("SELECT count(*) FROM sqlite_master")[0]
+        if (version or tables) and application != _APPLICATION:
+            raise InputError(f"file {self.path} is a database but no ledger: choose another file")
+        if version not in (0, SCHEMA):
+            raise InputError(
+                f"ledger {self.path} has schema version {version}, this version of quietmean knows {SCHEMA}: use the newer one"
+            )
+
+    def _use_write_ahead_log(self) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                mode = self.row("PRAGMA journal_mode = WAL")[0]
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or attempt == _ATTEMPTS - 1:
+                    raise
+                # This switch does not wait for others by itself; a transaction does.
+                with self.transaction("IMMEDIATE"):
+                    continue
+            if mode != "wal":
+                raise InputError(f"ledger {self.path} is where SQLite cannot keep a write-ahead log: choose a local disk")
+            return
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Trouble with the file, in a person's words. Whoever gets it must not send."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise InputError(
+                    f"ledger {self.path} has been in use by another process for {_WAIT_SECONDS:g} s: wait for it and try again"
+                ) from None
+            raise InputError(f"ledger {self.path} is not usable ({error}): mend the file or choose another") from None
+
+
+def _make_file(path: Path, create: bool) -> None:
+    if not create and not path.exists():
+        raise InputError(
+            f"ledger {path} does not exist: check the path, or make it with "
+            f"quietmean ledger --ledger {path} --account NAME --budget EPSILON DELTA"
+        )
+    try:
+        # SQLite gives its side files the rights of the main file.
+        os.close(os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600))
+        # A name that is not on disk would take the file with it.
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    except OSError as error:
+        raise InputError(f"ledger {path} cannot be opened ({error}): choose a writable place") from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)

@@ -1,6 +1,0 @@
-"""Figures of CorDP-DME (Vithana, Cadambe, Calmon, Jeong): Table II, Figures 1 and 6."""
-
-from quietmean.studies.reproduce.cordp_dme import responders, table, tradeoff
-from quietmean.studies.reproduce.figure import Figure
-
-FIGURES: tuple[Figure, ...] = (table.FIGURE, responders.FIGURE, tradeoff.FIGURE)
