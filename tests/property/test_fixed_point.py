@@ -29,10 +29,10 @@ from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.rounding import rounding_information, widened
 from quietmean.protocols.inca.rounds import next_online
 from quietmean.protocols.inca.spec import IncaParameters, Injection, Terms
-from quietmean.testing.faults import Crash, Story, check_story, run_story
-from quietmean.testing.network import Partition, Weather
 from quietmean.testing.strategies import PARAMETERS, executions
 from quietmean.transcript import run_lockstep
+from support.faults import Crash, Story, check_story, run_story
+from support.network import Partition, Weather
 
 # Shares of numbers around 1 fit into 32 bits on the first grid; on the second nearly all are cut.
 ROOMY, CRAMPED = 2.0**-20, 2.0**-40

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.node.identity import Identity
+from quietmean.node.net import Identity
 from quietmean.privacy import Entry, Ledger, mu_of_budget
 from quietmean.privacy.ledger import RESERVED, SPENT
 

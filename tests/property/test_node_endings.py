@@ -17,9 +17,9 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.graphs import History
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.knowledge import Knowledge
-from quietmean.node.result import NodeResult
-from quietmean.node.store import Store
+from quietmean.node.session import NodeResult
+from quietmean.node.session.knowledge import Knowledge
+from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import certify
@@ -27,9 +27,9 @@ from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.faults import Crash, Story, StoryResult, check_story, run_story
-from quietmean.testing.network import Partition, Weather
-from quietmean.testing.truth import heard_by_anybody, true_history
+from support.faults import Crash, Story, StoryResult, check_story, run_story
+from support.network import Partition, Weather
+from support.truth import heard_by_anybody, true_history
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 MEMORY = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.party import Message, PartyId, Vector
-from quietmean.node.store import Store
+from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import Protocol, get_protocol, registry
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.faults import Crash, Story, StoryResult, check_story, run_story
-from quietmean.testing.network import Partition, Weather
-from quietmean.testing.stories import short_stories, stories
+from support.faults import Crash, Story, StoryResult, check_story, run_story
+from support.network import Partition, Weather
+from support.stories import short_stories, stories
 
 # Durable writes cost nothing on a memory file system.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108

@@ -26,7 +26,8 @@ from quietmean.core.grid import on_grid
 from quietmean.core.party import Message
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.node import logs, vectors, wire
+from quietmean.node.net import vectors, wire
+from quietmean.node.session import logs
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.protocol import ANY_DOMAIN

@@ -13,8 +13,9 @@ from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
-from quietmean.node.logs import PartyLog, encode_log
-from quietmean.node.wire import Answer, Transfer, encode_frame
+from quietmean.node.net import Answer, Transfer
+from quietmean.node.net.wire import encode_frame
+from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.consensus.analysis import Dynamics

@@ -25,11 +25,10 @@ from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
-from quietmean.node.child import ChildSettings
-from quietmean.node.logs import PartyLog, encode_log
-from quietmean.node.refusals import Refusals
-from quietmean.node.tls import Credentials
-from quietmean.node.wire import VERSION, AnyFrame, Commit, Hello, Limits, Log, Probe, Transfer, Withdraw, encode_frame, read_frame
+from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.net import VERSION, Commit, Credentials, Limits, Log, Probe, Refusals, Transfer, Withdraw
+from quietmean.node.net.wire import AnyFrame, Hello, encode_frame, read_frame
+from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
@@ -120,7 +119,7 @@ class Siege:
         path = self.directory / "settings.json"
         path.write_bytes(msgspec.json.encode(settings))
         with (self.directory / "victim.log").open("wb") as log:
-            command = (sys.executable, "-m", "quietmean.node.child", str(path))
+            command = (sys.executable, "-m", "quietmean.node.local.child", str(path))
             process = await asyncio.create_subprocess_exec(
                 *command, stdout=PIPE, stderr=log, pass_fds=[listening.fileno()], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}
             )

@@ -18,25 +18,22 @@ import pytest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
-from quietmean.node.listener import Listener
-from quietmean.node.logs import PartyLog, encode_log
-from quietmean.node.tls import Credentials
-from quietmean.node.transport import Endpoint
-from quietmean.node.wire import (
+from quietmean.node.net import (
     VERSION,
     Answer,
     AnyRequest,
-    Hello,
+    Credentials,
+    Endpoint,
     Limits,
+    Listener,
     Log,
     Payload,
     Probe,
     Refused,
     Transfer,
-    Welcome,
-    encode_frame,
-    read_frame,
 )
+from quietmean.node.net.wire import Hello, Welcome, encode_frame, read_frame
+from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination

@@ -17,7 +17,7 @@ from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.proxy import BadRoads, RoadWeather
+from support.proxy import BadRoads, RoadWeather
 
 CALM = RoadWeather(delay=(0.0, 0.0), loss=0.0, reset=0.0)
 

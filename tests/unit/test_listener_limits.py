@@ -16,12 +16,23 @@ import pytest
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.listener import STRANGERS, Listener, open_socket
-from quietmean.node.refusals import Refusals
-from quietmean.node.strangers import Strangers, network_of
-from quietmean.node.tls import Credentials
-from quietmean.node.transport import Connection, Endpoint, Traffic
-from quietmean.node.wire import VERSION, Answer, AnyRequest, Hello, Limits, Payload, Welcome
+from quietmean.node.net import (
+    VERSION,
+    Answer,
+    AnyRequest,
+    Connection,
+    Credentials,
+    Endpoint,
+    Limits,
+    Listener,
+    Payload,
+    Refusals,
+    Traffic,
+    open_socket,
+)
+from quietmean.node.net.listener import STRANGERS
+from quietmean.node.net.strangers import Strangers, network_of
+from quietmean.node.net.wire import Hello, Welcome
 
 STUDY = "f" * 64
 PLACES = STRANGERS + 2

@@ -12,14 +12,13 @@ import pytest
 
 from quietmean.core.errors import PeerError
 from quietmean.graphs import Schedule
-from quietmean.node.door import Door
-from quietmean.node.history import reconstruct
-from quietmean.node.knowledge import PartialLog
-from quietmean.node.logs import PartyLog
-from quietmean.node.store import Store
-from quietmean.node.vectors import encode_vector
-from quietmean.node.whereabouts import Whereabouts
-from quietmean.node.wire import Answer, Transfer, Withdraw
+from quietmean.node.net import Answer, Transfer, Withdraw, encode_vector
+from quietmean.node.session.door import Door
+from quietmean.node.session.history import reconstruct
+from quietmean.node.session.knowledge import PartialLog
+from quietmean.node.session.logs import PartyLog
+from quietmean.node.session.whereabouts import Whereabouts
+from quietmean.node.storage import Store
 
 MIXING, AGREED = 1, b"agreed.."
 PAYLOAD = encode_vector(np.array([1.0]))

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.roster import format_address
+from quietmean.node.net import format_address
 
 ADA, BEN = Identity.generate(), Identity.generate()
 

@@ -11,9 +11,9 @@ import pytest
 from quietmean.core.errors import PeerError
 from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import Schedule, make_schedule
-from quietmean.node import knowledge
-from quietmean.node.knowledge import Knowledge, PartialLog
-from quietmean.node.logs import PartyLog
+from quietmean.node.session import knowledge
+from quietmean.node.session.knowledge import Knowledge, PartialLog
+from quietmean.node.session.logs import PartyLog
 
 PARTIES, ROUNDS = 5, 4
 SCHEDULE = make_schedule("uniform", Seed.public("knowledge"), PARTIES, ROUNDS, 2)

@@ -14,8 +14,8 @@ from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
 from quietmean.entropy import Seed
-from quietmean.node.entries import ACCEPTED, PENDING, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
-from quietmean.node.store import Store
+from quietmean.node.net import ACCEPTED, REFUSED
+from quietmean.node.storage import PENDING, RECLAIMED, USED, ClosedRound, Outgoing, Store
 
 STUDY = "ab" * 32
 VALUE = np.array([0.5, 0.25])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.node.vault import LARGE, Vault
+from quietmean.node.storage.vault import LARGE, Vault
 
 
 @pytest.fixture

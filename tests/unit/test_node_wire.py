@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
-from quietmean.node import logs, vectors, wire
+from quietmean.node.net import vectors, wire
+from quietmean.node.session import logs
 
 LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
 VECTOR = bytes(vectors.encode_vector(np.array([1.0, -2.0, 1e-300])))

@@ -19,17 +19,15 @@ from quietmean.cli import live
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.entropy import Seed
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, wire
-from quietmean.node.readiness import Agreed, Reply, Standing, store_exists
-from quietmean.node.status import process_identity, read_status, status_path, write_status
-from quietmean.node.store import Store
-from quietmean.node.transport import Traffic
-from quietmean.node.watch import NodeView, Watch
-from quietmean.node.wire import VERSION, Answer, Check, Probe, Readiness, Transfer
+from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
+from quietmean.node.monitor import NodeView, Watch, process_identity, read_status, status_path, write_status
+from quietmean.node.net import VERSION, Answer, Check, Probe, Readiness, Traffic, Transfer, wire
+from quietmean.node.preflight import Agreed, Reply, Standing
+from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.virtual_time import run_virtually
+from support.virtual_time import run_virtually
 
 ROUND = {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"]}
 LATE = {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}
@@ -291,9 +289,9 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
     plan = Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(2), 1.0, 0.5))
     path = tmp_path / "my.store"
     settings = NodeSettings(identities[0], Roster(tuple(entries)), plan, np.array([0.25]), 1.0, path)
-    assert not store_exists(settings)
+    assert not settings.store_exists()
     path.touch()
-    assert not store_exists(settings)
+    assert not settings.store_exists()
     assert path.stat().st_size == 0
 
     def crash() -> Seed:
@@ -302,8 +300,8 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         # A process that died between making the tables and drawing its seed.
         Store.open(path, settings.study, settings.value, 1.0, crash)
-    assert not store_exists(settings)
+    assert not settings.store_exists()
     settings.open_store().close()
-    assert store_exists(settings)
+    assert settings.store_exists()
     with pytest.raises(InputError, match="other data"):
-        store_exists(replace(settings, value=np.array([0.5])))
+        replace(settings, value=np.array([0.5])).store_exists()

@@ -22,7 +22,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError, QuietmeanError
 
 if TYPE_CHECKING:
-    from quietmean.node.watch import NodeView, PeerView
+    from quietmean.node.monitor import NodeView, PeerView
 
 _LOGGER = "quietmean.node"
 # Lines of the same kind are this many seconds apart where nobody looks at a terminal.

@@ -13,7 +13,7 @@ from quietmean.core.party import PartyId
 
 if TYPE_CHECKING:
     from quietmean.node import Identity, NodeSettings, Roster
-    from quietmean.node.watch import NodeView
+    from quietmean.node.monitor import NodeView
     from quietmean.planning.plan import Plan
     from quietmean.queries import ColumnMeans, Encoded
     from quietmean.studies.study import Study
@@ -85,7 +85,7 @@ class Files:
 
     def settings(self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None) -> NodeSettings:
         from quietmean.node import NodeSettings
-        from quietmean.node.status import status_path
+        from quietmean.node.monitor import status_path
 
         settings = NodeSettings(
             identity=self.identity,

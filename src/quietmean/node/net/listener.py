@@ -1,0 +1,268 @@
+"""The listening side: lets in the parties of this study, answers their requests, and shows everybody else the door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from quietmean.core.errors import InputError, PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.net.roster import Address, format_address
+from quietmean.node.net.strangers import Stranger, Strangers
+from quietmean.node.net.stream import ByteStream
+from quietmean.node.net.transport import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Connection, Endpoint
+from quietmean.node.net.wire import (
+    VERSION,
+    Answer,
+    AnyFrame,
+    AnyRequest,
+    Check,
+    Hello,
+    Limits,
+    Payload,
+    Readiness,
+    Refused,
+    Request,
+    Welcome,
+)
+from quietmean.node.phase import Position
+
+# Places for handshakes, besides one for each party: all may come at once, from one address. A place is held for one handshake
+# time-out at most, and where all are taken until somebody else comes.
+STRANGERS = 64
+# How many connections the system may keep ready between two looks at the door; beyond, a caller tries again after a second.
+_QUEUE = 1024
+CONNECTIONS_PER_PARTY = 3
+REQUESTS_PER_CONNECTION = 16
+# What a party that has not joined yet answers to one that has.
+ONLY_CHECKS = "it only checks, its part has not begun"
+# Whoever asked whether this party is ready hangs up once it has read the answer.
+_HANG_UP_SECONDS = 1.0
+
+Handler: TypeAlias = Callable[[PartyId, AnyRequest, Payload], Awaitable[Answer]]
+
+
+def open_socket(address: Address) -> socket.socket:
+    """Bind and listen. Raises :class:`InputError` if the address is taken or not this machine's."""
+    host, port = address
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server(address, family=family, backlog=_QUEUE)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it or mend your address in the roster"
+        ) from None
+
+
+class Listener:
+    """Accepts connections until closed. ``handle`` answers one request; ``position`` says where this node is.
+
+    ``handle`` is None where nobody is let in yet. ``readiness`` answers the checks of the parties, which have no other effect;
+    ``asked`` hears of each party that has been answered, or wanted to come in too early.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        listening: socket.socket,
+        handle: Handler | None,
+        position: Callable[[], Position],
+        handshake_seconds: float = HANDSHAKE_SECONDS,
+        readiness: Callable[[], Readiness] | None = None,
+        asked: Callable[[PartyId], None] = lambda party: None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._listening = listening
+        self._handle = handle
+        self._position = position
+        self._handshake_seconds = handshake_seconds
+        self._readiness = readiness
+        self._asked = asked
+        self._strangers: Strangers[Stranger] = Strangers(STRANGERS + len(endpoint.roster))
+        self._guests: dict[PartyId, list[Connection]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._listening.setblocking(False)
+        self._watch()
+
+    async def close(self) -> None:
+        """Stop listening, then end every connection, buffered answers first."""
+        # Before its socket closes: the loop must not watch a descriptor that something else may get.
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._listening.close()
+        await asyncio.gather(*(guest.close() for guests in self._guests.values() for guest in guests))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stranger in self._strangers:
+            stranger.hang_up()
+
+    def _watch(self) -> None:
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        # Not the loop's own sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
+        try:
+            accepted, address = self._listening.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._pause()
+            return
+        accepted.setblocking(False)
+        if self._strangers.full:
+            self._turn_out(self._strangers.who_gives_way())
+        stranger = Stranger(accepted, format_address(address[:2]))
+        self._strangers.enter(stranger, address[0])
+        stranger.welcome = asyncio.create_task(self._welcome(stranger))
+        self._tasks.add(stranger.welcome)
+        stranger.welcome.add_done_callback(self._tasks.discard)
+
+    def _turn_out(self, stranger: Stranger) -> None:
+        """Wherever its handshake is."""
+        self._strangers.leave(stranger)
+        reason = f"it gave way: all {self._strangers.places} places for handshakes were taken, most of them by its address"
+        self._endpoint.refusal(stranger.address, reason)
+        stranger.hang_up()
+
+    def _pause(self) -> None:
+        # Out of file descriptors: breathe, then go on.
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listening)
+        loop.call_later(0.1, self._resume)
+
+    def _resume(self) -> None:
+        if self._listening.fileno() >= 0:
+            self._watch()
+
+    async def _welcome(self, stranger: Stranger) -> None:
+        who, connection = stranger.address, None
+        try:
+            try:
+                connection = await self._shake_hands(stranger)
+                party = self._endpoint.credentials.accepted_party(connection.certificate)
+                who = self._endpoint.roster.name(party)
+                handle = await self._greet(connection, party)
+            except asyncio.CancelledError:
+                # Turned out, and owed nothing.
+                if connection is not None:
+                    connection.abort()
+                raise
+            finally:
+                self._strangers.leave(stranger)
+            with contextlib.suppress(OSError, EOFError, TimeoutError):
+                if handle is None:
+                    await self._await_hang_up(connection, party)
+                else:
+                    await self._serve(connection, party, handle)
+        except PeerError as error:
+            self._endpoint.refusal(who, str(error))
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    async def _shake_hands(self, stranger: Stranger) -> Connection:
+        stream, accepted = ByteStream(), stranger.touch()
+        try:
+            # From here on the transport owns the socket, also where the handshake fails: it must not be closed here.
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: stream,
+                accepted,
+                ssl=self._endpoint.credentials.server,
+                ssl_handshake_timeout=self._handshake_seconds,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            )
+        except OSError as error:
+            raise PeerError(f"TLS handshake failed ({_brief(error)})") from None
+        return Connection(stream, self._endpoint.traffic)
+
+    async def _greet(self, connection: Connection, party: PartyId) -> Handler | None:
+        """Who answers the party's requests from now on; None if it only wanted to know whether this party is ready."""
+        try:
+            async with asyncio.timeout(self._handshake_seconds):
+                frame, _ = await connection.receive(Limits.before_welcome())
+                if isinstance(frame, Check) and self._readiness is not None:
+                    await connection.send(self._readiness())
+                    return None
+                reason = self._objection(frame, party)
+                await connection.send(Refused(reason) if reason else Welcome(*self._position()))
+        except (OSError, EOFError) as error:
+            raise PeerError(f"no greeting came ({_brief(error)})") from None
+        if reason or self._handle is None:
+            raise PeerError(reason)
+        return self._handle
+
+    async def _await_hang_up(self, connection: Connection, party: PartyId) -> None:
+        try:
+            async with asyncio.timeout(_HANG_UP_SECONDS):
+                await connection.receive(Limits.before_welcome())
+        finally:
+            self._asked(party)
+
+    def _objection(self, frame: AnyFrame, party: PartyId) -> str:
+        if not isinstance(frame, Hello):
+            return "no greeting came first"
+        if frame.version != VERSION:
+            return f"version differs: {frame.version} there, {VERSION} here: install the same version of quietmean"
+        if frame.party != party:
+            return f"it claims to be party {frame.party}, but its key is party {party}'s: compare the roster files"
+        if frame.study != self._endpoint.study:
+            return "study differs: compare study file and roster, all parties need the same"
+        if self._handle is None:
+            self._asked(party)
+            return ONLY_CHECKS
+        return ""
+
+    async def _serve(self, connection: Connection, party: PartyId, handle: Handler) -> None:
+        guests = self._guests.setdefault(party, [])
+        guests.append(connection)
+        if len(guests) > CONNECTIONS_PER_PARTY:
+            # The newest one is from the live process; older ones may be half-open remains.
+            guests[0].abort()
+        answering: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                frame, payload = await connection.receive(self._endpoint.limits)
+                if not isinstance(frame, Request):
+                    raise PeerError("it sent something else than a request")
+                if len(answering) >= REQUESTS_PER_CONNECTION:
+                    raise PeerError(f"more than {REQUESTS_PER_CONNECTION} requests at once")
+                task = asyncio.create_task(self._answer(connection, party, handle, frame, payload))
+                answering.add(task)
+                task.add_done_callback(answering.discard)
+        finally:
+            guests.remove(connection)
+            await _cancel(answering)
+
+    async def _answer(
+        self, connection: Connection, party: PartyId, handle: Handler, request: AnyRequest, payload: Payload
+    ) -> None:
+        try:
+            await connection.send(await handle(party, request, payload))
+        except PeerError as error:
+            self._endpoint.refusal(self._endpoint.roster.name(party), str(error))
+            connection.abort()
+        except OSError:
+            # The reader sees the same loss and cleans up.
+            connection.abort()
+
+
+async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).lower().replace("_", " ")
+    # The loop ends a handshake that takes too long with the latter.
+    if isinstance(error, TimeoutError | ConnectionAbortedError):
+        return "it took too long"
+    return "it went away" if isinstance(error, EOFError | ConnectionError) else str(error)

@@ -1,0 +1,82 @@
+"""The end: everybody tells everybody what happened to it, so that all can account for this very execution.
+
+What is told is on disk before it is acknowledged, and so is the result before this party leaves: whoever dies here goes on with
+what it has, and whoever is started again after its end shows the same result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from quietmean.core.party import PartyId
+from quietmean.node.net import Log, Payload
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.context import Context, Wait
+from quietmean.node.session.logs import PartyLog, encode_log
+from quietmean.node.session.result import NodeResult
+from quietmean.node.storage import Store
+
+
+def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
+    store = context.store
+    mixing = Phase.MIXING
+    return PartyLog(
+        store.rounds_online(mixing), store.arrived_there(mixing), store.arrived_here(mixing), heard, store.settled(mixing)
+    )
+
+
+def known_so_far(context: Context, here: Position) -> bytes:
+    """What this party knows of the mixing rounds while it is in ``here``, for others to remember."""
+    knowledge = context.required_knowledge
+    phase, round_ = here
+    knowledge.put(context.party, own_log(context, ()), round_ - 1 if phase == Phase.MIXING else knowledge.rounds)
+    return knowledge.encode(context.party)
+
+
+def keep_result(store: Store, phase: Phase, result: NodeResult) -> None:
+    """Make the result durable and wipe the party's secrets. ``phase``: the one whose release the result's total is."""
+    # The total is the only large part, and in the store already.
+    small = replace(result, total_vector=np.zeros(0))
+    store.finish(phase, json.dumps({"phase": int(phase), **small.to_json()}).encode())
+
+
+def kept_result(store: Store) -> NodeResult | None:
+    """The result, if this party's part in its study is over."""
+    raw = store.result()
+    if raw is None:
+        return None
+    document = json.loads(raw)
+    return NodeResult.from_json(document | {"total_vector": store.required_release(document.pop("phase")).vector})
+
+
+async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, PartyLog], *, tells: bool) -> None:
+    """Send the own log to all and wait for theirs, which come into ``logs``: one round time-out for whoever gives no sign.
+
+    If it ``tells``, what is known of the others goes along, so that all who stay know the same of those who left.
+    """
+    here = int(Phase.CLOSING), 0
+    context.door.enter(here, frozenset())
+    telling = Log(0, known_so_far(context, here) if tells else b"")
+    context.report({"event": "closing", "phase": Phase.CLOSING.label, "waiting_for": context.names(context.others)})
+    payload = encode_log(log)
+    told: set[PartyId] = set()
+
+    def missing() -> dict[PartyId, bool]:
+        absent = {party: False for party in context.others if party not in logs}
+        return absent | {party: True for party in context.others if party not in told}
+
+    sending = [context.spawn(_tell(context, party, telling, payload, told)) for party in context.others]
+    await Wait(context, missing, full_time="all").until_settled()
+    for task in sending:
+        task.cancel()
+    await asyncio.gather(*sending, return_exceptions=True)
+
+
+async def _tell(context: Context, party: PartyId, telling: Log, payload: Payload, told: set[PartyId]) -> None:
+    await context.links[party].ask(telling, payload)
+    told.add(party)

@@ -1,0 +1,195 @@
+"""What the parts of one running node share, and the one way in which all of them wait for others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from quietmean.core.party import PartyId
+from quietmean.node.monitor import Report
+from quietmean.node.net import Answer, AnyRequest, Payload, Probe, Transfer
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.door import Door
+from quietmean.node.session.knowledge import Knowledge
+from quietmean.node.session.result import Late
+from quietmean.node.session.whereabouts import LONGEST_WAIT, PROBE_INTERVAL, Whereabouts
+from quietmean.node.storage import Outgoing, Store
+
+# Waking up later than planned by this part of the round's time-out means that the process was held up.
+_OWN_SLEEP = 0.05
+
+
+class PeerLink(Protocol):
+    """The way to one peer. ``trouble``: in words, why it does not answer; ``unreachable``: nobody listens at its address."""
+
+    trouble: str
+    unreachable: bool
+
+    async def ask(
+        self, request: AnyRequest, payload: Payload = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+    ) -> Answer:
+        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
+
+        ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
+        """
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class Context:
+    """One running node. ``changed`` is set whenever something came in that a wait could be waiting for."""
+
+    party: PartyId
+    party_names: Sequence[str]
+    store: Store
+    door: Door
+    links: Mapping[PartyId, PeerLink]
+    whereabouts: Whereabouts
+    round_timeout: float
+    report: Report
+    changed: asyncio.Event
+    agreement: bytes = b""
+    # From the agreement on, when the schedule is known.
+    knowledge: Knowledge | None = None
+    late: list[Late] = field(default_factory=list)
+    # In the order of their beginnings, so that everything happens in the same order each time.
+    _background: dict[asyncio.Task[Any], None] = field(default_factory=dict)
+
+    @property
+    def required_knowledge(self) -> Knowledge:
+        if self.knowledge is None:
+            raise RuntimeError("nothing is known of anybody's rounds before the agreement")
+        return self.knowledge
+
+    @property
+    def others(self) -> list[PartyId]:
+        return sorted(self.links)
+
+    def names(self, parties: Any) -> list[str]:
+        return [self.party_names[party] for party in sorted(parties)]
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that ends with the node at the latest and wakes the wait in progress when it is done."""
+        task = asyncio.create_task(work)
+        self._background[task] = None
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._background.pop(task, None)
+        self.changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            # Links retry and time-outs are caught where they belong; what is left is a defect, and must not pass unseen.
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a node's background task failed", "exception": task.exception()}
+            )
+
+    async def stop(self) -> None:
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def transfer(self, position: Position, message: Outgoing, so_far: bytes) -> Transfer:
+        """The header of a message of this (phase, round); ``so_far``: what goes along of what is known."""
+        valid_for = int(1000 * LONGEST_WAIT * self.round_timeout)
+        return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, so_far, message.width)
+
+    async def probe(self, party: PartyId, seconds: float) -> None:
+        """Ask for a sign of life; the answer tells its position to :attr:`whereabouts` by itself."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.links[party].ask(Probe(0, *self.door.position))
+
+
+class Wait:
+    """A wait for others that ends when nobody is missing, or nobody who is missing is worth waiting for any longer.
+
+    ``missing`` gives who is waited for, and whether that party owes an answer (rather than a message). ``full_time``: for whom
+    suspicion does not shorten the wait: nobody, whose process may be alive, or all.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        missing: Callable[[], Mapping[PartyId, bool]],
+        full_time: Literal["nobody", "alive", "all"] = "nobody",
+    ) -> None:
+        self._context = context
+        self._missing = missing
+        self._full_time = full_time
+        self._clock = asyncio.get_running_loop().time
+        self._start = self._clock()
+        self._interval = PROBE_INTERVAL * context.round_timeout
+        self._next_probe: dict[PartyId, float] = {}
+        self._reported = self._wake = self._start
+
+    async def until_settled(self) -> frozenset[PartyId]:
+        """Who was still missing when the wait ended."""
+        context = self._context
+        while True:
+            context.changed.clear()
+            missing = self._missing()
+            now = self._forgive_own_sleep()
+            deadlines = {party: self._deadline(party, answer_due) for party, answer_due in missing.items()}
+            if not missing:
+                context.whereabouts.took(now - self._start)
+            if all(deadline <= now for deadline in deadlines.values()):
+                self._give_up_on(missing)
+                return frozenset(missing)
+            self._probe(missing, now)
+            self._tell(missing, now)
+            self._wake = min([*(time for time in deadlines.values() if time > now), *self._next_probe.values()])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(self._wake - now, 0.001)):
+                    await context.changed.wait()
+
+    def _forgive_own_sleep(self) -> float:
+        """The time now. Time in which this process itself did not run is not held against the others.
+
+        After a suspended laptop or an overloaded machine, answers may be in the socket that nobody has read yet.
+        """
+        now = self._clock()
+        overslept = now - self._wake
+        if overslept > _OWN_SLEEP * self._context.round_timeout:
+            self._start += overslept
+        return now
+
+    def _deadline(self, party: PartyId, answer_due: bool) -> float:
+        # Nobody listens at its address: its process has ended.
+        gone = self._context.links[party].unreachable
+        whereabouts = self._context.whereabouts
+        deadline = whereabouts.deadline(party, self._start, answer_due, gone)
+        patient = self._full_time == "all" or (self._full_time == "alive" and not gone)
+        return max(deadline, whereabouts.full_time(self._start, gone)) if patient else deadline
+
+    def _probe(self, missing: Mapping[PartyId, bool], now: float) -> None:
+        self._next_probe = {party: time for party, time in self._next_probe.items() if party in missing}
+        for party in missing:
+            suspected = self._context.whereabouts.suspected(party)
+            first = self._start if suspected else self._start + self._interval
+            if now >= self._next_probe.setdefault(party, first):
+                self._next_probe[party] = now + self._interval
+                self._context.spawn(self._context.probe(party, self._interval))
+
+    def _tell(self, missing: Mapping[PartyId, bool], now: float) -> None:
+        if now >= self._reported + max(1.0, self._interval):
+            self._reported = now
+            phase, round_ = self._context.door.position
+            names = self._context.names(missing)
+            self._context.report({"event": "waiting", "phase": Phase(phase).label, "round": round_, "waiting_for": names})
+
+    def _give_up_on(self, missing: Mapping[PartyId, bool]) -> None:
+        if not missing:
+            return
+        phase, round_ = self._context.door.position
+        names = self._context.names(missing)
+        self._context.late.append(Late(Phase(phase).label, round_, tuple(names)))
+        self._context.report({"event": "late", "phase": Phase(phase).label, "round": round_, "names": names})
+        for party in missing:
+            if not self._context.whereabouts.alive_since(party, self._start):
+                self._context.whereabouts.missed(party)

@@ -1,0 +1,133 @@
+"""Incoming transfers: taken in when their round is in progress here, parked when it is still to come, refused when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import Message, PartyId
+from quietmean.node.net import ACCEPTED, REFUSED, Answer, Confirm, Payload, Transfer, Withdraw, check_finite, decode_vector
+from quietmean.node.phase import Position
+from quietmean.node.storage import PENDING, USED, Store
+
+
+@dataclass(frozen=True)
+class _Parked:
+    transfer: Transfer
+    message: Message
+    until: float
+    verdict: asyncio.Future[bool]
+
+
+class Door:
+    """At most one transfer per sender waits here: a sender is in one round at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        party: PartyId,
+        agreement: Callable[[], bytes],
+        on_change: Callable[[], None],
+        learn: Callable[[bytes], None],
+        grid: float = 0.0,
+    ) -> None:
+        """``learn`` takes in what comes along with messages, or raises PeerError. ``grid``: of all vectors, or 0."""
+        self._store = store
+        self._party = party
+        self._agreement = agreement
+        self._on_change = on_change
+        self._learn = learn
+        self._grid = grid
+        self._parked: dict[PartyId, _Parked] = {}
+        self._withdrawn: dict[PartyId, Position] = {}
+        self._expected: frozenset[PartyId] = frozenset()
+        self._unwanted: frozenset[PartyId] = frozenset()
+        self.position: Position = (0, 0)
+
+    def enter(self, position: Position, expected: frozenset[PartyId], unwanted: frozenset[PartyId] = frozenset()) -> None:
+        """A new round is in progress: look again at what waits. ``unwanted``: who may send, but is not listened to any more."""
+        self.position, self._expected, self._unwanted = position, expected, unwanted
+        now = asyncio.get_running_loop().time()
+        for sender, parked in list(self._parked.items()):
+            if parked.verdict.done() or _place(parked.transfer) > position:
+                continue
+            try:
+                parked.verdict.set_result(now < parked.until and self._take(sender, parked.transfer, parked.message))
+            except PeerError as error:
+                parked.verdict.set_exception(error)
+
+    async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
+        """The answer, which for an early transfer may be long in coming."""
+        weight, split = check_finite(transfer.weight, "weight"), transfer.width * transfer.dimension
+        vector, content = decode_vector(payload[:split], transfer.width, self._grid), bytes(payload[split:])
+        message = Message(sender, (self._party,), transfer.round, vector, weight, content)
+        if _place(transfer) <= self.position:
+            return self._answer(transfer, self._take(sender, transfer, message))
+        return self._answer(transfer, await self._park(sender, transfer, message))
+
+    def withdraw(self, sender: PartyId, request: Withdraw) -> Answer:
+        """The sender gave up on a transfer. While its round is open here it can still be undone without a trace."""
+        place = _place(request)
+        parked = self._parked.get(sender)
+        if parked is not None and _place(parked.transfer) == place and not parked.verdict.done():
+            parked.verdict.set_result(False)
+        self._withdrawn[sender] = max(place, self._withdrawn.get(sender, place))
+        taken = self._store.has_accepted(*place, sender)
+        if taken and place == self.position:
+            self._store.forget(*place, sender)
+            self._on_change()
+            taken = False
+        return self._answer(request, taken)
+
+    def confirm(self, receiver: PartyId, request: Confirm) -> Answer:
+        """A receiver that was away asks whether its copy of my transfer still stands."""
+        status = self._store.sent_status(*_place(request), receiver)
+        return self._answer(request, status in (PENDING, ACCEPTED, USED))
+
+    def _take(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
+        place = _place(transfer)
+        if self._store.has_accepted(*place, sender):
+            return True
+        if place != self.position or place <= self._withdrawn.get(sender, (0, 0)) or sender in self._unwanted:
+            return False
+        if sender not in self._expected:
+            raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
+        if transfer.agreement != self._agreement():
+            raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
+        self._learn(transfer.so_far)
+        self._store.accept(place[0], message, transfer.so_far)
+        self._on_change()
+        return True
+
+    async def _park(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
+        loop = asyncio.get_running_loop()
+        earlier = self._parked.pop(sender, None)
+        parked = _Parked(transfer, message, loop.time() + transfer.valid_for / 1000, loop.create_future())
+        self._parked[sender] = parked
+        if earlier is not None and not earlier.verdict.done():
+            if _place(earlier.transfer) == _place(transfer):
+                # Two copies of one transfer: they have one fate.
+                parked.verdict.add_done_callback(partial(_share_verdict, earlier.verdict))
+            else:
+                earlier.verdict.set_result(False)
+        try:
+            return await parked.verdict
+        finally:
+            # Also when the connection is lost: then nobody is there to hear an answer, and nothing may be taken in.
+            if self._parked.get(sender) is parked:
+                del self._parked[sender]
+
+    def _answer(self, request: Transfer | Withdraw | Confirm, yes: bool) -> Answer:
+        return Answer(request.number, ACCEPTED if yes else REFUSED, *self.position)
+
+
+def _share_verdict(copy: asyncio.Future[bool], verdict: asyncio.Future[bool]) -> None:
+    if not copy.done():
+        copy.set_result(not verdict.cancelled() and verdict.exception() is None and verdict.result())
+
+
+def _place(request: Transfer | Withdraw | Confirm) -> Position:
+    return request.phase, request.round

@@ -1,0 +1,202 @@
+"""One phase of a study: drive a party machine through its rounds, over the network, durably.
+
+Order of things, on which exactness rests: a step (state, what it sends, how the last round ended) is on disk before its first
+byte is sent; a transfer is on disk at its receiver before it is answered; between the look at the answers and the record of the
+round's end nothing else runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quietmean.core.codec import load_state
+from quietmean.core.party import PartyId, PartyMachine, Step, settlement
+from quietmean.node.net import ACCEPTED, REFUSED, Again, Answer, Confirm, Withdraw
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.closing import known_so_far
+from quietmean.node.session.context import Context, Wait
+from quietmean.node.storage import RECLAIMED, USED, ClosedRound, Outgoing
+
+_logger = logging.getLogger("quietmean.node")
+
+
+class PhaseRunner:
+    """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
+
+    ``sends_shares``: what is sent is taken out of what is held; a share that was taken back although it had been used is settled.
+    ``tells``: what this party knows of the mixing rounds goes along with its messages. ``senders``: who may send to it in a
+    round, which can be more than the machine expects.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        phase: Phase,
+        machine: PartyMachine[Any],
+        *,
+        may_miss: bool,
+        sends_shares: bool,
+        tells: bool,
+        senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
+    ) -> None:
+        self._context = context
+        self._phase = phase
+        self._machine = machine
+        self._may_miss = may_miss
+        self._sends_shares = sends_shares
+        self._tells = tells
+        self._senders = senders
+
+    async def run(self) -> Any:
+        """From the start, or from where the store says that this party was; returns the machine's last state."""
+        state, resumed = self._state()
+        if self._sends_shares:
+            for round_, receiver in self._context.store.reclaimed(self._phase):
+                self._context.spawn(self._withdraw((int(self._phase), round_), receiver))
+        while state.round <= self._machine.rounds:
+            state = await self._round(state, resumed)
+            resumed = False
+        return state
+
+    def _state(self) -> tuple[Any, bool]:
+        stored = self._context.store.state()
+        if stored is not None and stored[0] == self._phase:
+            return load_state(self._machine.state_type, stored[2]), True
+        step = self._machine.start()
+        self._context.store.record(self._phase, step)
+        return step.state, False
+
+    async def _round(self, state: Any, resumed: bool) -> Any:
+        context, here = self._context, (int(self._phase), int(state.round))
+        expected = self._machine.expects(state)
+        context.door.enter(here, expected, self._senders(state.round) - expected)
+        if resumed:
+            await self._catch_up_on_news(here)
+        outgoing = context.store.outgoing(*here)
+        self._report(here, expected | outgoing.keys())
+        statuses = await self._exchange(here, outgoing, expected)
+        if self._sends_shares and state.round == self._machine.rounds:
+            statuses = await self._settle_before_the_end(here, statuses)
+        delivered = frozenset(receiver for receiver, status in statuses.items() if status == ACCEPTED)
+        received = context.store.received(*here, context.party)
+        due = context.store.unsettled(self._phase, context.party) if self._sends_shares else []
+        ended = self._machine.end_round(state, [*received, *map(settlement, due)], delivered)
+        step, missed = self._skip_passed_rounds(ended)
+        settled = [(message.round, message.recipients[0]) for message in due]
+        context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed)
+        for receiver, status in statuses.items():
+            if status == RECLAIMED and self._sends_shares:
+                context.spawn(self._withdraw(here, receiver))
+        return step.state
+
+    async def _settle_before_the_end(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
+        """Find out what became of every share that was, or is about to be, taken back: after this round it is too late."""
+        context = self._context
+        known = {receiver: status for receiver, status in statuses.items() if status != RECLAIMED}
+
+        async def ask(receiver: PartyId) -> None:
+            answer = await context.links[receiver].ask(Withdraw(0, *here))
+            known[receiver] = answer.status
+
+        def unresolved() -> dict[PartyId, bool]:
+            earlier = {receiver: True for _, receiver in context.store.reclaimed(self._phase)}
+            return earlier | {receiver: True for receiver in statuses if receiver not in known}
+
+        asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in known]
+        await Wait(context, unresolved, full_time="alive").until_settled()
+        for task in asking:
+            task.cancel()
+        return statuses | known
+
+    async def _exchange(
+        self, here: Position, outgoing: Mapping[PartyId, Outgoing], expected: frozenset[PartyId]
+    ) -> dict[PartyId, str]:
+        """Send and wait; what became of each message."""
+        context = self._context
+        answers: dict[PartyId, Answer] = {}
+        asked: dict[PartyId, asyncio.Task[Any]] = {}
+
+        def missing() -> dict[PartyId, bool]:
+            due = {party for party in expected if not context.store.has_accepted(*here, party)}
+            past = {party for party in due if context.whereabouts.is_past(party, here)}
+            if self._copies:
+                # They did not wait for this party, but what they sent the others can still be had.
+                again = sorted(past - asked.keys())
+                asked.update({party: context.spawn(context.links[party].ask(Again(0, *here))) for party in again})
+            waiting = [party for party in outgoing if party not in answers]
+            waiting += [party for party, task in asked.items() if not task.done()]
+            return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
+
+        # Should this party never come back, the others know its part from what it sent along.
+        so_far = known_so_far(context, here) if self._tells and outgoing else b""
+        sending = [context.spawn(self._send(here, receiver, message, so_far, answers)) for receiver, message in outgoing.items()]
+        await Wait(context, missing).until_settled()
+        # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal. Nor is any more asked for.
+        for task in (*sending, *asked.values()):
+            task.cancel()
+        return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
+
+    async def _send(
+        self, here: Position, receiver: PartyId, message: Outgoing, so_far: bytes, answers: dict[PartyId, Answer]
+    ) -> None:
+        context = self._context
+        transfer = context.transfer(here, message, so_far)
+        await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
+
+    @property
+    def _copies(self) -> bool:
+        """Is what is sent a copy, public and the same for all? Then whether its sender knows that it came is all the same."""
+        return self._phase == Phase.DISSEMINATION and not self._sends_shares
+
+    async def _withdraw(self, here: Position, receiver: PartyId) -> None:
+        """Ask until there is an answer whether a message that was taken back had been used; if so, it is settled later."""
+        answer = await self._context.links[receiver].ask(Withdraw(0, *here))
+        self._context.store.resolve(*here, receiver, USED if answer.status == ACCEPTED else REFUSED)
+        if answer.status == ACCEPTED:
+            name = self._context.party_names[receiver]
+            _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
+
+    async def _catch_up_on_news(self, here: Position) -> None:
+        """After a restart: where is everybody, and do the senders still stand by what was taken in before the crash?"""
+        context = self._context
+        seconds = context.round_timeout / 2
+        taken_in = [] if self._copies else context.store.received(*here, context.party)
+        confirming = [self._confirm(here, message.sender, seconds) for message in taken_in]
+        await asyncio.gather(*(context.probe(party, seconds) for party in context.others), *confirming)
+
+    async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                answer = await self._context.links[sender].ask(Confirm(0, *here))
+            if answer.status == REFUSED:
+                self._context.store.forget(*here, sender)
+
+    def _skip_passed_rounds(self, step: Step[Any]) -> tuple[Step[Any], list[int]]:
+        missed: list[int] = []
+        while self._may_miss and step.state.round <= self._machine.rounds and self._has_passed(step):
+            missed.append(step.state.round)
+            step = self._machine.miss_round(step.state)
+        return step, missed
+
+    def _has_passed(self, step: Step[Any]) -> bool:
+        counterparts = self._machine.expects(step.state).union(*(message.recipients for message in step.send))
+        return self._context.whereabouts.all_past(counterparts, (self._phase, step.state.round))
+
+    def _report(self, here: Position, waiting_for: frozenset[PartyId]) -> None:
+        self._context.report(
+            {
+                "event": "round",
+                "phase": self._phase.label,
+                "round": here[1],
+                "of": self._machine.rounds,
+                "waiting_for": self._context.names(waiting_for),
+            }
+        )
+
+
+def _status(answer: Answer | None) -> str:
+    return RECLAIMED if answer is None else answer.status

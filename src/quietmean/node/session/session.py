@@ -1,0 +1,339 @@
+"""One party's part in one study, whatever carries its messages: agreement, mixing, dissemination, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.party import PartyId, Release, Vector
+from quietmean.entropy import ExchangeKey, SecureNoise, Seed
+from quietmean.node.monitor import Report
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    Again,
+    Answer,
+    AnyRequest,
+    Commit,
+    Confirm,
+    Log,
+    Payload,
+    Probe,
+    Refusals,
+    Reveal,
+    Traffic,
+    Transfer,
+    Withdraw,
+)
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.agreement import Opening, Pledges, agree
+from quietmean.node.session.closing import exchange_logs, keep_result, known_so_far, own_log
+from quietmean.node.session.context import Context, PeerLink
+from quietmean.node.session.door import Door
+from quietmean.node.session.history import reconstruct
+from quietmean.node.session.knowledge import Knowledge, PartialLog
+from quietmean.node.session.logs import PartyLog, decode_log
+from quietmean.node.session.result import NodeResult
+from quietmean.node.session.rounds import PhaseRunner
+from quietmean.node.session.whereabouts import Whereabouts
+from quietmean.node.storage import RECLAIMED, Store
+from quietmean.planning import Plan
+
+_logger = logging.getLogger("quietmean.node")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a session is about: who, with what, for how long. ``study`` is the digest that all parties have in common."""
+
+    party: PartyId
+    names: tuple[str, ...]
+    study: str
+    plan: Plan
+    value: Vector = field(repr=False)
+    weight: float
+    round_timeout: float
+    start_timeout: float
+    gone_timeout: float | None
+    report: Report
+    wipe_value: bool = False
+
+
+class Session:
+    """Talks to the others through ``links`` and is talked to through :meth:`handle`. Everything that lasts is in the store."""
+
+    def __init__(
+        self, part: Part, store: Store, make_links: Callable[[Session], Mapping[PartyId, PeerLink]], traffic: Traffic
+    ) -> None:
+        self._part = part
+        self._store = store
+        self._traffic = traffic
+        self._refusals = Refusals()
+        parties, rounds = len(part.names), part.plan.protocol.rounds(part.plan.parameters)
+        told = store.told()
+        self._logs: dict[PartyId, PartyLog] = {other: decode_log(log, parties, rounds) for other, (log, _) in told.items()}
+        # Read when the schedule is known for certain.
+        self._told_known = {other: known for other, (_, known) in told.items()}
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._rounds = rounds
+        self._exchange = ExchangeKey(store.seed)
+        self._shared_seeds: dict[PartyId, Seed] = {}
+        self._remarks: tuple[str, ...] = ()
+        self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
+        self._pledges = Pledges(store, part.study, part.plan.target.parties)
+        self.whereabouts = Whereabouts(part.round_timeout, self._clock, part.gone_timeout)
+        changed = asyncio.Event()
+        self._context = Context(
+            party=part.party,
+            party_names=part.names,
+            store=store,
+            door=Door(store, part.party, lambda: self._context.agreement, changed.set, self._learn, part.plan.grid),
+            links=make_links(self),
+            whereabouts=self.whereabouts,
+            round_timeout=part.round_timeout,
+            report=part.report,
+            changed=changed,
+        )
+
+    @property
+    def position(self) -> Position:
+        return self._context.door.position
+
+    async def run(self) -> NodeResult:
+        """From the first commitment, or from where the store says that this party was, to the result."""
+        started = self._clock()
+        try:
+            seed = await self._agree()
+            await self._mix(seed)
+            heard = await self._disseminate(seed)
+            return await self._close(seed, heard, started)
+        finally:
+            await self._context.stop()
+
+    async def close_links(self) -> None:
+        await asyncio.gather(*(link.close() for link in self._context.links.values()))
+
+    async def _agree(self) -> Seed:
+        if self._store.state() is None:
+            opening = Opening(self._store.nonce, self._part.weight, self._exchange.public)
+            await agree(self._context, self._pledges, opening, self._part.start_timeout)
+        seed = self._pledges.public_seed()
+        self._context.agreement = seed.derive("agreement check").secret[:8]
+        self._schedule = self._part.plan.schedule(seed)
+        self._context.knowledge = Knowledge(self._schedule)
+        for known in self._store.hearsay():
+            self._learn(known)
+        return seed
+
+    def _learn(self, known: bytes) -> None:
+        """What came along with a message. Raises :class:`PeerError` for what cannot be read."""
+        if known:
+            self._context.required_knowledge.merge(Knowledge.decode(known, self._schedule))
+
+    async def _mix(self, seed: Seed) -> None:
+        if self._stored_phase() > Phase.MIXING:
+            self._remarks = self._store.remarks()
+            self._forget_input()
+            return
+        part, plan = self._part, self._part.plan
+        noise = SecureNoise(self._store.seed.derive(part.study, plan.protocol.name), self._shared_seed)
+        machine = plan.machine(self._schedule, self._part.party, part.value, part.weight, noise)
+        shares = plan.protocol.sends_shares
+        runner = PhaseRunner(
+            self._context,
+            Phase.MIXING,
+            machine,
+            may_miss=True,
+            sends_shares=shares,
+            tells=shares,
+            senders=lambda round_: self._schedule.senders(round_, part.party),
+        )
+        self._remarks = plan.protocol.remarks(plan.parameters, await runner.run())
+        self._store.keep_remarks(self._remarks)
+        self._forget_input()
+
+    def _forget_input(self) -> None:
+        """After mixing neither the value nor what it was hidden with is needed again."""
+        self._shared_seeds.clear()
+        if self._part.wipe_value:
+            self._part.value.fill(0.0)
+
+    def _shared_seed(self, other: PartyId) -> Seed:
+        if other not in self._shared_seeds:
+            context = f"{self._part.study} {self._part.plan.protocol.name}"
+            self._shared_seeds[other] = self._exchange.shared_seed(self._pledges.exchange_key(other), context)
+        return self._shared_seeds[other]
+
+    async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
+        release = self._store.release(Phase.MIXING)
+        if not self._part.plan.protocol.releases_are_public:
+            return (self._part.party,)
+        machine = self._part.plan.dissemination_machine(self._part.party, release, seed)
+        shares = self._part.plan.dissemination.sends_shares
+        # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
+        tells = self._part.plan.protocol.sends_shares
+        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, tells=tells)
+        state = await runner.run()
+        heard: tuple[PartyId, ...] = getattr(state, "heard", ())
+        return heard
+
+    async def _close(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
+        log = own_log(self._context, heard)
+        plan, store = self._part.plan, self._store
+        await exchange_logs(self._context, log, self._logs, tells=plan.protocol.sends_shares)
+        logs, hearsay = self._logs | {self._part.party: log}, self._hearsay()
+        history = reconstruct(self._schedule, logs, heard, hearsay, sends_shares=plan.protocol.sends_shares)
+        known_until = {party: told.until for party, told in hearsay.items()} | dict.fromkeys(logs, self._rounds)
+        # Push-sum does not tell apart whose releases are in its sums: all that were made are.
+        heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
+        total = self._total(heard)
+        result = NodeResult(
+            total_vector=total.vector,
+            total_weight=total.weight,
+            heard=heard,
+            execution=plan.execution(seed, history, self._pledges.weights()),
+            public_seed=seed.secret.hex(),
+            transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
+            bytes_sent=self._traffic.sent,
+            bytes_received=self._traffic.received,
+            seconds=self._clock() - started,
+            late=tuple(self._context.late),
+            refusals=self._refusals.lines(),
+            remarks=self._remarks,
+            silent=tuple(party for party in self._context.others if party not in self._logs),
+            unresolved=self._unresolved(known_until),
+            known_until=tuple(known_until.get(party, 0) for party in range(len(self._part.names))),
+        )
+        keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
+        return result
+
+    def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
+        plan, found = self._part.plan, []
+        for phase, round_, receiver in self._store.unsettled_shares(RECLAIMED):
+            if phase == Phase.MIXING:
+                open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
+            else:
+                # Releases that are sent to all are copies: nothing was taken back.
+                open_ = plan.dissemination.sends_shares
+            if open_:
+                found.append((phase, round_, receiver))
+        return tuple(found)
+
+    def _hearsay(self) -> dict[PartyId, PartialLog]:
+        """What is known of each party from anybody."""
+        for sender, known in self._told_known.items():
+            try:
+                self._learn(known)
+            except PeerError as error:
+                self.refused(self._part.names[sender], str(error))
+        return self._context.required_knowledge.logs()
+
+    def _total(self, heard: tuple[PartyId, ...]) -> Release:
+        plan = self._part.plan
+        if not plan.protocol.releases_are_public:
+            return self._own_result()
+        total = self._store.release(Phase.DISSEMINATION)
+        others = plan.protocol.releasers(plan.parameters, plan.target.parties) - {self._part.party}
+        if total is None or total.weight <= 0 or (others and not others & set(heard)):
+            reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
+            raise ProtocolFailure(f"no other party's result arrived here: {reason}")
+        return total
+
+    def _own_result(self) -> Release:
+        release = self._store.release(Phase.MIXING)
+        if release is None:
+            raise ProtocolFailure("this party was away at the end and has no result: the others have it, ask one of them")
+        return release
+
+    def _stored_phase(self) -> int:
+        stored = self._store.state()
+        return Phase.AGREEMENT if stored is None else stored[0]
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never asks."""
+        context = self._context
+        # Nobody passes the agreement without this party's nonce, which is told once all have committed.
+        begun = self._pledges.all_committed.is_set()
+        context.whereabouts.heard(sender, _told_position(request) if begun else (int(Phase.AGREEMENT), 0))
+        match request:
+            case Transfer():
+                return await context.door.transfer(sender, request, payload)
+            case Withdraw():
+                return context.door.withdraw(sender, request)
+            case Confirm():
+                return context.door.confirm(sender, request)
+            case Again():
+                return Answer(request.number, await self._send_again(sender, request), *context.door.position)
+            case Log():
+                told = bytes(payload)
+                log = decode_log(told, len(self._part.names), self._rounds)
+                if not begun:
+                    return Answer(request.number, REFUSED, *context.door.position)
+                self._told(sender, log, told, request.known)
+            case Commit() | Reveal():
+                return self._pledged(sender, request)
+            case Probe():
+                # Its position was noted above, and the answer's is what it asks for.
+                context.changed.set()
+        return Answer(request.number, ACCEPTED, *context.door.position)
+
+    async def _send_again(self, receiver: PartyId, request: Again) -> Literal["ok", "no"]:
+        """Once this party has closed the round of releases, it sends its own to whoever was not there; to each once at a time."""
+        context, plan, place = self._context, self._part.plan, (request.phase, request.round)
+        over = place == (int(Phase.DISSEMINATION), 1) and context.door.position[0] == Phase.CLOSING
+        if not over or not plan.protocol.releases_are_public or plan.dissemination.sends_shares:
+            return REFUSED
+        sending = self._sending_again.get(receiver)
+        if sending is None or sending.done():
+            message = self._store.own_release()
+            if message is None:
+                return REFUSED
+            so_far = known_so_far(context, context.door.position) if plan.protocol.sends_shares else b""
+            asking = context.links[receiver].ask(context.transfer(place, message, so_far), message.payload)
+            sending = self._sending_again[receiver] = context.spawn(asking)
+        # Whoever asks twice, over a new connection for example, waits for the same.
+        answer: Answer = await asyncio.shield(sending)
+        return answer.status
+
+    def _told(self, sender: PartyId, log: PartyLog, payload: bytes, known: bytes) -> None:
+        if (self._logs.get(sender), self._told_known.get(sender)) != (log, known):
+            self._store.save_told(sender, payload, known)
+        self._logs[sender], self._told_known[sender] = log, known
+        self._context.changed.set()
+
+    def _pledged(self, sender: PartyId, request: Commit | Reveal) -> Answer:
+        position = self._context.door.position
+        try:
+            if isinstance(request, Commit):
+                self._pledges.commit(sender, request.hash)
+            else:
+                self._pledges.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
+        except PeerError as error:
+            # Told to the other side too: its user must know why the study does not start.
+            self.refused(self._part.names[sender], str(error))
+            return Answer(request.number, REFUSED, *position, reason=str(error))
+        self._context.changed.set()
+        return Answer(request.number, ACCEPTED, *position)
+
+    def refused(self, peer: str, reason: str) -> None:
+        """Something was refused, here or there; ``peer`` is a name or an address. Told once for each cause."""
+        told = self._refusals.note(peer, reason)
+        if told is not None:
+            _logger.warning("refused %s: %s", *told)
+            self._part.report({"event": "refused", "peer": told[0], "reason": told[1]})
+
+
+def _told_position(request: AnyRequest) -> Position:
+    match request:
+        case Transfer() | Again() | Probe():
+            return request.phase, request.round
+        case Log():
+            return int(Phase.CLOSING), 0
+        case _:
+            return int(Phase.AGREEMENT), 0

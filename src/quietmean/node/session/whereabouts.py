@@ -1,0 +1,90 @@
+"""What a node knows about where the others are, and how long each of them is worth waiting for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from quietmean.core.party import PartyId
+from quietmean.node.phase import Position
+
+# A late party is asked for a sign of life this often, as a part of the round's time-out.
+PROBE_INTERVAL = 0.25
+# One that gives signs of life is waited for so many time-outs, then no longer.
+LONGEST_WAIT = 4.0
+# One that was missed before gets this part of a time-out.
+SUSPECT_WAIT = 0.2
+# A wait without a sign of life is this many times as long as rounds have taken (mean and four deviations, as TCP does it), at
+# least the floor's part of the time-out, at most all of it.
+PATIENCE = 4.0
+FLOOR = 0.5
+_MEMORY = 0.125
+# Answers on their way when the time-out strikes still count.
+GRACE = 0.1
+
+
+class Whereabouts:
+    """Positions (phase, round) as the parties themselves told, and who is suspected to be gone. All times in seconds."""
+
+    def __init__(self, round_timeout: float, clock: Callable[[], float], gone_timeout: float | None = None) -> None:
+        self._timeout = round_timeout
+        self._gone_timeout = round_timeout if gone_timeout is None else gone_timeout
+        self._clock = clock
+        self._mean: float | None = None
+        self._deviation = 0.0
+        self._positions: dict[PartyId, Position] = {}
+        self._suspects: set[PartyId] = set()
+        self._last_sign: dict[PartyId, float] = {}
+
+    def heard(self, party: PartyId, position: Position) -> None:
+        """A sign of life. Positions only grow: what a party tells has been made durable before."""
+        self._positions[party] = max(position, self._positions.get(party, position))
+        self._suspects.discard(party)
+        self._last_sign[party] = self._clock()
+
+    def took(self, seconds: float) -> None:
+        """A wait in which everybody came."""
+        if self._mean is None:
+            self._mean, self._deviation = seconds, seconds / 2
+        self._deviation += _MEMORY * (abs(seconds - self._mean) - self._deviation)
+        self._mean += _MEMORY * (seconds - self._mean)
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for who gives no sign of life: between the floor and the round's time-out, as rounds have taken."""
+        if self._mean is None:
+            return self._timeout
+        return min(max(PATIENCE * (self._mean + 4 * self._deviation), FLOOR * self._timeout), self._timeout)
+
+    def missed(self, party: PartyId) -> None:
+        """A whole wait without a sign of life."""
+        self._suspects.add(party)
+
+    def suspected(self, party: PartyId) -> bool:
+        return party in self._suspects
+
+    def alive_since(self, party: PartyId, time: float) -> bool:
+        return self._last_sign.get(party, time) > time
+
+    def is_past(self, party: PartyId, position: Position) -> bool:
+        known = self._positions.get(party)
+        return known is not None and known > position
+
+    def all_past(self, parties: Iterable[PartyId], position: Position) -> bool:
+        """Has this position passed for everybody of ``parties`` who was heard of, if anybody was?"""
+        known = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]
+        return bool(known) and min(known) > position
+
+    def full_time(self, start: float, gone: bool) -> float:
+        """The end of a wait that suspicion does not shorten."""
+        return start + (min(self._timeout, self._gone_timeout) if gone else self._timeout)
+
+    def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
+        """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
+        window = self.patience * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        if gone:
+            window = min(window, self._gone_timeout)
+        end = start + window + (GRACE * self._timeout if answer_due else 0.0)
+        sign = self._last_sign.get(party, start)
+        # Alive but late: two more probes, again and again, up to the longest wait.
+        alive_until = min(sign + 2 * PROBE_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
+        return max(end, alive_until) if sign > start else end

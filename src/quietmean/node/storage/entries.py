@@ -1,0 +1,48 @@
+"""What is written down in a store: pledges, messages as they go out, how a round ended, and what became of a transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quietmean.core.party import PartyId
+from quietmean.node.net import Payload
+
+PENDING: Final = "pending"
+# The sender gave up waiting and kept its share; whether the receiver had used it is not known yet.
+RECLAIMED: Final = "reclaimed"
+# It had. What the sender kept is to be taken out again: ``settled`` says at the end of which round that was done.
+USED: Final = "used"
+
+
+@dataclass(frozen=True, slots=True)
+class Pledge:
+    """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it.
+
+    ``exchange`` is its public key for secrets in common.
+    """
+
+    hash: bytes
+    nonce: bytes | None = None
+    weight: float | None = None
+    exchange: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message as it goes over the wire: ``dimension`` values of ``width`` bytes each, then the protocol's own content."""
+
+    payload: Payload
+    dimension: int
+    weight: float
+    width: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """How a round ended: for each receiver, accepted, refused or reclaimed; which earlier (round, receiver) were settled."""
+
+    round: int
+    statuses: Mapping[PartyId, str]
+    settled: Sequence[tuple[int, PartyId]] = ()
