@@ -11,6 +11,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.entropy.insecure import insecure_seed
-from quietmean.node.net import Traffic
-from quietmean.node.session import NodeResult, Part, Session, kept_result
+from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
+from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from support.network import MemoryNetwork, Weather
@@ -164,6 +165,12 @@ def run_story(
     return run_virtually(_World(plan, values, weights, story, directory).run())
 
 
+class _StorySettings(NodeSettings):
+    """The keys of a story's parties are new each time; what is drawn from the study's name is not."""
+
+    study = cached_property(lambda self: _STUDY)
+
+
 class _World:
     def __init__(self, plan: Plan, values: Vector, weights: NDArray[np.float64], story: Story, directory: Path) -> None:
         self._plan = plan
@@ -173,6 +180,12 @@ class _World:
         self._directory = directory
         self._network = MemoryNetwork(len(values), story.weather)
         self._writes = [0] * len(values)
+        self._identities = [Identity.generate() for _ in values]
+        entries = [
+            RosterEntry(f"party-{party}", ("127.0.0.1", 1 + party), identity.public_key)
+            for party, identity in enumerate(self._identities)
+        ]
+        self._roster = Roster(tuple(entries))
         self._failures: dict[PartyId, ProtocolFailure] = {}
         self._defects: list[BaseException] = []
 
@@ -244,11 +257,17 @@ class _World:
 
     async def _run_session(self, party: PartyId, store: _MortalStore) -> NodeResult:
         story, plan = self._story, self._plan
-        names = tuple(f"party-{number}" for number in range(len(self._values)))
-        timeouts = (story.round_timeout, story.start_timeout, None)
-        value, weight = self._values[party], float(self._weights[party])
-        part = Part(party, names, _STUDY, plan, value, weight, *timeouts, lambda event: None)
-        session = Session(part, store, lambda _: self._network.links(party), Traffic())
+        settings = _StorySettings(
+            identity=self._identities[party],
+            roster=self._roster,
+            plan=plan,
+            value=self._values[party],
+            weight=float(self._weights[party]),
+            store=self._directory / f"{party}.store",
+            round_timeout=story.round_timeout,
+            start_timeout=story.start_timeout,
+        )
+        session = Session(settings, store, lambda _: self._network.links(party), Traffic(), lambda event: None)
         self._network.sessions[party] = session
         return await session.run()
 

@@ -6,7 +6,7 @@ import contextlib
 from functools import partial
 
 from quietmean.core.party import PartyId
-from quietmean.node.monitor import Report, Watch
+from quietmean.node.monitor import Watch
 from quietmean.node.net import (
     Answer,
     AnyRequest,
@@ -22,7 +22,7 @@ from quietmean.node.net import (
 )
 from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
-from quietmean.node.session import NodeResult, NodeSettings, Part, Session, kept_result
+from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
 
 
@@ -38,28 +38,19 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         if settings.wipe_value:
             # However it ends; where all goes well this was done before.
             stack.callback(settings.value.fill, 0.0)
-        party = settings.roster.find(settings.identity)
         store = settings.open_store()
         stack.callback(store.close)
         # Not before the store is this process' own: another one's status must stay.
-        watch = stack.enter_context(_watch(settings, party))
+        watch = stack.enter_context(_watch(settings))
         if (before := kept_result(store)) is not None:
             watch.event({"event": "over", "phase": Phase.CLOSING.label, "waiting_for": []})
             return before
-        return await _run_session(settings, party, store, watch)
+        return await _run_session(settings, store, watch)
 
 
-def _watch(settings: NodeSettings, party: PartyId) -> Watch:
-    names = [entry.name for entry in settings.roster.entries]
+def _watch(settings: NodeSettings) -> Watch:
     study = {"study": settings.plan.context.get("study"), "session": settings.study, "protocol": settings.plan.protocol.name}
-    return Watch(party, names, study, Traffic(), settings.report, settings.observe, settings.status)
-
-
-def _part(settings: NodeSettings, party: PartyId, report: Report) -> Part:
-    names = tuple(entry.name for entry in settings.roster.entries)
-    timeouts = (settings.round_timeout, settings.start_timeout, settings.gone_timeout)
-    study, plan = settings.study, settings.plan
-    return Part(party, names, study, plan, settings.value, settings.weight, *timeouts, report, settings.wipe_value)
+    return Watch(settings.party, settings.names, study, Traffic(), settings.report, settings.observe, settings.status)
 
 
 class _WatchedLink(Link):
@@ -77,9 +68,9 @@ class _WatchedLink(Link):
         return await super().ask(request, payload, answered)
 
 
-async def _run_session(settings: NodeSettings, party: PartyId, store: Store, watch: Watch) -> NodeResult:
+async def _run_session(settings: NodeSettings, store: Store, watch: Watch) -> NodeResult:
     """A session over TLS: one listener, and a link to each of the others."""
-    plan, roster, traffic = settings.plan, settings.roster, watch.traffic
+    party, plan, roster, traffic = settings.party, settings.plan, settings.roster, watch.traffic
     agreed = Agreed.of(roster, plan)
     target = plan.target
     content = plan.protocol.content_limit(plan.parameters, target.parties, target.dimension)
@@ -101,7 +92,7 @@ async def _run_session(settings: NodeSettings, party: PartyId, store: Store, wat
         watch.arrived(sender, request, answer)
         return answer
 
-    session = Session(_part(settings, party, watch.event), store, make_links, traffic)
+    session = Session(settings, store, make_links, traffic, watch.event)
     listening = settings.listen_socket or open_socket(roster.entries[party].address)
     listener = Listener(
         endpoint(session),

@@ -2,14 +2,13 @@
 
 from quietmean.node.session.closing import kept_result
 from quietmean.node.session.result import Late, NodeResult
-from quietmean.node.session.session import Part, Session
+from quietmean.node.session.session import Session
 from quietmean.node.session.settings import NodeSettings
 
 __all__ = [
     "Late",
     "NodeResult",
     "NodeSettings",
-    "Part",
     "Session",
     "kept_result",
 ]

@@ -119,7 +119,7 @@ async def agree(context: Context, pledges: Pledges, opening: Opening, start_time
             await _all_in(context, pledges, acknowledged)
     except TimeoutError:
         missing = _missing(context, pledges, acknowledged)
-        reasons = "; ".join(f"{context.party_names[party]}: {context.links[party].trouble}" for party in sorted(missing))
+        reasons = "; ".join(f"{context.settings.names[party]}: {context.links[party].trouble}" for party in sorted(missing))
         raise ProtocolFailure(f"the study did not start within {start_timeout:g} s for want of {reasons}") from None
     finally:
         for task in telling:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,7 @@ from quietmean.node.phase import Phase, Position
 from quietmean.node.session.door import Door
 from quietmean.node.session.knowledge import Knowledge
 from quietmean.node.session.result import Late
+from quietmean.node.session.settings import NodeSettings
 from quietmean.node.session.whereabouts import LONGEST_WAIT, PROBE_INTERVAL, Whereabouts
 from quietmean.node.storage import Outgoing, Store
 
@@ -43,13 +44,11 @@ class PeerLink(Protocol):
 class Context:
     """One running node. ``changed`` is set whenever something came in that a wait could be waiting for."""
 
-    party: PartyId
-    party_names: Sequence[str]
+    settings: NodeSettings
     store: Store
     door: Door
     links: Mapping[PartyId, PeerLink]
     whereabouts: Whereabouts
-    round_timeout: float
     report: Report
     changed: asyncio.Event
     agreement: bytes = b""
@@ -66,11 +65,19 @@ class Context:
         return self.knowledge
 
     @property
+    def party(self) -> PartyId:
+        return self.settings.party
+
+    @property
+    def round_timeout(self) -> float:
+        return self.settings.round_timeout
+
+    @property
     def others(self) -> list[PartyId]:
         return sorted(self.links)
 
     def names(self, parties: Any) -> list[str]:
-        return [self.party_names[party] for party in sorted(parties)]
+        return [self.settings.names[party] for party in sorted(parties)]
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task that ends with the node at the latest and wakes the wait in progress when it is done."""

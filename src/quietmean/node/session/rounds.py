@@ -157,7 +157,7 @@ class PhaseRunner:
         answer = await self._context.links[receiver].ask(Withdraw(0, *here))
         self._context.store.resolve(*here, receiver, USED if answer.status == ACCEPTED else REFUSED)
         if answer.status == ACCEPTED:
-            name = self._context.party_names[receiver]
+            name = self._context.settings.names[receiver]
             _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
 
     async def _catch_up_on_news(self, here: Position) -> None:

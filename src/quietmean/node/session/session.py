@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from quietmean.core.errors import PeerError, ProtocolFailure
-from quietmean.core.party import PartyId, Release, Vector
+from quietmean.core.party import PartyId, Release
 from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.node.monitor import Report
 from quietmean.node.net import (
@@ -41,41 +40,31 @@ from quietmean.node.session.knowledge import Knowledge, PartialLog
 from quietmean.node.session.logs import PartyLog, decode_log
 from quietmean.node.session.result import NodeResult
 from quietmean.node.session.rounds import PhaseRunner
+from quietmean.node.session.settings import NodeSettings
 from quietmean.node.session.whereabouts import Whereabouts
 from quietmean.node.storage import RECLAIMED, Store
-from quietmean.planning import Plan
 
 _logger = logging.getLogger("quietmean.node")
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a session is about: who, with what, for how long. ``study`` is the digest that all parties have in common."""
-
-    party: PartyId
-    names: tuple[str, ...]
-    study: str
-    plan: Plan
-    value: Vector = field(repr=False)
-    weight: float
-    round_timeout: float
-    start_timeout: float
-    gone_timeout: float | None
-    report: Report
-    wipe_value: bool = False
 
 
 class Session:
     """Talks to the others through ``links`` and is talked to through :meth:`handle`. Everything that lasts is in the store."""
 
     def __init__(
-        self, part: Part, store: Store, make_links: Callable[[Session], Mapping[PartyId, PeerLink]], traffic: Traffic
+        self,
+        settings: NodeSettings,
+        store: Store,
+        make_links: Callable[[Session], Mapping[PartyId, PeerLink]],
+        traffic: Traffic,
+        report: Report,
     ) -> None:
-        self._part = part
+        """``make_links`` gives the ways to the others; ``traffic`` is what they count bytes in; ``report`` hears of progress."""
+        self._settings = settings
         self._store = store
         self._traffic = traffic
         self._refusals = Refusals()
-        parties, rounds = len(part.names), part.plan.protocol.rounds(part.plan.parameters)
+        plan = settings.plan
+        parties, rounds = plan.target.parties, plan.protocol.rounds(plan.parameters)
         told = store.told()
         self._logs: dict[PartyId, PartyLog] = {other: decode_log(log, parties, rounds) for other, (log, _) in told.items()}
         # Read when the schedule is known for certain.
@@ -86,18 +75,16 @@ class Session:
         self._shared_seeds: dict[PartyId, Seed] = {}
         self._remarks: tuple[str, ...] = ()
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
-        self._pledges = Pledges(store, part.study, part.plan.target.parties)
-        self.whereabouts = Whereabouts(part.round_timeout, self._clock, part.gone_timeout)
+        self._pledges = Pledges(store, settings.study, parties)
+        self.whereabouts = Whereabouts(settings.round_timeout, self._clock, settings.gone_timeout)
         changed = asyncio.Event()
         self._context = Context(
-            party=part.party,
-            party_names=part.names,
+            settings=settings,
             store=store,
-            door=Door(store, part.party, lambda: self._context.agreement, changed.set, self._learn, part.plan.grid),
+            door=Door(store, settings.party, lambda: self._context.agreement, changed.set, self._learn, plan.grid),
             links=make_links(self),
             whereabouts=self.whereabouts,
-            round_timeout=part.round_timeout,
-            report=part.report,
+            report=report,
             changed=changed,
         )
 
@@ -121,11 +108,11 @@ class Session:
 
     async def _agree(self) -> Seed:
         if self._store.state() is None:
-            opening = Opening(self._store.nonce, self._part.weight, self._exchange.public)
-            await agree(self._context, self._pledges, opening, self._part.start_timeout)
+            opening = Opening(self._store.nonce, self._settings.weight, self._exchange.public)
+            await agree(self._context, self._pledges, opening, self._settings.start_timeout)
         seed = self._pledges.public_seed()
         self._context.agreement = seed.derive("agreement check").secret[:8]
-        self._schedule = self._part.plan.schedule(seed)
+        self._schedule = self._settings.plan.schedule(seed)
         self._context.knowledge = Knowledge(self._schedule)
         for known in self._store.hearsay():
             self._learn(known)
@@ -141,9 +128,9 @@ class Session:
             self._remarks = self._store.remarks()
             self._forget_input()
             return
-        part, plan = self._part, self._part.plan
-        noise = SecureNoise(self._store.seed.derive(part.study, plan.protocol.name), self._shared_seed)
-        machine = plan.machine(self._schedule, self._part.party, part.value, part.weight, noise)
+        settings, plan = self._settings, self._settings.plan
+        noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name), self._shared_seed)
+        machine = plan.machine(self._schedule, settings.party, settings.value, settings.weight, noise)
         shares = plan.protocol.sends_shares
         runner = PhaseRunner(
             self._context,
@@ -152,7 +139,7 @@ class Session:
             may_miss=True,
             sends_shares=shares,
             tells=shares,
-            senders=lambda round_: self._schedule.senders(round_, part.party),
+            senders=lambda round_: self._schedule.senders(round_, settings.party),
         )
         self._remarks = plan.protocol.remarks(plan.parameters, await runner.run())
         self._store.keep_remarks(self._remarks)
@@ -161,23 +148,23 @@ class Session:
     def _forget_input(self) -> None:
         """After mixing neither the value nor what it was hidden with is needed again."""
         self._shared_seeds.clear()
-        if self._part.wipe_value:
-            self._part.value.fill(0.0)
+        if self._settings.wipe_value:
+            self._settings.value.fill(0.0)
 
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
-            context = f"{self._part.study} {self._part.plan.protocol.name}"
+            context = f"{self._settings.study} {self._settings.plan.protocol.name}"
             self._shared_seeds[other] = self._exchange.shared_seed(self._pledges.exchange_key(other), context)
         return self._shared_seeds[other]
 
     async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
         release = self._store.release(Phase.MIXING)
-        if not self._part.plan.protocol.releases_are_public:
-            return (self._part.party,)
-        machine = self._part.plan.dissemination_machine(self._part.party, release, seed)
-        shares = self._part.plan.dissemination.sends_shares
+        if not self._settings.plan.protocol.releases_are_public:
+            return (self._settings.party,)
+        machine = self._settings.plan.dissemination_machine(self._settings.party, release, seed)
+        shares = self._settings.plan.dissemination.sends_shares
         # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
-        tells = self._part.plan.protocol.sends_shares
+        tells = self._settings.plan.protocol.sends_shares
         runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, tells=tells)
         state = await runner.run()
         heard: tuple[PartyId, ...] = getattr(state, "heard", ())
@@ -185,9 +172,9 @@ class Session:
 
     async def _close(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         log = own_log(self._context, heard)
-        plan, store = self._part.plan, self._store
+        plan, store = self._settings.plan, self._store
         await exchange_logs(self._context, log, self._logs, tells=plan.protocol.sends_shares)
-        logs, hearsay = self._logs | {self._part.party: log}, self._hearsay()
+        logs, hearsay = self._logs | {self._settings.party: log}, self._hearsay()
         history = reconstruct(self._schedule, logs, heard, hearsay, sends_shares=plan.protocol.sends_shares)
         known_until = {party: told.until for party, told in hearsay.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not tell apart whose releases are in its sums: all that were made are.
@@ -208,13 +195,13 @@ class Session:
             remarks=self._remarks,
             silent=tuple(party for party in self._context.others if party not in self._logs),
             unresolved=self._unresolved(known_until),
-            known_until=tuple(known_until.get(party, 0) for party in range(len(self._part.names))),
+            known_until=tuple(known_until.get(party, 0) for party in range(len(self._settings.names))),
         )
         keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
         return result
 
     def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
-        plan, found = self._part.plan, []
+        plan, found = self._settings.plan, []
         for phase, round_, receiver in self._store.unsettled_shares(RECLAIMED):
             if phase == Phase.MIXING:
                 open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
@@ -231,15 +218,15 @@ class Session:
             try:
                 self._learn(known)
             except PeerError as error:
-                self.refused(self._part.names[sender], str(error))
+                self.refused(self._settings.names[sender], str(error))
         return self._context.required_knowledge.logs()
 
     def _total(self, heard: tuple[PartyId, ...]) -> Release:
-        plan = self._part.plan
+        plan = self._settings.plan
         if not plan.protocol.releases_are_public:
             return self._own_result()
         total = self._store.release(Phase.DISSEMINATION)
-        others = plan.protocol.releasers(plan.parameters, plan.target.parties) - {self._part.party}
+        others = plan.protocol.releasers(plan.parameters, plan.target.parties) - {self._settings.party}
         if total is None or total.weight <= 0 or (others and not others & set(heard)):
             reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
             raise ProtocolFailure(f"no other party's result arrived here: {reason}")
@@ -272,7 +259,7 @@ class Session:
                 return Answer(request.number, await self._send_again(sender, request), *context.door.position)
             case Log():
                 told = bytes(payload)
-                log = decode_log(told, len(self._part.names), self._rounds)
+                log = decode_log(told, len(self._settings.names), self._rounds)
                 if not begun:
                     return Answer(request.number, REFUSED, *context.door.position)
                 self._told(sender, log, told, request.known)
@@ -285,7 +272,7 @@ class Session:
 
     async def _send_again(self, receiver: PartyId, request: Again) -> Literal["ok", "no"]:
         """Once this party has closed the round of releases, it sends its own to whoever was not there; to each once at a time."""
-        context, plan, place = self._context, self._part.plan, (request.phase, request.round)
+        context, plan, place = self._context, self._settings.plan, (request.phase, request.round)
         over = place == (int(Phase.DISSEMINATION), 1) and context.door.position[0] == Phase.CLOSING
         if not over or not plan.protocol.releases_are_public or plan.dissemination.sends_shares:
             return REFUSED
@@ -316,7 +303,7 @@ class Session:
                 self._pledges.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
         except PeerError as error:
             # Told to the other side too: its user must know why the study does not start.
-            self.refused(self._part.names[sender], str(error))
+            self.refused(self._settings.names[sender], str(error))
             return Answer(request.number, REFUSED, *position, reason=str(error))
         self._context.changed.set()
         return Answer(request.number, ACCEPTED, *position)
@@ -326,7 +313,7 @@ class Session:
         told = self._refusals.note(peer, reason)
         if told is not None:
             _logger.warning("refused %s: %s", *told)
-            self._part.report({"event": "refused", "peer": told[0], "reason": told[1]})
+            self._context.report({"event": "refused", "peer": told[0], "reason": told[1]})
 
 
 def _told_position(request: AnyRequest) -> Position:

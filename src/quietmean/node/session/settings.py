@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
-from quietmean.core.party import Vector
+from quietmean.core.party import PartyId, Vector
 from quietmean.entropy import Seed
 from quietmean.node.monitor import NodeView, Report
 from quietmean.node.net import Identity, Roster
@@ -58,6 +59,8 @@ class NodeSettings:
         target = self.plan.target
         if len(self.roster) != target.parties:
             raise InputError(f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}: make them agree")
+        # Whose key is in no roster must not get as far as a store.
+        self.roster.find(self.identity)
         if self.value.shape != (target.dimension,) or not np.isfinite(self.value).all():
             # The value itself is private: only its shape may be told.
             raise InputError(f"the value has shape {self.value.shape}: it must be {target.dimension} finite numbers, as planned")
@@ -68,7 +71,17 @@ class NodeSettings:
             if not (np.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")
 
-    @property
+    @cached_property
+    def party(self) -> PartyId:
+        """This party's place in the roster."""
+        return self.roster.find(self.identity)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of all parties, in the roster's order."""
+        return tuple(entry.name for entry in self.roster.entries)
+
+    @cached_property
     def study(self) -> str:
         """The session digest: what all parties of a study must have in common, SHA-256, hexadecimal."""
         return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest})
