@@ -20,8 +20,27 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.entropy import Seed
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
-from quietmean.node.monitor import NodeView, Watch, process_identity, read_status, status_path, write_status
+from quietmean.node.monitor import (
+    AgreementWaits,
+    AlreadyOver,
+    ClosingBegun,
+    Done,
+    Event,
+    Failed,
+    Late,
+    NodeView,
+    Refusal,
+    RoundBegun,
+    Waiting,
+    Watch,
+    event_json,
+    process_identity,
+    read_status,
+    status_path,
+    write_status,
+)
 from quietmean.node.net import VERSION, Answer, Check, Probe, Readiness, Traffic, Transfer, wire
+from quietmean.node.phase import Phase
 from quietmean.node.preflight import Agreed, Reply, Standing
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
@@ -29,8 +48,8 @@ from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from support.virtual_time import run_virtually
 
-ROUND = {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"]}
-LATE = {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}
+ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"))
+LATE = Late(Phase.MIXING, 2, ("eve",))
 
 
 def watch(story: Callable[[Watch], None], status: Path | None = None, pause: float = 0.0) -> list[NodeView]:
@@ -63,7 +82,7 @@ def test_a_view_says_who_is_where() -> None:
             watched.arrived(1, transfer(2), Answer(0, "ok", 1, 2))
         watched.arrived(2, Probe(0, 1, 1), Answer(0, "ok", 1, 2))
         watched.event(LATE)
-        watched.event({"event": "refused", "peer": "203.0.113.9", "reason": "TLS handshake failed"})
+        watched.event(Refusal("203.0.113.9", "TLS handshake failed"))
 
     view = watch(story)[-1]
     assert (view.state, view.phase, view.round, view.of, view.waiting_for) == ("finished", "mixing", 2, 5, ())
@@ -143,7 +162,7 @@ def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     def story(watched: Watch) -> None:
         watched.event(ROUND)
         watched.event(LATE)
-        watched.event({"event": "refused", "peer": "eve", "reason": "study \x1b[31mdiffers"})
+        watched.event(Refusal("eve", "study \x1b[31mdiffers"))
 
     watch(story, status_path(store))
     main(["status", str(store)])
@@ -175,7 +194,7 @@ def test_events_are_lines_of_json_until_nobody_listens() -> None:
     file = io.StringIO()
     stream = live.EventStream(file)
     stream.party = "ada"
-    stream.write(ROUND)
+    stream.write(event_json(ROUND))
     stream.write({"event": "result", "epsilon": float("inf")})
     first, second = (json.loads(line) for line in file.getvalue().splitlines())
     assert first.items() >= {"party": "ada", "event": "round", "round": 2}.items()
@@ -186,14 +205,32 @@ def test_events_are_lines_of_json_until_nobody_listens() -> None:
             raise BrokenPipeError
 
     broken = live.EventStream(Gone())
-    broken.write(ROUND)
-    broken.write(ROUND)
+    broken.write(event_json(ROUND))
+    broken.write(event_json(ROUND))
+
+
+@pytest.mark.parametrize(
+    ("event", "document"),
+    [
+        (AgreementWaits(("bob",)), {"event": "agreement", "phase": "agreement", "waiting_for": ["bob"]}),
+        (ROUND, {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"]}),
+        (Waiting(Phase.MIXING, 2, ("eve",)), {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"]}),
+        (LATE, {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}),
+        (Refusal("eve", "study differs"), {"event": "refused", "peer": "eve", "reason": "study differs"}),
+        (ClosingBegun(("bob", "eve")), {"event": "closing", "phase": "closing", "waiting_for": ["bob", "eve"]}),
+        (AlreadyOver(), {"event": "over", "phase": "closing", "waiting_for": []}),
+        (Failed("bob never came", 3), {"event": "error", "message": "bob never came", "exit_code": 3}),
+        (Done(), {"event": "done"}),
+    ],
+)
+def test_what_programs_read_of_an_event(event: Event, document: dict[str, Any]) -> None:
+    assert json.dumps(event_json(event)) == json.dumps(document)
 
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live.NodeDisplay(None, lines=True, stream=None)
-    waiting = {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"]}
-    for event in (ROUND, ROUND | {"round": 3}, waiting, waiting, waiting | {"waiting_for": ["bob"]}, LATE):
+    waiting = Waiting(Phase.MIXING, 2, ("eve",))
+    for event in (ROUND, replace(ROUND, round=3), waiting, waiting, replace(waiting, waiting_for=("bob",)), LATE):
         shown.report(event)
     assert capsys.readouterr().err.splitlines() == [
         "quietmean: mixing: round 2 of 5, with bob, eve",
@@ -217,7 +254,7 @@ def test_a_failure_is_an_event_too(tmp_path: Path) -> None:
 def test_the_screen_shows_first_who_is_waited_for(height: int) -> None:
     from rich.console import Console
 
-    view = watch(lambda watched: watched.event(ROUND | {"waiting_for": ["eve"]}))[-1]
+    view = watch(lambda watched: watched.event(replace(ROUND, waiting_for=("eve",))))[-1]
     console = Console(file=io.StringIO(), width=100, record=True)
     console.print(live.screen(replace(view, waiting_for=("eve",)), height))
     text = console.export_text()

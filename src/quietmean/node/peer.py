@@ -6,7 +6,7 @@ import contextlib
 from functools import partial
 
 from quietmean.core.party import PartyId
-from quietmean.node.monitor import Watch
+from quietmean.node.monitor import AlreadyOver, Watch
 from quietmean.node.net import (
     Answer,
     AnyRequest,
@@ -20,7 +20,7 @@ from quietmean.node.net import (
     Traffic,
     open_socket,
 )
-from quietmean.node.phase import Phase, Position
+from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
@@ -43,7 +43,7 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         # Not before the store is this process' own: another one's status must stay.
         watch = stack.enter_context(_watch(settings))
         if (before := kept_result(store)) is not None:
-            watch.event({"event": "over", "phase": Phase.CLOSING.label, "waiting_for": []})
+            watch.event(AlreadyOver())
             return before
         return await _run_session(settings, store, watch)
 

@@ -21,8 +21,10 @@ import numpy as np
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import Vector
 from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.monitor import Done, Event, Failed, RoundBegun, event_json
 from quietmean.node.net import Identity, Roster
 from quietmean.node.peer import run_party
+from quietmean.node.phase import Phase
 from quietmean.node.secrecy import forbid_core_dumps
 from quietmean.node.session import NodeSettings
 from quietmean.planning import Plan
@@ -36,15 +38,15 @@ def main(path: Path) -> int:
     try:
         asyncio.run(_take_part(settings))
     except QuietmeanError as error:
-        _print({"event": "error", "message": str(error), "exit_code": error.exit_code})
+        _report(Failed(str(error), error.exit_code))
         return error.exit_code
     return 0
 
 
 async def _take_part(settings: ChildSettings) -> None:
-    def report(event: dict[str, Any]) -> None:
-        _print(event)
-        if event["event"] == "round" and event["phase"] == "mixing" and event["round"] == settings.freeze_round:
+    def report(event: Event) -> None:
+        _report(event)
+        if isinstance(event, RoundBegun) and (event.phase, event.round) == (Phase.MIXING, settings.freeze_round):
             os.kill(os.getpid(), signal.SIGSTOP)
 
     with socket.socket(fileno=settings.listen_fd) as listening:
@@ -65,7 +67,7 @@ async def _take_part(settings: ChildSettings) -> None:
             )
         )
     _write_atomically(Path(settings.result), json.dumps(result.to_json()).encode())
-    _print({"event": "done"})
+    _report(Done())
 
 
 def read_value(path: Path) -> Vector:
@@ -74,6 +76,10 @@ def read_value(path: Path) -> Vector:
     with path.open("rb", buffering=0) as file:
         file.readinto(value.data.cast("B"))
     return value
+
+
+def _report(event: Event) -> None:
+    _print(event_json(event))
 
 
 def _print(event: dict[str, Any]) -> None:

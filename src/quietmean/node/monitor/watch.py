@@ -12,6 +12,17 @@ from typing import Any, Literal, Self, TypeAlias
 
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import PartyId
+from quietmean.node.monitor.events import (
+    AlreadyOver,
+    ClosingBegun,
+    Event,
+    Late,
+    Refusal,
+    Report,
+    RoundBegun,
+    event_fields,
+    event_json,
+)
 from quietmean.node.monitor.status import now, write_status
 from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Probe, Traffic, Transfer
 from quietmean.node.phase import Phase, Position
@@ -90,7 +101,7 @@ class Watch:
     names: Sequence[str]
     identity: dict[str, Any]
     traffic: Traffic
-    report: Callable[[dict[str, Any]], None]
+    report: Report
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None
     _peers: dict[PartyId, _Peer] = field(default_factory=dict)
@@ -134,24 +145,22 @@ class Watch:
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
-    def event(self, event: dict[str, Any]) -> None:
+    def event(self, event: Event) -> None:
         """Progress, as the session reports it."""
-        self._last_event = {"time": now(), **event}
-        match event["event"]:
-            case "agreement":
-                self._waiting_for = tuple(event["waiting_for"])
-            case "round" | "closing" | "over":
-                self._enter((int(Phase[event["phase"].upper()]), event.get("round", 0)), event.get("of", 0))
-                self._waiting_for = tuple(event["waiting_for"])
-            case "waiting":
-                self._waiting_for = tuple(event["waiting_for"])
-            case "late":
-                self._late = [*self._late, {key: event[key] for key in ("phase", "round", "names")}][-_KEPT:]
+        self._last_event = {"time": now(), **event_json(event)}
+        match event:
+            case RoundBegun():
+                self._enter((int(event.phase), event.round), event.of)
+            case ClosingBegun() | AlreadyOver():
+                self._enter((int(event.phase), 0), 0)
+            case Late():
+                self._late = [*self._late, event_fields(event)][-_KEPT:]
                 for party, peer in self._peers.items():
-                    peer.late += self.names[party] in event["names"]
-            case "refused":
+                    peer.late += self.names[party] in event.names
+            case Refusal():
                 self._refusals += 1
-                self._refused = [*self._refused, f"{event['peer']}: {event['reason']}"][-_KEPT:]
+                self._refused = [*self._refused, f"{event.peer}: {event.reason}"][-_KEPT:]
+        self._waiting_for = getattr(event, "waiting_for", self._waiting_for)
         self._changed()
         self.report(event)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId
 from quietmean.entropy import Seed
+from quietmean.node.monitor import AgreementWaits
 from quietmean.node.net import ACCEPTED, Commit, Reveal, printable
 from quietmean.node.session.context import Context
 from quietmean.node.storage import Pledge, Store
@@ -152,7 +153,7 @@ async def _all_in(context: Context, pledges: Pledges, acknowledged: set[PartyId]
         names = context.names(missing)
         if names != told:
             told = names
-            context.report({"event": "agreement", "phase": "agreement", "waiting_for": names})
+            context.report(AgreementWaits(tuple(names)))
         context.changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TELL_SECONDS):

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from quietmean.core.party import PartyId
+from quietmean.node.monitor import ClosingBegun
 from quietmean.node.net import Log, Payload
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.context import Context, Wait
@@ -62,7 +63,7 @@ async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, 
     here = int(Phase.CLOSING), 0
     context.door.enter(here, frozenset())
     telling = Log(0, known_so_far(context, here) if tells else b"")
-    context.report({"event": "closing", "phase": Phase.CLOSING.label, "waiting_for": context.names(context.others)})
+    context.report(ClosingBegun(tuple(context.names(context.others))))
     payload = encode_log(log)
     told: set[PartyId] = set()
 

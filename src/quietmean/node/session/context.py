@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from quietmean.core.party import PartyId
-from quietmean.node.monitor import Report
+from quietmean.node.monitor import Late, Report, Waiting
 from quietmean.node.net import Answer, AnyRequest, Payload, Probe, Transfer
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.door import Door
 from quietmean.node.session.knowledge import Knowledge
-from quietmean.node.session.result import Late
 from quietmean.node.session.settings import NodeSettings
 from quietmean.node.session.whereabouts import LONGEST_WAIT, PROBE_INTERVAL, Whereabouts
 from quietmean.node.storage import Outgoing, Store
@@ -187,16 +186,15 @@ class Wait:
         if now >= self._reported + max(1.0, self._interval):
             self._reported = now
             phase, round_ = self._context.door.position
-            names = self._context.names(missing)
-            self._context.report({"event": "waiting", "phase": Phase(phase).label, "round": round_, "waiting_for": names})
+            self._context.report(Waiting(Phase(phase), round_, tuple(self._context.names(missing))))
 
     def _give_up_on(self, missing: Mapping[PartyId, bool]) -> None:
         if not missing:
             return
         phase, round_ = self._context.door.position
-        names = self._context.names(missing)
-        self._context.late.append(Late(Phase(phase).label, round_, tuple(names)))
-        self._context.report({"event": "late", "phase": Phase(phase).label, "round": round_, "names": names})
+        late = Late(Phase(phase), round_, tuple(self._context.names(missing)))
+        self._context.late.append(late)
+        self._context.report(late)
         for party in missing:
             if not self._context.whereabouts.alive_since(party, self._start):
                 self._context.whereabouts.missed(party)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,17 +11,10 @@ import numpy as np
 
 from quietmean.core.party import Message, PartyId, Vector
 from quietmean.graphs.churn import NEVER
+from quietmean.node.monitor import Late, event_fields
+from quietmean.node.phase import Phase
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import run_lockstep
-
-
-@dataclass(frozen=True)
-class Late:
-    """Who had not come by the end of a round."""
-
-    phase: str
-    round: int
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class NodeResult:
         return fields | {
             "total_vector": self.total_vector.tolist(),
             "execution": self.execution.to_json(),
-            "late": [asdict(late) for late in self.late],
+            "late": [event_fields(late) for late in self.late],
         }
 
     @classmethod
@@ -99,7 +92,7 @@ class NodeResult:
                 "total_vector": np.array(raw["total_vector"], dtype=np.float64),
                 "execution": Execution.from_json(raw["execution"]),
                 "heard": tuple(raw["heard"]),
-                "late": msgspec.convert(raw["late"], tuple[Late, ...]),
+                "late": tuple(_late(late) for late in raw["late"]),
                 "refusals": tuple(raw["refusals"]),
                 "remarks": tuple(raw["remarks"]),
                 "silent": tuple(raw["silent"]),
@@ -107,6 +100,10 @@ class NodeResult:
                 "known_until": tuple(raw["known_until"]),
             }
         )
+
+
+def _late(raw: Mapping[str, Any]) -> Late:
+    return Late(Phase[raw["phase"].upper()], raw["round"], tuple(raw["names"]))
 
 
 class _NoNoise:

@@ -15,6 +15,7 @@ from typing import Any
 
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
+from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, REFUSED, Again, Answer, Confirm, Withdraw
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.closing import known_so_far
@@ -187,15 +188,8 @@ class PhaseRunner:
         return self._context.whereabouts.all_past(counterparts, (self._phase, step.state.round))
 
     def _report(self, here: Position, waiting_for: frozenset[PartyId]) -> None:
-        self._context.report(
-            {
-                "event": "round",
-                "phase": self._phase.label,
-                "round": here[1],
-                "of": self._machine.rounds,
-                "waiting_for": self._context.names(waiting_for),
-            }
-        )
+        names = tuple(self._context.names(waiting_for))
+        self._context.report(RoundBegun(self._phase, here[1], self._machine.rounds, names))
 
 
 def _status(answer: Answer | None) -> str:

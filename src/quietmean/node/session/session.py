@@ -12,7 +12,7 @@ import numpy as np
 from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release
 from quietmean.entropy import ExchangeKey, SecureNoise, Seed
-from quietmean.node.monitor import Report
+from quietmean.node.monitor import Refusal, Report
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
@@ -313,7 +313,7 @@ class Session:
         told = self._refusals.note(peer, reason)
         if told is not None:
             _logger.warning("refused %s: %s", *told)
-            self._context.report({"event": "refused", "peer": told[0], "reason": told[1]})
+            self._context.report(Refusal(*told))
 
 
 def _told_position(request: AnyRequest) -> Position:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,13 +14,13 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.entropy import Seed
-from quietmean.node.monitor import NodeView, Report
+from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Identity, Roster
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 
 
-def _silent(event: dict[str, Any]) -> None:
+def _silent(event: Event) -> None:
     """Nobody watches."""
 
 
@@ -35,8 +34,9 @@ class NodeSettings:
 
     ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
     shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
-    closed at the end; else the node listens on its address in the roster. ``report`` hears of progress as JSON-ready dicts with
-    an "event"; ``observe`` gets a view of the whole a few times a second, and the file ``status`` shows it to other processes.
+    closed at the end; else the node listens on its address in the roster. ``report`` hears of progress, as events of
+    :mod:`quietmean.node.monitor`; ``observe`` gets a view of the whole a few times a second, and the file ``status`` shows it to
+    other processes.
     ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the settings serve once.
     """
 
