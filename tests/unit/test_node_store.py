@@ -14,7 +14,7 @@ from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
 from quietmean.entropy import Seed
-from quietmean.node.net import ACCEPTED, REFUSED
+from quietmean.node.net import ACCEPTED, REFUSED, encode_vector
 from quietmean.node.storage import PENDING, RECLAIMED, USED, ClosedRound, Outgoing, Store
 
 STUDY = "ab" * 32
@@ -99,7 +99,7 @@ def test_a_round_from_start_to_end(path: Path) -> None:
     assert store.state() is None
     store.record(1, step(1, Message(0, (1, 2, 3), 1, np.array([1.0, 2.0]), 0.5)))
     incoming = Message(2, (0,), 1, np.array([3.0, 4.0]), 0.25)
-    store.accept(1, incoming)
+    store.accept(1, incoming, encode_vector(incoming.vector))
     store.close()
 
     store = opened(path)
@@ -156,12 +156,28 @@ def test_a_share_that_was_used_though_taken_back(path: Path) -> None:
     assert sqlite3.connect(path).execute("SELECT count(*) FROM message").fetchone() == (0,)
 
 
+@pytest.mark.parametrize(("grid", "width"), [(0.0, 8), (0.25, 4), (0.25, 8)])
+@pytest.mark.parametrize("dimension", [2, 40_000])
+def test_a_received_vector_is_kept_as_it_came(path: Path, grid: float, width: int, dimension: int) -> None:
+    value, vector = np.zeros(dimension), 0.5 * np.arange(dimension)
+    store = Store.open(path, STUDY, value, 1.0, grid=grid)
+    encoded = bytes(encode_vector(vector, grid if width == 4 else 0.0))
+    assert len(encoded) == width * dimension
+    store.accept(1, Message(1, (0,), 1, vector, 0.5), memoryview(encoded))
+    store.close()
+    assert dimension > 2 or encoded in path.read_bytes()
+    store = Store.open(path, STUDY, value, 1.0, grid=grid)
+    (received,) = store.received(1, 1, 0)
+    np.testing.assert_array_equal(received.vector, vector)
+    store.close()
+
+
 def test_a_transfer_counts_once(path: Path) -> None:
     store = opened(path)
     message = Message(1, (0,), 1, np.ones(2), 0.5)
-    store.accept(1, message)
+    store.accept(1, message, encode_vector(message.vector))
     with pytest.raises(sqlite3.IntegrityError):
-        store.accept(1, message)
+        store.accept(1, message, encode_vector(message.vector))
     assert len(store.received(1, 1, 0)) == 1
     store.forget(1, 1, 1)
     assert store.received(1, 1, 0) == []

@@ -14,10 +14,18 @@ from quietmean.node.phase import Position
 from quietmean.node.storage import PENDING, USED, Store
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A checked message, and its vector's bytes as they came."""
+
+    message: Message
+    encoded: Payload
+
+
 @dataclass(frozen=True)
 class _Parked:
     transfer: Transfer
-    message: Message
+    arrival: _Arrival
     until: float
     verdict: asyncio.Future[bool]
 
@@ -55,18 +63,19 @@ class Door:
             if parked.verdict.done() or _place(parked.transfer) > position:
                 continue
             try:
-                parked.verdict.set_result(now < parked.until and self._take(sender, parked.transfer, parked.message))
+                parked.verdict.set_result(now < parked.until and self._take(sender, parked.transfer, parked.arrival))
             except PeerError as error:
                 parked.verdict.set_exception(error)
 
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
         """The answer, which for an early transfer may be long in coming."""
         weight, split = check_finite(transfer.weight, "weight"), transfer.width * transfer.dimension
-        vector, content = decode_vector(payload[:split], transfer.width, self._grid), bytes(payload[split:])
-        message = Message(sender, (self._party,), transfer.round, vector, weight, content)
+        encoded, content = payload[:split], bytes(payload[split:])
+        vector = decode_vector(encoded, transfer.width, self._grid)
+        arrival = _Arrival(Message(sender, (self._party,), transfer.round, vector, weight, content), encoded)
         if _place(transfer) <= self.position:
-            return self._answer(transfer, self._take(sender, transfer, message))
-        return self._answer(transfer, await self._park(sender, transfer, message))
+            return self._answer(transfer, self._take(sender, transfer, arrival))
+        return self._answer(transfer, await self._park(sender, transfer, arrival))
 
     def withdraw(self, sender: PartyId, request: Withdraw) -> Answer:
         """The sender gave up on a transfer. While its round is open here it can still be undone without a trace."""
@@ -87,7 +96,7 @@ class Door:
         status = self._store.sent_status(*_place(request), receiver)
         return self._answer(request, status in (PENDING, ACCEPTED, USED))
 
-    def _take(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
+    def _take(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
         place = _place(transfer)
         if self._store.has_accepted(*place, sender):
             return True
@@ -98,14 +107,14 @@ class Door:
         if transfer.agreement != self._agreement():
             raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
         self._learn(transfer.so_far)
-        self._store.accept(place[0], message, transfer.so_far)
+        self._store.accept(place[0], arrival.message, arrival.encoded, transfer.so_far)
         self._on_change()
         return True
 
-    async def _park(self, sender: PartyId, transfer: Transfer, message: Message) -> bool:
+    async def _park(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
         loop = asyncio.get_running_loop()
         earlier = self._parked.pop(sender, None)
-        parked = _Parked(transfer, message, loop.time() + transfer.valid_for / 1000, loop.create_future())
+        parked = _Parked(transfer, arrival, loop.time() + transfer.valid_for / 1000, loop.create_future())
         self._parked[sender] = parked
         if earlier is not None and not earlier.verdict.done():
             if _place(earlier.transfer) == _place(transfer):

@@ -126,8 +126,12 @@ class Store(Database):
         return None if row is None else (row[0], row[1], self._vault.get(row[2]))
 
     def release(self, phase: int) -> Release | None:
-        row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
+        row = self._release_row(phase)
         return None if row is None else Release(self._codec.decode(self._vault.get(row[0])), row[1])
+
+    def _release_row(self, phase: int) -> tuple[bytes, float] | None:
+        row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
+        return None if row is None else (row[0], row[1])
 
     def required_release(self, phase: int) -> Release:
         release = self.release(phase)
@@ -137,8 +141,8 @@ class Store(Database):
 
     def own_release(self) -> Outgoing | None:
         """What this party released after the mixing rounds, if it did, as it goes to the others."""
-        release = self.release(Phase.MIXING)
-        return None if release is None else self._outgoing(self._codec.encode(release.vector), b"", release.weight)
+        row = self._release_row(Phase.MIXING)
+        return None if row is None else self._outgoing(self._vault.get(row[0]), b"", row[1])
 
     def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
         """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
@@ -243,12 +247,15 @@ class Store(Database):
             for round_, receiver, vector, weight in self._rows(query, phase, USED)
         ]
 
-    def accept(self, phase: int, message: Message, so_far: bytes = b"") -> None:
-        """Take a transfer in; once this returns it counts, whatever happens. ``so_far``: what its sender knew."""
+    def accept(self, phase: int, message: Message, encoded: Payload, so_far: bytes = b"") -> None:
+        """Take a transfer in; once this returns it counts, whatever happens.
+
+        ``encoded``: the vector's bytes as they came, which are kept; ``so_far``: what its sender knew.
+        """
         with self._transaction():
             if so_far:
                 self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, so_far))
-            vector = self._vault.put(self._codec.encode(message.vector), _is_public(phase))
+            vector = self._vault.put(encoded, _is_public(phase))
             self._database.execute(
                 "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
                 (phase, message.round, message.sender, vector, message.weight, message.content),
