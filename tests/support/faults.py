@@ -26,7 +26,7 @@ from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
 from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
-from support.network import MemoryNetwork, Weather
+from support.network import MemoryNetwork, NetworkConditions
 from support.virtual_time import run_virtually
 
 _STUDY = "ab" * 32
@@ -49,23 +49,23 @@ class Crash:
 
 
 @dataclass(frozen=True)
-class Story:
+class FaultPlan:
     """``crashes``: for each party, those of its first life, second life and so on."""
 
-    weather: Weather = field(default_factory=Weather)
+    conditions: NetworkConditions = field(default_factory=NetworkConditions)
     crashes: Mapping[PartyId, Sequence[Crash]] = field(default_factory=dict)
     round_timeout: float = 4.0
     start_timeout: float = 200.0
 
 
 @dataclass(frozen=True, eq=False)
-class StoryResult:
+class FaultOutcome:
     """``results`` of the parties that finished; ``failures`` (by party) of those that gave up; ``gone``: left for good.
 
     ``writes``: how many durable writes each party made in its first life.
     """
 
-    story: Story
+    faults: FaultPlan
     results: dict[PartyId, NodeResult]
     failures: dict[PartyId, ProtocolFailure]
     gone: frozenset[PartyId]
@@ -73,14 +73,14 @@ class StoryResult:
     seconds: float
 
 
-def check_story(plan: Plan, values: Vector, outcome: StoryResult, weights: NDArray[np.float64] | None = None) -> None:
+def check_run(plan: Plan, values: Vector, outcome: FaultOutcome, weights: NDArray[np.float64] | None = None) -> None:
     """The invariant: what the parties report is what the machines give, run in lockstep under the history that they report.
 
     With the same noise, so to rounding. Left out are results where somebody told nothing, or did not learn what came of a share.
     Nobody has more weight than there is, unless a share is reported to count twice. Raises AssertionError.
     """
     weights = np.ones(len(values)) if weights is None else weights
-    noise = _StoryNoise(plan, outcome.story, len(values))
+    noise = _RunNoise(plan, outcome.faults, len(values))
     for party, result in outcome.results.items():
         if result.silent or any(other.unresolved for other in outcome.results.values()):
             # Nobody can know what came of the messages between parties that told nothing.
@@ -96,11 +96,11 @@ def check_story(plan: Plan, values: Vector, outcome: StoryResult, weights: NDArr
         assert np.allclose(result.total_vector, total, rtol=0, atol=1e-9 * scale), f"party {party}: wrong total"
 
 
-class _StoryNoise:
+class _RunNoise:
     """What the parties of a story draw, for running their machines in lockstep."""
 
-    def __init__(self, plan: Plan, story: Story, parties: int) -> None:
-        self._seeds = [_secret(story, party, 0) for party in range(parties)]
+    def __init__(self, plan: Plan, faults: FaultPlan, parties: int) -> None:
+        self._seeds = [_secret(faults, party, 0) for party in range(parties)]
         self._keys = [ExchangeKey(seed) for seed in self._seeds]
         self._protocol = plan.protocol.name
 
@@ -116,9 +116,9 @@ class _StoryNoise:
         return np.array(drawn).reshape(len(pairs), dimension)
 
 
-def _secret(story: Story, party: PartyId, number: int) -> Seed:
+def _secret(faults: FaultPlan, party: PartyId, number: int) -> Seed:
     # Not from the operating system: a story is the same each time.
-    return insecure_seed(story.weather.seed, "story", party, number)
+    return insecure_seed(faults.conditions.seed, "story", party, number)
 
 
 class _Died(BaseException):
@@ -157,28 +157,28 @@ class _MortalStore(Store):
             raise _Died
 
 
-def run_story(
-    plan: Plan, values: Vector, story: Story, directory: Path, weights: NDArray[np.float64] | None = None
-) -> StoryResult:
+def run_with_faults(
+    plan: Plan, values: Vector, faults: FaultPlan, directory: Path, weights: NDArray[np.float64] | None = None
+) -> FaultOutcome:
     """Run a study on values (n, d). Stores are made in ``directory``, which must be empty; a memory file system makes it fast."""
     weights = np.ones(len(values)) if weights is None else weights
-    return run_virtually(_World(plan, values, weights, story, directory).run())
+    return run_virtually(_World(plan, values, weights, faults, directory).run())
 
 
-class _StorySettings(NodeSettings):
+class _RunSettings(NodeSettings):
     """The keys of a story's parties are new each time; what is drawn from the study's name is not."""
 
     study = cached_property(lambda self: _STUDY)
 
 
 class _World:
-    def __init__(self, plan: Plan, values: Vector, weights: NDArray[np.float64], story: Story, directory: Path) -> None:
+    def __init__(self, plan: Plan, values: Vector, weights: NDArray[np.float64], faults: FaultPlan, directory: Path) -> None:
         self._plan = plan
         self._values = values
         self._weights = weights
-        self._story = story
+        self._faults = faults
         self._directory = directory
-        self._network = MemoryNetwork(len(values), story.weather)
+        self._network = MemoryNetwork(len(values), faults.conditions)
         self._writes = [0] * len(values)
         self._identities = [Identity.generate() for _ in values]
         entries = [
@@ -189,7 +189,7 @@ class _World:
         self._failures: dict[PartyId, ProtocolFailure] = {}
         self._defects: list[BaseException] = []
 
-    async def run(self) -> StoryResult:
+    async def run(self) -> FaultOutcome:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._note_defect)
         async with asyncio.timeout(_LONGEST):
@@ -198,11 +198,11 @@ class _World:
             raise self._defects[0]
         results = {party: result for party, result in enumerate(finished) if result is not None}
         gone = frozenset(range(len(finished))) - results.keys() - self._failures.keys()
-        return StoryResult(self._story, results, self._failures, gone, tuple(self._writes), loop.time())
+        return FaultOutcome(self._faults, results, self._failures, gone, tuple(self._writes), loop.time())
 
     async def _live(self, party: PartyId) -> NodeResult | None:
         """All lives of a party."""
-        crashes = list(self._story.crashes.get(party, ()))
+        crashes = list(self._faults.crashes.get(party, ()))
         for life in range(len(crashes) + 1):
             crash = crashes[life] if life < len(crashes) else None
             try:
@@ -219,9 +219,9 @@ class _World:
     async def _one_life(self, party: PartyId, crash: Crash | None, life: int) -> NodeResult:
         path, value, weight = self._directory / f"{party}.store", self._values[party], float(self._weights[party])
         drawn = itertools.count()
-        owner = _secret(self._story, party, -1)
+        owner = _secret(self._faults, party, -1)
         store = _MortalStore.open(
-            path, _STUDY, value, weight, lambda: _secret(self._story, party, next(drawn)), owner, self._plan.grid
+            path, _STUDY, value, weight, lambda: _secret(self._faults, party, next(drawn)), owner, self._plan.grid
         )
         if (before := kept_result(store)) is not None:
             store.close()
@@ -256,16 +256,16 @@ class _World:
             store.die()
 
     async def _run_session(self, party: PartyId, store: _MortalStore) -> NodeResult:
-        story, plan = self._story, self._plan
-        settings = _StorySettings(
+        faults, plan = self._faults, self._plan
+        settings = _RunSettings(
             identity=self._identities[party],
             roster=self._roster,
             plan=plan,
             value=self._values[party],
             weight=float(self._weights[party]),
             store=self._directory / f"{party}.store",
-            round_timeout=story.round_timeout,
-            start_timeout=story.start_timeout,
+            round_timeout=faults.round_timeout,
+            start_timeout=faults.start_timeout,
         )
         session = Session(settings, store, lambda _: self._network.links(party), Traffic(), lambda event: None)
         self._network.sessions[party] = session

@@ -36,7 +36,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Weather:
+class NetworkConditions:
     """Delays are exponential with mean ``delay`` seconds, which reorders; the others are probabilities per request.
 
     ``loss``: the connection breaks before the request arrives; ``answer_loss``: after it was handled, before the answer is back;
@@ -54,11 +54,11 @@ class Weather:
 class MemoryNetwork:
     """Who is reachable now: ``sessions`` by party, with the number of times that each has died."""
 
-    def __init__(self, parties: int, weather: Weather) -> None:
+    def __init__(self, parties: int, conditions: NetworkConditions) -> None:
         self.sessions: dict[PartyId, Session] = {}
         self.deaths = [0] * parties
-        self._weather = weather
-        self._luck = BitStream(insecure_seed(weather.seed, "weather"))
+        self._conditions = conditions
+        self._rng = BitStream(insecure_seed(conditions.seed, "weather"))
         # In the order of their beginnings: in that of a set, no two runs of a story would be alike.
         self._handling: dict[PartyId, dict[asyncio.Task[None], None]] = {party: {} for party in range(parties)}
 
@@ -89,7 +89,7 @@ class MemoryNetwork:
             if not answer.done():
                 answer.set_exception(ConnectionResetError(reason))
 
-        copies = 2 if self._happens(self._weather.duplicates) else 1
+        copies = 2 if self._happens(self._conditions.duplicates) else 1
         for _ in range(copies):
             # On its own: what is on its way arrives even if the sender has given up, or is no more.
             work = self._handle(sender, receiver, request, payload, deliver, fail)
@@ -115,7 +115,7 @@ class MemoryNetwork:
         try:
             await self._travel(sender, receiver)
             session = self.sessions.get(receiver)
-            if session is None or self.deaths[receiver] != lives[1] or self._happens(self._weather.loss):
+            if session is None or self.deaths[receiver] != lives[1] or self._happens(self._conditions.loss):
                 return
             try:
                 answer = await session.handle(sender, request, payload)
@@ -124,8 +124,8 @@ class MemoryNetwork:
                 return
             await self._travel(receiver, sender)
             asking = self.sessions.get(sender)
-            if asking is not None and self.deaths[sender] == lives[0] and not self._happens(self._weather.answer_loss):
-                asking.whereabouts.heard(receiver, (answer.phase, answer.round))
+            if asking is not None and self.deaths[sender] == lives[0] and not self._happens(self._conditions.answer_loss):
+                asking.failure_detector.heard(receiver, (answer.phase, answer.round))
                 deliver(answer)
         finally:
             # Without an answer by now, the connection is gone.
@@ -133,16 +133,16 @@ class MemoryNetwork:
 
     async def _travel(self, one: PartyId, other: PartyId) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(-self._weather.delay * math.log1p(-float(self._luck.uniform(1)[0])))
+        await asyncio.sleep(-self._conditions.delay * math.log1p(-float(self._rng.uniform(1)[0])))
         while (end := self._separated_until(one, other, loop.time())) is not None:
-            await asyncio.sleep(end - loop.time() + float(self._luck.uniform(1)[0]) * self._weather.delay)
+            await asyncio.sleep(end - loop.time() + float(self._rng.uniform(1)[0]) * self._conditions.delay)
 
     def _separated_until(self, one: PartyId, other: PartyId, time: float) -> float | None:
-        ends = [partition.end for partition in self._weather.partitions if partition.separates(one, other, time)]
+        ends = [partition.end for partition in self._conditions.partitions if partition.separates(one, other, time)]
         return max(ends) if ends else None
 
     def _happens(self, probability: float) -> bool:
-        return probability > 0 and float(self._luck.uniform(1)[0]) < probability
+        return probability > 0 and float(self._rng.uniform(1)[0]) < probability
 
 
 class MemoryLink:

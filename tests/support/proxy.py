@@ -23,7 +23,7 @@ _CHUNK = 64 * 1024
 
 
 @dataclass(frozen=True)
-class RoadWeather:
+class ProxyConditions:
     """Seconds are uniform between two bounds, probabilities are per chunk.
 
     ``delay``: of each direction of each connection, the same for all its chunks, so that their order is kept. ``stall``: how
@@ -39,7 +39,7 @@ class RoadWeather:
 
 
 @dataclass
-class RoadReport:
+class ProxyReport:
     """What happened so far; ``largest`` is the most connections at once."""
 
     connections: int = 0
@@ -50,13 +50,13 @@ class RoadReport:
     resets: int = 0
 
 
-class BadRoads:
+class BadNetwork:
     """One proxy for each ordered pair of parties. Pass :meth:`between` to ``run_local`` as its ``roads``."""
 
-    def __init__(self, weather: RoadWeather) -> None:
-        self.report = RoadReport()
-        self._weather = weather
-        self._luck = BitStream(insecure_seed(weather.seed, "roads"))
+    def __init__(self, conditions: ProxyConditions) -> None:
+        self.report = ProxyReport()
+        self._conditions = conditions
+        self._rng = BitStream(insecure_seed(conditions.seed, "roads"))
         self._side: frozenset[PartyId] = frozenset()
         self._whole = asyncio.Event()
         self._whole.set()
@@ -129,17 +129,17 @@ class BadRoads:
     async def _one_way(self, pair: tuple[PartyId, PartyId], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Chunks in order, each after its delay. Raises EOFError at the end, which ends the other direction too."""
         loop = asyncio.get_running_loop()
-        delay = self._between(self._weather.delay)
+        delay = self._between(self._conditions.delay)
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=64)
 
         async def deliver() -> None:
             while True:
                 due, chunk = await under_way.get()
                 await asyncio.sleep(due - loop.time())
-                if self._happens(self._weather.loss):
+                if self._happens(self._conditions.loss):
                     self.report.stalls += 1
-                    await asyncio.sleep(self._between(self._weather.stall))
-                if self._happens(self._weather.reset):
+                    await asyncio.sleep(self._between(self._conditions.stall))
+                if self._happens(self._conditions.reset):
                     self.report.resets += 1
                     raise ConnectionResetError("cut on the way")
                 await self._passage(pair)
@@ -164,7 +164,7 @@ class BadRoads:
 
     def _between(self, bounds: tuple[float, float]) -> float:
         low, high = bounds
-        return low + (high - low) * float(self._luck.uniform(1)[0])
+        return low + (high - low) * float(self._rng.uniform(1)[0])
 
     def _happens(self, probability: float) -> bool:
-        return probability > 0 and float(self._luck.uniform(1)[0]) < probability
+        return probability > 0 and float(self._rng.uniform(1)[0]) < probability

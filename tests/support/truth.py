@@ -15,7 +15,7 @@ from quietmean.core.party import PartyId
 from quietmean.graphs import History, Schedule
 from quietmean.graphs.churn import NEVER
 from quietmean.node.phase import Phase
-from quietmean.node.storage import RECLAIMED, USED
+from quietmean.node.storage import COMMITTED, IN_DOUBT
 
 _MIXING = int(Phase.MIXING)
 
@@ -60,7 +60,7 @@ def heard_by_anybody(stores: Sequence[Path]) -> set[PartyId]:
 def _kept(schedule: Schedule, stores: Sequence[Path], truth: History) -> Any:
     """What arrived though its sender kept it: until which round."""
     delivered, kept = truth.delivered(schedule), []
-    query = f"SELECT round, receiver, settled FROM outbox WHERE phase = {_MIXING} AND status IN ('{RECLAIMED}', '{USED}')"  # noqa: S608
+    query = f"SELECT round, receiver, settled FROM outbox WHERE phase = {_MIXING} AND status IN ('{IN_DOUBT}', '{COMMITTED}')"  # noqa: S608
     for sender, store in enumerate(stores):
         for round_, receiver, later in _rows(store, query):
             if (delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any():

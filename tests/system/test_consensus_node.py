@@ -59,7 +59,7 @@ def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) ->
 
 
 def test_who_leaves_is_left_out_by_the_others(tmp_path: Path) -> None:
-    plan = make_plan(5, 3, graph="complete", iterations=60, patience=2)
+    plan = make_plan(5, 3, graph="complete", iterations=60, silence_timeout=2)
     values = make_values(5, 3)
     outcome = run(plan, values, tmp_path, [Kill(2, 6)])
     assert outcome.failures == {}

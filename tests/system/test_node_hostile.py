@@ -26,7 +26,7 @@ from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local.child_settings import ChildSettings
-from quietmean.node.net import VERSION, Commit, Credentials, Limits, Log, Probe, Refusals, Transfer, Withdraw
+from quietmean.node.net import VERSION, CancelTransfer, Commit, Credentials, Heartbeat, Limits, Log, Refusals, Transfer
 from quietmean.node.net.wire import AnyFrame, Hello, encode_frame, read_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
@@ -76,7 +76,7 @@ class Siege:
         entries = [RosterEntry(f"party-{k}", ("127.0.0.1", ports[k]), self.identities[k].public_key) for k in range(PARTIES)]
         self.roster = Roster(tuple(entries))
         self.insider = Credentials(self.identities[INSIDER], self.roster).client(VICTIM)
-        self.stranger = Credentials(Identity.generate(), self.roster).client(VICTIM)
+        self.handshake = Credentials(Identity.generate(), self.roster).client(VICTIM)
         self.study = self.settings(1).study
 
     def settings(self, party: int) -> NodeSettings:
@@ -173,7 +173,7 @@ class Siege:
 
     async def wrong_key(self, number: int) -> None:
         with contextlib.suppress(OSError, EOFError):
-            reader, writer = await self.open(self.stranger)
+            reader, writer = await self.open(self.handshake)
             await until_closed(reader, writer)
 
     # --- the insider -----------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Siege:
             for number in range(20_000):
                 if writer.is_closing():
                     break
-                writer.write(encode_frame(Probe(number, 0, 0)))
+                writer.write(encode_frame(Heartbeat(number, 0, 0)))
                 await writer.drain()
         writer.transport.abort()
 
@@ -267,7 +267,7 @@ def bad_frames(count: int) -> list[bytes]:
         encode_frame(Log(1), 100) + b"\x91" * 100,
         # Line breaks and long texts in what the log would quote.
         struct.pack(">II", len(forged), 0) + forged,
-        b"".join(encode_frame(Withdraw(number, 1, 2)) for number in range(2000)),
+        b"".join(encode_frame(CancelTransfer(number, 1, 2)) for number in range(2000)),
     ]
     random = [struct.pack(">II", 80, 0) + stream.words(10).tobytes() for _ in range(max(0, count - len(told)))]
     return [*told, *random]
@@ -285,7 +285,7 @@ async def one_after_the_other(works: Iterable[Awaitable[None]]) -> None:
         await work
 
 
-async def under_siege(siege: Siege, strangers: int, floods: int, half_open: int) -> NodeResult:
+async def under_siege(siege: Siege, handshakes: int, floods: int, half_open: int) -> NodeResult:
     async with siege.victim() as victim:
         before = memory(victim, "VmRSS") or 0
         reset_peak(victim)
@@ -297,14 +297,14 @@ async def under_siege(siege: Siege, strangers: int, floods: int, half_open: int)
             growth = growth if most is None else most - before
             print(f"{time.monotonic() - begun:6.1f} s  RSS at most +{growth} bytes after {what}")
 
-        await asyncio.gather(*(siege.garbage(number) for number in range(strangers)))
-        await asyncio.gather(*(siege.wrong_key(number) for number in range(strangers // 5)))
-        tell(f"{strangers} connections with garbage, {strangers // 5} with a wrong key")
-        await one_after_the_other(siege.wrong_greeting(number) for number in range(strangers // 5))
-        frames = bad_frames(strangers)
+        await asyncio.gather(*(siege.garbage(number) for number in range(handshakes)))
+        await asyncio.gather(*(siege.wrong_key(number) for number in range(handshakes // 5)))
+        tell(f"{handshakes} connections with garbage, {handshakes // 5} with a wrong key")
+        await one_after_the_other(siege.wrong_greeting(number) for number in range(handshakes // 5))
+        frames = bad_frames(handshakes)
         await one_after_the_other(siege.say(raw) for raw in frames)
-        tell(f"{strangers // 5} wrong greetings, {len(frames)} bad frames")
-        await siege.flood(Probe(1, 0, 0), floods)
+        tell(f"{handshakes // 5} wrong greetings, {len(frames)} bad frames")
+        await siege.flood(Heartbeat(1, 0, 0), floods)
         await siege.never_reads()
         await one_after_the_other(siege.parked() for _ in range(3))
         tell(f"{floods} probes, 20000 more whose answers nobody reads, 48 early transfers")
@@ -363,9 +363,9 @@ def check_log(siege: Siege, result: NodeResult) -> None:
     assert any(refusal.endswith(" times)") for refusal in result.refusals)
 
 
-def besiege(tmp_path: Path, strangers: int, floods: int, half_open: int) -> None:
+def besiege(tmp_path: Path, handshakes: int, floods: int, half_open: int) -> None:
     siege = Siege(tmp_path)
-    result = asyncio.run(under_siege(siege, strangers, floods, half_open))
+    result = asyncio.run(under_siege(siege, handshakes, floods, half_open))
     np.testing.assert_allclose(result.mean, siege.values.mean(axis=0), rtol=1e-9)
     assert result.heard == tuple(range(PARTIES))
     check_log(siege, result)
@@ -392,9 +392,9 @@ def test_the_list_of_refusals_is_bounded_and_safe_to_print() -> None:
 
 
 def test_attacks_cost_a_bounded_amount(tmp_path: Path) -> None:
-    besiege(tmp_path, strangers=20, floods=400, half_open=5)
+    besiege(tmp_path, handshakes=20, floods=400, half_open=5)
 
 
 @pytest.mark.slow
 def test_many_attacks_cost_a_bounded_amount(tmp_path: Path) -> None:
-    besiege(tmp_path, strangers=100, floods=20_000, half_open=100)
+    besiege(tmp_path, handshakes=100, floods=20_000, half_open=100)

@@ -24,11 +24,11 @@ from quietmean.node.net import (
     AnyRequest,
     Credentials,
     Endpoint,
+    Heartbeat,
     Limits,
     Listener,
     Log,
     Payload,
-    Probe,
     Refused,
     Transfer,
 )
@@ -338,7 +338,7 @@ def test_nobody_can_be_past_what_has_not_begun(tmp_path: Path) -> None:
             writer.write(encode_frame(Hello(VERSION, 2, study.settings(0).study)))
             await read_frame(reader, Limits.before_welcome())
             log = encode_log(PartyLog((1, 2, 3, 4), (), (), (0, 1, 2)))
-            writer.write(encode_frame(Log(1), len(log)) + log + encode_frame(Probe(2, 3, 0)))
+            writer.write(encode_frame(Log(1), len(log)) + log + encode_frame(Heartbeat(2, 3, 0)))
             answers = [(await read_frame(reader, limits))[0] for _ in range(2)]
             assert [isinstance(answer, Answer) and answer.status for answer in answers] == ["no", "ok"]
         finally:

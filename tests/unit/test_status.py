@@ -23,23 +23,23 @@ from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.node.monitor import (
     AgreementWaits,
     AlreadyOver,
-    ClosingBegun,
     Done,
     Event,
     Failed,
+    FinalizationBegun,
     Late,
+    Monitor,
     NodeView,
     Refusal,
     RoundBegun,
     Waiting,
-    Watch,
     event_json,
     process_identity,
     read_status,
     status_path,
     write_status,
 )
-from quietmean.node.net import VERSION, Answer, Check, Probe, Readiness, Traffic, Transfer, wire
+from quietmean.node.net import VERSION, Answer, Check, Heartbeat, Readiness, Traffic, Transfer, wire
 from quietmean.node.phase import Phase
 from quietmean.node.preflight import Agreed, Reply, Standing
 from quietmean.node.storage import Store
@@ -52,13 +52,15 @@ ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"))
 LATE = Late(Phase.MIXING, 2, ("eve",))
 
 
-def watch(story: Callable[[Watch], None], status: Path | None = None, pause: float = 0.0) -> list[NodeView]:
+def watch(scenario: Callable[[Monitor], None], status: Path | None = None, pause: float = 0.0) -> list[NodeView]:
     """What ada's watch shows during and after a story."""
     views: list[NodeView] = []
 
     async def run() -> None:
-        with Watch(0, ("ada", "bob", "eve"), {"study": "s"}, Traffic(7, 9), lambda event: None, views.append, status) as watched:
-            story(watched)
+        with Monitor(
+            0, ("ada", "bob", "eve"), {"study": "s"}, Traffic(7, 9), lambda event: None, views.append, status
+        ) as watched:
+            scenario(watched)
             await asyncio.sleep(pause)
 
     # How many views there are does not hang on how busy this machine is.
@@ -71,7 +73,7 @@ def transfer(round_: int) -> Transfer:
 
 
 def test_a_view_says_who_is_where() -> None:
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         watched.event(ROUND)
         watched.heard(1, (1, 3))
         watched.heard(1, (1, 2))
@@ -80,11 +82,11 @@ def test_a_view_says_who_is_where() -> None:
         for _ in range(2):
             # A repeated transfer is one message.
             watched.arrived(1, transfer(2), Answer(0, "ok", 1, 2))
-        watched.arrived(2, Probe(0, 1, 1), Answer(0, "ok", 1, 2))
+        watched.arrived(2, Heartbeat(0, 1, 1), Answer(0, "ok", 1, 2))
         watched.event(LATE)
         watched.event(Refusal("203.0.113.9", "TLS handshake failed"))
 
-    view = watch(story)[-1]
+    view = watch(scenario)[-1]
     assert (view.state, view.phase, view.round, view.of, view.waiting_for) == ("finished", "mixing", 2, 5, ())
     bob, eve = view.peers
     assert (bob.phase, bob.round, bob.sent, bob.received, bob.late) == ("mixing", 3, True, True, 0)
@@ -95,12 +97,12 @@ def test_a_view_says_who_is_where() -> None:
 
 
 def test_views_come_a_few_times_a_second_however_much_happens() -> None:
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         for _ in range(1000):
             watched.heard(1, (1, 1))
 
     # The first, one for what happened, the last.
-    assert len(watch(story, pause=0.3)) == 3
+    assert len(watch(scenario, pause=0.3)) == 3
     assert len(watch(lambda watched: None, pause=1.2)) == 3
 
 
@@ -115,12 +117,12 @@ def test_views_come_a_few_times_a_second_however_much_happens() -> None:
 def test_the_last_word_is_how_it_ended(error: BaseException, state: str, reason: str, tmp_path: Path) -> None:
     path = status_path(tmp_path / "my.store")
 
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         watched.event(ROUND)
         raise error
 
     with pytest.raises(type(error)):
-        watch(story, path)
+        watch(scenario, path)
     status = read_status(path)
     assert (status["state"], status["reason"], status["alive"], status["study"]) == (state, reason, True, "s")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -159,12 +161,12 @@ def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.Capt
 def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "study-ada.store"
 
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         watched.event(ROUND)
         watched.event(LATE)
         watched.event(Refusal("eve", "study \x1b[31mdiffers"))
 
-    watch(story, status_path(store))
+    watch(scenario, status_path(store))
     main(["status", str(store)])
     output = capsys.readouterr().out
     for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 times", "study ?[31mdiffers"):
@@ -217,7 +219,7 @@ def test_events_are_lines_of_json_until_nobody_listens() -> None:
         (Waiting(Phase.MIXING, 2, ("eve",)), {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"]}),
         (LATE, {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}),
         (Refusal("eve", "study differs"), {"event": "refused", "peer": "eve", "reason": "study differs"}),
-        (ClosingBegun(("bob", "eve")), {"event": "closing", "phase": "closing", "waiting_for": ["bob", "eve"]}),
+        (FinalizationBegun(("bob", "eve")), {"event": "closing", "phase": "closing", "waiting_for": ["bob", "eve"]}),
         (AlreadyOver(), {"event": "over", "phase": "closing", "waiting_for": []}),
         (Failed("bob never came", 3), {"event": "error", "message": "bob never came", "exit_code": 3}),
         (Done(), {"event": "done"}),

@@ -6,7 +6,7 @@ import contextlib
 from functools import partial
 
 from quietmean.core.party import PartyId
-from quietmean.node.monitor import AlreadyOver, Watch
+from quietmean.node.monitor import AlreadyOver, Monitor
 from quietmean.node.net import (
     Answer,
     AnyRequest,
@@ -41,36 +41,36 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         store = settings.open_store()
         stack.callback(store.close)
         # Not before the store is this process' own: another one's status must stay.
-        watch = stack.enter_context(_watch(settings))
+        monitor = stack.enter_context(_monitor(settings))
         if (before := kept_result(store)) is not None:
-            watch.event(AlreadyOver())
+            monitor.event(AlreadyOver())
             return before
-        return await _run_session(settings, store, watch)
+        return await _run_session(settings, store, monitor)
 
 
-def _watch(settings: NodeSettings) -> Watch:
+def _monitor(settings: NodeSettings) -> Monitor:
     study = {"study": settings.plan.context.get("study"), "session": settings.study, "protocol": settings.plan.protocol.name}
-    return Watch(settings.party, settings.names, study, Traffic(), settings.report, settings.observe, settings.status)
+    return Monitor(settings.party, settings.names, study, Traffic(), settings.report, settings.observe, settings.status)
 
 
-class _WatchedLink(Link):
+class _MonitoredLink(Link):
     """Tells the watch what was answered."""
 
-    def __init__(self, endpoint: Endpoint, peer: PartyId, watch: Watch) -> None:
+    def __init__(self, endpoint: Endpoint, peer: PartyId, monitor: Monitor) -> None:
         super().__init__(endpoint, peer)
-        self._told = partial(watch.acknowledged, peer)
+        self._on_answer = partial(monitor.acknowledged, peer)
 
     async def ask(self, request: AnyRequest, payload: Payload = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
         def answered(answer: Answer) -> None:
             on_answer(answer)
-            self._told(request, answer)
+            self._on_answer(request, answer)
 
         return await super().ask(request, payload, answered)
 
 
-async def _run_session(settings: NodeSettings, store: Store, watch: Watch) -> NodeResult:
+async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
     """A session over TLS: one listener, and a link to each of the others."""
-    party, plan, roster, traffic = settings.party, settings.plan, settings.roster, watch.traffic
+    party, plan, roster, traffic = settings.party, settings.plan, settings.roster, monitor.traffic
     agreed = Agreed.of(roster, plan)
     target = plan.target
     content = plan.protocol.content_limit(plan.parameters, target.parties, target.dimension)
@@ -79,20 +79,20 @@ async def _run_session(settings: NodeSettings, store: Store, watch: Watch) -> No
 
     def endpoint(session: Session) -> Endpoint:
         def heard(peer: PartyId, position: Position) -> None:
-            session.whereabouts.heard(peer, position)
-            watch.heard(peer, position)
+            session.failure_detector.heard(peer, position)
+            monitor.heard(peer, position)
 
         return Endpoint(party, roster, settings.study, credentials, limits, session.refused, heard, traffic)
 
     def make_links(session: Session) -> dict[PartyId, Link]:
-        return {peer: _WatchedLink(endpoint(session), peer, watch) for peer in range(target.parties) if peer != party}
+        return {peer: _MonitoredLink(endpoint(session), peer, monitor) for peer in range(target.parties) if peer != party}
 
     async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         answer = await session.handle(sender, request, payload)
-        watch.arrived(sender, request, answer)
+        monitor.arrived(sender, request, answer)
         return answer
 
-    session = Session(settings, store, make_links, traffic, watch.event)
+    session = Session(settings, store, make_links, traffic, monitor.event)
     listening = settings.listen_socket or open_socket(roster.entries[party].address)
     listener = Listener(
         endpoint(session),

@@ -13,9 +13,17 @@ class Phase(IntEnum):
     AGREEMENT = 0
     MIXING = 1
     DISSEMINATION = 2
-    CLOSING = 3
+    FINALIZATION = 3
 
     @property
     def label(self) -> str:
-        """The name in files and on the screen."""
-        return self.name.lower()
+        """The name in files, events and on the screen."""
+        return _LABELS[self]
+
+    @classmethod
+    def from_label(cls, label: str) -> Phase:
+        """The inverse of :attr:`label`. Raises ValueError for any other text."""
+        return cls(_LABELS.index(label))
+
+
+_LABELS = ("agreement", "mixing", "dissemination", "closing")

@@ -1,11 +1,11 @@
 """All parties of a study on one machine, each a process of its own."""
 
-from quietmean.node.local.runner import Kill, LocalOutcome, LocalReport, Roads, run_local
+from quietmean.node.local.runner import Kill, LocalOutcome, LocalReport, ProxyFactory, run_local
 
 __all__ = [
     "Kill",
     "LocalOutcome",
     "LocalReport",
-    "Roads",
+    "ProxyFactory",
     "run_local",
 ]

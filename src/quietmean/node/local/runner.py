@@ -33,7 +33,7 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 LocalReport: TypeAlias = Callable[[str, dict[str, Any]], None]
 # Given where the parties listen: for each party, where it is to dial all parties. Something may sit in between while it is open.
-Roads: TypeAlias = Callable[[Sequence[Address]], AbstractAsyncContextManager[Sequence[Sequence[Address]]]]
+ProxyFactory: TypeAlias = Callable[[Sequence[Address]], AbstractAsyncContextManager[Sequence[Sequence[Address]]]]
 
 
 def _silent(name: str, event: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ async def run_local(
     start_timeout: float = 60.0,
     gone_timeout: float | None = None,
     kills: Sequence[Kill] = (),
-    roads: Roads | None = None,
+    proxies: ProxyFactory | None = None,
     report: LocalReport = _silent,
     program: Sequence[str] = ("-m", "quietmean.node.local.child"),
 ) -> LocalOutcome:
@@ -103,7 +103,7 @@ async def run_local(
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
     run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report, program)
-    return await run.run(roads or _straight)
+    return await run.run(proxies or _straight)
 
 
 @contextlib.asynccontextmanager
@@ -154,13 +154,13 @@ class _LocalRun:
         self._failures: dict[PartyId, str] = {}
         self._write("plan.json", json.dumps(plan.to_json()).encode())
 
-    async def run(self, roads: Roads) -> LocalOutcome:
+    async def run(self, proxies: ProxyFactory) -> LocalOutcome:
         started = time.monotonic()
         async with contextlib.AsyncExitStack() as stack:
             # Bound but not listening: they hold the ports for a restart and take no connection themselves.
             reserved = [stack.enter_context(_bound_socket(0)) for _ in self._names]
             ports = [holder.getsockname()[1] for holder in reserved]
-            self._write_rosters(await stack.enter_async_context(roads([(_LOOPBACK, port) for port in ports])))
+            self._write_rosters(await stack.enter_async_context(proxies([(_LOOPBACK, port) for port in ports])))
             listening = [_bound_socket(port, listen=True) for port in ports]
             try:
                 await asyncio.gather(*(self._supervise(party, ports[party], listening[party]) for party in range(len(ports))))

@@ -3,10 +3,10 @@
 from quietmean.node.monitor.events import (
     AgreementWaits,
     AlreadyOver,
-    ClosingBegun,
     Done,
     Event,
     Failed,
+    FinalizationBegun,
     Late,
     Refusal,
     Report,
@@ -15,24 +15,24 @@ from quietmean.node.monitor.events import (
     event_fields,
     event_json,
 )
+from quietmean.node.monitor.monitor import Monitor, NodeView, PeerView
 from quietmean.node.monitor.status import now, process_identity, read_status, status_path, write_status
-from quietmean.node.monitor.watch import NodeView, PeerView, Watch
 
 __all__ = [
     "AgreementWaits",
     "AlreadyOver",
-    "ClosingBegun",
     "Done",
     "Event",
     "Failed",
+    "FinalizationBegun",
     "Late",
+    "Monitor",
     "NodeView",
     "PeerView",
     "Refusal",
     "Report",
     "RoundBegun",
     "Waiting",
-    "Watch",
     "event_fields",
     "event_json",
     "now",

@@ -62,11 +62,11 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class ClosingBegun:
+class FinalizationBegun:
     """Logs are exchanged with these parties."""
 
     kind: ClassVar[str] = "closing"
-    phase: Phase = field(default=Phase.CLOSING, init=False)
+    phase: Phase = field(default=Phase.FINALIZATION, init=False)
     waiting_for: tuple[str, ...]
 
 
@@ -75,7 +75,7 @@ class AlreadyOver:
     """The result was in the store: nobody is asked for anything."""
 
     kind: ClassVar[str] = "over"
-    phase: Phase = field(default=Phase.CLOSING, init=False)
+    phase: Phase = field(default=Phase.FINALIZATION, init=False)
     waiting_for: tuple[str, ...] = ()
 
 
@@ -95,7 +95,7 @@ class Done:
     kind: ClassVar[str] = "done"
 
 
-Event: TypeAlias = AgreementWaits | RoundBegun | Waiting | Late | Refusal | ClosingBegun | AlreadyOver | Failed | Done
+Event: TypeAlias = AgreementWaits | RoundBegun | Waiting | Late | Refusal | FinalizationBegun | AlreadyOver | Failed | Done
 Report: TypeAlias = Callable[[Event], None]
 
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.net.handshakes import HandshakePool, PendingHandshake
 from quietmean.node.net.roster import Address, format_address
-from quietmean.node.net.strangers import Stranger, Strangers
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Connection, Endpoint
 from quietmean.node.net.wire import (
@@ -34,7 +34,7 @@ from quietmean.node.phase import Position
 
 # Places for handshakes, besides one for each party: all may come at once, from one address. A place is held for one handshake
 # time-out at most, and where all are taken until somebody else comes.
-STRANGERS = 64
+SPARE_HANDSHAKES = 64
 # How many connections the system may keep ready between two looks at the door; beyond, a caller tries again after a second.
 _QUEUE = 1024
 CONNECTIONS_PER_PARTY = 3
@@ -83,8 +83,8 @@ class Listener:
         self._handshake_seconds = handshake_seconds
         self._readiness = readiness
         self._asked = asked
-        self._strangers: Strangers[Stranger] = Strangers(STRANGERS + len(endpoint.roster))
-        self._guests: dict[PartyId, list[Connection]] = {}
+        self._handshakes: HandshakePool[PendingHandshake] = HandshakePool(SPARE_HANDSHAKES + len(endpoint.roster))
+        self._connections: dict[PartyId, list[Connection]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -96,12 +96,12 @@ class Listener:
         # Before its socket closes: the loop must not watch a descriptor that something else may get.
         asyncio.get_running_loop().remove_reader(self._listening)
         self._listening.close()
-        await asyncio.gather(*(guest.close() for guests in self._guests.values() for guest in guests))
+        await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for stranger in self._strangers:
-            stranger.hang_up()
+        for handshake in self._handshakes:
+            handshake.cancel()
 
     def _watch(self) -> None:
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
@@ -115,20 +115,20 @@ class Listener:
                 self._pause()
             return
         accepted.setblocking(False)
-        if self._strangers.full:
-            self._turn_out(self._strangers.who_gives_way())
-        stranger = Stranger(accepted, format_address(address[:2]))
-        self._strangers.enter(stranger, address[0])
-        stranger.welcome = asyncio.create_task(self._welcome(stranger))
-        self._tasks.add(stranger.welcome)
-        stranger.welcome.add_done_callback(self._tasks.discard)
+        if self._handshakes.full:
+            self._evict(self._handshakes.next_to_evict())
+        handshake = PendingHandshake(accepted, format_address(address[:2]))
+        self._handshakes.add(handshake, address[0])
+        handshake.task = asyncio.create_task(self._admit(handshake))
+        self._tasks.add(handshake.task)
+        handshake.task.add_done_callback(self._tasks.discard)
 
-    def _turn_out(self, stranger: Stranger) -> None:
+    def _evict(self, handshake: PendingHandshake) -> None:
         """Wherever its handshake is."""
-        self._strangers.leave(stranger)
-        reason = f"it gave way: all {self._strangers.places} places for handshakes were taken, most of them by its address"
-        self._endpoint.refusal(stranger.address, reason)
-        stranger.hang_up()
+        self._handshakes.remove(handshake)
+        reason = f"it gave way: all {self._handshakes.places} places for handshakes were taken, most of them by its address"
+        self._endpoint.refusal(handshake.address, reason)
+        handshake.cancel()
 
     def _pause(self) -> None:
         # Out of file descriptors: breathe, then go on.
@@ -140,11 +140,11 @@ class Listener:
         if self._listening.fileno() >= 0:
             self._watch()
 
-    async def _welcome(self, stranger: Stranger) -> None:
-        who, connection = stranger.address, None
+    async def _admit(self, handshake: PendingHandshake) -> None:
+        who, connection = handshake.address, None
         try:
             try:
-                connection = await self._shake_hands(stranger)
+                connection = await self._shake_hands(handshake)
                 party = self._endpoint.credentials.accepted_party(connection.certificate)
                 who = self._endpoint.roster.name(party)
                 handle = await self._greet(connection, party)
@@ -154,7 +154,7 @@ class Listener:
                     connection.abort()
                 raise
             finally:
-                self._strangers.leave(stranger)
+                self._handshakes.remove(handshake)
             with contextlib.suppress(OSError, EOFError, TimeoutError):
                 if handle is None:
                     await self._await_hang_up(connection, party)
@@ -166,8 +166,8 @@ class Listener:
             if connection is not None:
                 await connection.close()
 
-    async def _shake_hands(self, stranger: Stranger) -> Connection:
-        stream, accepted = ByteStream(), stranger.touch()
+    async def _shake_hands(self, handshake: PendingHandshake) -> Connection:
+        stream, accepted = ByteStream(), handshake.take_socket()
         try:
             # From here on the transport owns the socket, also where the handshake fails: it must not be closed here.
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -219,11 +219,11 @@ class Listener:
         return ""
 
     async def _serve(self, connection: Connection, party: PartyId, handle: Handler) -> None:
-        guests = self._guests.setdefault(party, [])
-        guests.append(connection)
-        if len(guests) > CONNECTIONS_PER_PARTY:
+        connections = self._connections.setdefault(party, [])
+        connections.append(connection)
+        if len(connections) > CONNECTIONS_PER_PARTY:
             # The newest one is from the live process; older ones may be half-open remains.
-            guests[0].abort()
+            connections[0].abort()
         answering: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -236,7 +236,7 @@ class Listener:
                 answering.add(task)
                 task.add_done_callback(answering.discard)
         finally:
-            guests.remove(connection)
+            connections.remove(connection)
             await _cancel(answering)
 
     async def _answer(

@@ -17,7 +17,7 @@ class Refusals:
     """Use :meth:`note` for each refusal, :meth:`lines` at the end. Memory: at most about 256 * 16 lines of 300 characters."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[str, int]] = {}
+        self._counts: dict[str, dict[str, int]] = {}
         self._first: dict[tuple[str, str], str] = {}
         self._further = 0
 
@@ -27,9 +27,9 @@ class Refusals:
         ``peer`` is a name or an address. Addresses that differ in the port only are one peer: every connection has another.
         """
         host, reason = _PORT.sub("", peer), _short(reason)
-        causes = self._told.get(host)
-        if causes is None and len(self._told) < _PEERS:
-            causes = self._told.setdefault(host, {})
+        causes = self._counts.get(host)
+        if causes is None and len(self._counts) < _PEERS:
+            causes = self._counts.setdefault(host, {})
         if causes is None or (reason not in causes and len(causes) >= _CAUSES_PER_PEER):
             self._further += 1
             # Once, so that a reader of the log knows that it is not complete.
@@ -42,11 +42,11 @@ class Refusals:
 
     def lines(self) -> tuple[str, ...]:
         """All that was told, in order, with how often it happened if more than once; last the number of what was not told."""
-        told = [
-            f"{peer}: {reason}" + (f" ({self._told[host][reason]} times)" if self._told[host][reason] > 1 else "")
+        lines = [
+            f"{peer}: {reason}" + (f" ({self._counts[host][reason]} times)" if self._counts[host][reason] > 1 else "")
             for (host, reason), peer in self._first.items()
         ]
-        return (*told, f"others: {self._further} further refusals") if self._further else tuple(told)
+        return (*lines, f"others: {self._further} further refusals") if self._further else tuple(lines)
 
 
 def _short(reason: str) -> str:

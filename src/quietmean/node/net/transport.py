@@ -215,7 +215,7 @@ class Link:
         except (OSError, EOFError) as error:
             reason = ConnectionError(str(error))
         except PeerError as error:
-            self._tell(str(error))
+            self._report_refusal(str(error))
         finally:
             if self._connection is connection:
                 self._connection = None
@@ -227,17 +227,17 @@ class Link:
     def _note_failure(self, error: Exception) -> None:
         self.unreachable = isinstance(error, ConnectionRefusedError)
         if isinstance(error, PeerError):
-            self._tell(str(error))
+            self._report_refusal(str(error))
         elif isinstance(error, ConnectionRefusedError):
             self.trouble = "nobody listens at its address"
         elif isinstance(error, ssl.SSLCertVerificationError):
-            self._tell("another key than the roster's answers at its address")
+            self._report_refusal("another key than the roster's answers at its address")
         elif isinstance(error, EOFError | ConnectionResetError | ssl.SSLError):
             self.trouble = "it closed the connection: is this key in its roster?"
         else:
             self.trouble = str(error) or "it does not answer"
 
-    def _tell(self, reason: str) -> None:
+    def _report_refusal(self, reason: str) -> None:
         # Dialling goes on, since the other side may be mended and started again; the same reason is told once.
         if reason != self.trouble:
             self.trouble = reason

@@ -125,32 +125,32 @@ class Transfer(Request, frozen=True, tag="t"):
     valid_for: Count
     agreement: bytes
     dimension: Count
-    so_far: bytes = b""
+    gossip: bytes = b""
     width: Width = 8
 
 
-class Withdraw(Request, frozen=True, tag="w"):
+class CancelTransfer(Request, frozen=True, tag="w"):
     """The sender takes its transfer of (phase, round) back: forget it, or say that it was used already."""
 
     phase: Count
     round: Count
 
 
-class Confirm(Request, frozen=True, tag="f"):
+class ConfirmTransfer(Request, frozen=True, tag="f"):
     """A restarted receiver asks what the sender made of its transfer of (phase, round)."""
 
     phase: Count
     round: Count
 
 
-class Again(Request, frozen=True, tag="g"):
+class ResendRequest(Request, frozen=True, tag="g"):
     """A party that was away when this one's release of (phase, round) was sent asks for it: it is sent again, then answered."""
 
     phase: Count
     round: Count
 
 
-class Probe(Request, frozen=True, tag="p"):
+class Heartbeat(Request, frozen=True, tag="p"):
     """Are you there, and where? Carries the own position."""
 
     phase: Count
@@ -160,7 +160,7 @@ class Probe(Request, frozen=True, tag="p"):
 class Log(Request, frozen=True, tag="l"):
     """What happened to this party; the payload is a :class:`PartyLog` in MessagePack. ``known``: as in a transfer."""
 
-    known: bytes = b""
+    gossip: bytes = b""
 
 
 class Answer(Frame, frozen=True, tag="a"):
@@ -173,7 +173,7 @@ class Answer(Frame, frozen=True, tag="a"):
     reason: Text = ""
 
 
-AnyRequest: TypeAlias = Commit | Reveal | Transfer | Withdraw | Confirm | Again | Probe | Log
+AnyRequest: TypeAlias = Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log
 AnyFrame: TypeAlias = Hello | Welcome | Refused | Check | Readiness | Answer | AnyRequest
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -65,7 +65,7 @@ class CheckSession:
         self._report = report
         self._credentials = Credentials(identity, roster)
         self._changed = asyncio.Event()
-        self._knocked = {party: asyncio.Event() for party in range(len(roster))}
+        self._contacted = {party: asyncio.Event() for party in range(len(roster))}
         self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
         self.refusals = Refusals()
 
@@ -134,17 +134,17 @@ class CheckSession:
             return
         if standing.reply is None or standing.since:
             # It is there now: no need to wait until it is asked again.
-            self._knocked[party].set()
+            self._contacted[party].set()
         if not standing.asks_us:
             standing.asks_us = True
-            self._tell()
+            self._notify()
 
     def _refused(self, peer: str, reason: str) -> None:
         # A party that has joined already knocks until this one joins too: that is no refusal.
         if reason != ONLY_CHECKS:
             self.refusals.note(peer, reason)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._report(list(self.standings.values()))
         self._changed.set()
 
@@ -156,8 +156,8 @@ class CheckSession:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._knocked[standing.party].wait()
-            self._knocked[standing.party].clear()
+                    await self._contacted[standing.party].wait()
+            self._contacted[standing.party].clear()
             pause = min(2 * pause, _LAST_PAUSE)
 
     async def _ask(self, standing: Standing, seconds: float) -> None:
@@ -174,7 +174,7 @@ class CheckSession:
             else:
                 standing.key, standing.trouble, standing.since, standing.reply = key, trouble, "", None
         if before != (standing.key, standing.faults):
-            self._tell()
+            self._notify()
 
     async def _exchange(self, party: PartyId) -> Reply:
         connection = await self._connect(party)

@@ -22,9 +22,9 @@ from quietmean.entropy import Seed
 from quietmean.node.monitor import AgreementWaits
 from quietmean.node.net import ACCEPTED, Commit, Reveal, printable
 from quietmean.node.session.context import Context
-from quietmean.node.storage import Pledge, Store
+from quietmean.node.storage import Commitment, Store
 
-_TELL_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,43 +36,43 @@ class Opening:
     exchange: bytes
 
 
-class Pledges:
+class Commitments:
     """What everybody committed to and revealed; the receiving half of the agreement."""
 
     def __init__(self, store: Store, study: str, parties: int) -> None:
         self._store = store
         self._study = study
         self._parties = parties
-        self._known = store.pledges()
+        self._by_party = store.commitments()
         self.all_committed = asyncio.Event()
         self._note_commits()
 
-    def pledge(self, party: PartyId, opening: Opening) -> bytes:
+    def commitment(self, party: PartyId, opening: Opening) -> bytes:
         """Make this node's own commitment, once; returns its hash."""
-        commit = commitment(self._study, party, opening)
+        commit = commitment_hash(self._study, party, opening)
         self.commit(party, commit)
         # Also where a crash came between the two.
         self.reveal(party, opening)
         return commit
 
     def commit(self, party: PartyId, commit: bytes) -> None:
-        known = self._known.get(party)
+        known = self._by_party.get(party)
         if known is None:
             self._store.save_commit(party, commit)
-            self._known[party] = Pledge(commit)
+            self._by_party[party] = Commitment(commit)
             self._note_commits()
         elif known.hash != commit:
             raise PeerError("it committed to something else before: it lost its store, or plays two games")
 
     def reveal(self, party: PartyId, opening: Opening) -> None:
-        known = self._known.get(party)
-        if known is None or commitment(self._study, party, opening) != known.hash:
+        known = self._by_party.get(party)
+        if known is None or commitment_hash(self._study, party, opening) != known.hash:
             raise PeerError("it revealed something else than it committed to")
         if not (math.isfinite(opening.weight) and opening.weight > 0):
             raise PeerError(f"a weight of {opening.weight}, it must be a number > 0")
         if known.nonce is None:
             self._store.save_reveal(party, opening.nonce, opening.weight, opening.exchange)
-            self._known[party] = Pledge(known.hash, opening.nonce, opening.weight, opening.exchange)
+            self._by_party[party] = Commitment(known.hash, opening.nonce, opening.weight, opening.exchange)
 
     def _note_commits(self) -> None:
         if not self.uncommitted:
@@ -80,61 +80,61 @@ class Pledges:
 
     @property
     def uncommitted(self) -> set[PartyId]:
-        return set(range(self._parties)) - self._known.keys()
+        return set(range(self._parties)) - self._by_party.keys()
 
     @property
     def unrevealed(self) -> set[PartyId]:
-        return {party for party, pledge in self._known.items() if pledge.nonce is None}
+        return {party for party, commitment in self._by_party.items() if commitment.nonce is None}
 
     def public_seed(self) -> Seed:
         """From everybody's nonce and weight; all must be in."""
         labels = [
             label
-            for _, pledge in sorted(self._known.items())
-            for label in (pledge.nonce or b"", f"{pledge.weight!r}", pledge.exchange or b"")
+            for _, commitment in sorted(self._by_party.items())
+            for label in (commitment.nonce or b"", f"{commitment.weight!r}", commitment.exchange or b"")
         ]
         return Seed.public("schedule", self._study, *labels)
 
     def exchange_key(self, party: PartyId) -> bytes:
         """The public key of a party that has revealed it."""
-        return self._known[party].exchange or b""
+        return self._by_party[party].exchange or b""
 
     def weights(self) -> NDArray[np.float64]:
         """Shape (n,)."""
-        return np.array([pledge.weight for _, pledge in sorted(self._known.items())], dtype=np.float64)
+        return np.array([commitment.weight for _, commitment in sorted(self._by_party.items())], dtype=np.float64)
 
 
-def commitment(study: str, party: PartyId, opening: Opening) -> bytes:
+def commitment_hash(study: str, party: PartyId, opening: Opening) -> bytes:
     # The party is in it: nobody can pass another's commitment off as its own.
     text = f"quietmean commit\n{study}\n{party}\n{opening.weight!r}\n".encode()
     return hashlib.sha256(text + opening.nonce + opening.exchange).digest()
 
 
-async def agree(context: Context, pledges: Pledges, opening: Opening, start_timeout: float) -> None:
+async def agree(context: Context, commitments: Commitments, opening: Opening, start_timeout: float) -> None:
     """Returns when everybody holds everybody's nonce; ProtocolFailure that names the missing after ``start_timeout`` seconds."""
-    commit = pledges.pledge(context.party, opening)
+    commit = commitments.commitment(context.party, opening)
     acknowledged: set[PartyId] = set()
-    telling = [context.spawn(_tell(context, pledges, peer, commit, opening, acknowledged)) for peer in context.others]
+    sending = [context.spawn(_send_opening(context, commitments, peer, commit, opening, acknowledged)) for peer in context.others]
     try:
         async with asyncio.timeout(start_timeout):
-            await _all_in(context, pledges, acknowledged)
+            await _all_in(context, commitments, acknowledged)
     except TimeoutError:
-        missing = _missing(context, pledges, acknowledged)
+        missing = _missing(context, commitments, acknowledged)
         reasons = "; ".join(f"{context.settings.names[party]}: {context.links[party].trouble}" for party in sorted(missing))
         raise ProtocolFailure(f"the study did not start within {start_timeout:g} s for want of {reasons}") from None
     finally:
-        for task in telling:
+        for task in sending:
             task.cancel()
 
 
-async def _tell(
-    context: Context, pledges: Pledges, peer: PartyId, commit: bytes, opening: Opening, acknowledged: set[PartyId]
+async def _send_opening(
+    context: Context, commitments: Commitments, peer: PartyId, commit: bytes, opening: Opening, acknowledged: set[PartyId]
 ) -> None:
     link = context.links[peer]
     answer = await link.ask(Commit(0, commit))
     if answer.status == ACCEPTED:
         # Whoever reveals first would let the last one choose.
-        await pledges.all_committed.wait()
+        await commitments.all_committed.wait()
         answer = await link.ask(Reveal(0, opening.nonce, opening.weight, opening.exchange))
     if answer.status == ACCEPTED:
         acknowledged.add(peer)
@@ -142,19 +142,19 @@ async def _tell(
         link.trouble = f"peer refused: {printable(answer.reason)}"
 
 
-def _missing(context: Context, pledges: Pledges, acknowledged: set[PartyId]) -> set[PartyId]:
+def _missing(context: Context, commitments: Commitments, acknowledged: set[PartyId]) -> set[PartyId]:
     # Nobody reveals before all have committed: as long as some have not, they alone keep the others waiting.
-    return pledges.uncommitted or pledges.unrevealed | (set(context.others) - acknowledged)
+    return commitments.uncommitted or commitments.unrevealed | (set(context.others) - acknowledged)
 
 
-async def _all_in(context: Context, pledges: Pledges, acknowledged: set[PartyId]) -> None:
-    told: list[str] = []
-    while missing := _missing(context, pledges, acknowledged):
+async def _all_in(context: Context, commitments: Commitments, acknowledged: set[PartyId]) -> None:
+    reported: list[str] = []
+    while missing := _missing(context, commitments, acknowledged):
         names = context.names(missing)
-        if names != told:
-            told = names
+        if names != reported:
+            reported = names
             context.report(AgreementWaits(tuple(names)))
         context.changed.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TELL_SECONDS):
+            async with asyncio.timeout(_REPORT_SECONDS):
                 await context.changed.wait()

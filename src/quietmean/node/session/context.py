@@ -10,16 +10,16 @@ from typing import Any, Literal, Protocol
 
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import Late, Report, Waiting
-from quietmean.node.net import Answer, AnyRequest, Payload, Probe, Transfer
+from quietmean.node.net import Answer, AnyRequest, Heartbeat, Payload, Transfer
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.door import Door
-from quietmean.node.session.knowledge import Knowledge
+from quietmean.node.session.failure_detector import HEARTBEAT_INTERVAL, LONGEST_WAIT, FailureDetector
+from quietmean.node.session.gossip import GossipedLogs
+from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.settings import NodeSettings
-from quietmean.node.session.whereabouts import LONGEST_WAIT, PROBE_INTERVAL, Whereabouts
 from quietmean.node.storage import Outgoing, Store
 
 # Waking up later than planned by this part of the round's time-out means that the process was held up.
-_OWN_SLEEP = 0.05
+_OWN_PAUSE = 0.05
 
 
 class PeerLink(Protocol):
@@ -45,23 +45,23 @@ class Context:
 
     settings: NodeSettings
     store: Store
-    door: Door
+    inbox: Inbox
     links: Mapping[PartyId, PeerLink]
-    whereabouts: Whereabouts
+    failure_detector: FailureDetector
     report: Report
     changed: asyncio.Event
     agreement: bytes = b""
     # From the agreement on, when the schedule is known.
-    knowledge: Knowledge | None = None
+    gossip: GossipedLogs | None = None
     late: list[Late] = field(default_factory=list)
     # In the order of their beginnings, so that everything happens in the same order each time.
     _background: dict[asyncio.Task[Any], None] = field(default_factory=dict)
 
     @property
-    def required_knowledge(self) -> Knowledge:
-        if self.knowledge is None:
+    def required_gossip(self) -> GossipedLogs:
+        if self.gossip is None:
             raise RuntimeError("nothing is known of anybody's rounds before the agreement")
-        return self.knowledge
+        return self.gossip
 
     @property
     def party(self) -> PartyId:
@@ -100,16 +100,16 @@ class Context:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def transfer(self, position: Position, message: Outgoing, so_far: bytes) -> Transfer:
+    def transfer(self, position: Position, message: Outgoing, gossip: bytes) -> Transfer:
         """The header of a message of this (phase, round); ``so_far``: what goes along of what is known."""
         valid_for = int(1000 * LONGEST_WAIT * self.round_timeout)
-        return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, so_far, message.width)
+        return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
 
-    async def probe(self, party: PartyId, seconds: float) -> None:
+    async def heartbeat(self, party: PartyId, seconds: float) -> None:
         """Ask for a sign of life; the answer tells its position to :attr:`whereabouts` by itself."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.links[party].ask(Probe(0, *self.door.position))
+                await self.links[party].ask(Heartbeat(0, *self.inbox.position))
 
 
 class Wait:
@@ -130,71 +130,71 @@ class Wait:
         self._full_time = full_time
         self._clock = asyncio.get_running_loop().time
         self._start = self._clock()
-        self._interval = PROBE_INTERVAL * context.round_timeout
-        self._next_probe: dict[PartyId, float] = {}
+        self._interval = HEARTBEAT_INTERVAL * context.round_timeout
+        self._next_heartbeat: dict[PartyId, float] = {}
         self._reported = self._wake = self._start
 
-    async def until_settled(self) -> frozenset[PartyId]:
+    async def until_over(self) -> frozenset[PartyId]:
         """Who was still missing when the wait ended."""
         context = self._context
         while True:
             context.changed.clear()
             missing = self._missing()
-            now = self._forgive_own_sleep()
+            now = self._discount_own_pauses()
             deadlines = {party: self._deadline(party, answer_due) for party, answer_due in missing.items()}
             if not missing:
-                context.whereabouts.took(now - self._start)
+                context.failure_detector.record_wait(now - self._start)
             if all(deadline <= now for deadline in deadlines.values()):
                 self._give_up_on(missing)
                 return frozenset(missing)
-            self._probe(missing, now)
-            self._tell(missing, now)
-            self._wake = min([*(time for time in deadlines.values() if time > now), *self._next_probe.values()])
+            self._send_heartbeats(missing, now)
+            self._report_waiting(missing, now)
+            self._wake = min([*(time for time in deadlines.values() if time > now), *self._next_heartbeat.values()])
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(self._wake - now, 0.001)):
                     await context.changed.wait()
 
-    def _forgive_own_sleep(self) -> float:
+    def _discount_own_pauses(self) -> float:
         """The time now. Time in which this process itself did not run is not held against the others.
 
         After a suspended laptop or an overloaded machine, answers may be in the socket that nobody has read yet.
         """
         now = self._clock()
-        overslept = now - self._wake
-        if overslept > _OWN_SLEEP * self._context.round_timeout:
-            self._start += overslept
+        paused = now - self._wake
+        if paused > _OWN_PAUSE * self._context.round_timeout:
+            self._start += paused
         return now
 
     def _deadline(self, party: PartyId, answer_due: bool) -> float:
         # Nobody listens at its address: its process has ended.
         gone = self._context.links[party].unreachable
-        whereabouts = self._context.whereabouts
-        deadline = whereabouts.deadline(party, self._start, answer_due, gone)
+        failure_detector = self._context.failure_detector
+        deadline = failure_detector.deadline(party, self._start, answer_due, gone)
         patient = self._full_time == "all" or (self._full_time == "alive" and not gone)
-        return max(deadline, whereabouts.full_time(self._start, gone)) if patient else deadline
+        return max(deadline, failure_detector.full_time(self._start, gone)) if patient else deadline
 
-    def _probe(self, missing: Mapping[PartyId, bool], now: float) -> None:
-        self._next_probe = {party: time for party, time in self._next_probe.items() if party in missing}
+    def _send_heartbeats(self, missing: Mapping[PartyId, bool], now: float) -> None:
+        self._next_heartbeat = {party: time for party, time in self._next_heartbeat.items() if party in missing}
         for party in missing:
-            suspected = self._context.whereabouts.suspected(party)
+            suspected = self._context.failure_detector.suspected(party)
             first = self._start if suspected else self._start + self._interval
-            if now >= self._next_probe.setdefault(party, first):
-                self._next_probe[party] = now + self._interval
-                self._context.spawn(self._context.probe(party, self._interval))
+            if now >= self._next_heartbeat.setdefault(party, first):
+                self._next_heartbeat[party] = now + self._interval
+                self._context.spawn(self._context.heartbeat(party, self._interval))
 
-    def _tell(self, missing: Mapping[PartyId, bool], now: float) -> None:
+    def _report_waiting(self, missing: Mapping[PartyId, bool], now: float) -> None:
         if now >= self._reported + max(1.0, self._interval):
             self._reported = now
-            phase, round_ = self._context.door.position
+            phase, round_ = self._context.inbox.position
             self._context.report(Waiting(Phase(phase), round_, tuple(self._context.names(missing))))
 
     def _give_up_on(self, missing: Mapping[PartyId, bool]) -> None:
         if not missing:
             return
-        phase, round_ = self._context.door.position
+        phase, round_ = self._context.inbox.position
         late = Late(Phase(phase), round_, tuple(self._context.names(missing)))
         self._context.late.append(late)
         self._context.report(late)
         for party in missing:
-            if not self._context.whereabouts.alive_since(party, self._start):
-                self._context.whereabouts.missed(party)
+            if not self._context.failure_detector.alive_since(party, self._start):
+                self._context.failure_detector.missed(party)

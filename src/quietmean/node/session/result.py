@@ -103,7 +103,7 @@ class NodeResult:
 
 
 def _late(raw: Mapping[str, Any]) -> Late:
-    return Late(Phase[raw["phase"].upper()], raw["round"], tuple(raw["names"]))
+    return Late(Phase.from_label(raw["phase"]), raw["round"], tuple(raw["names"]))
 
 
 class _NoNoise:

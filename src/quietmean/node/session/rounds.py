@@ -16,11 +16,11 @@ from typing import Any
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
 from quietmean.node.monitor import RoundBegun
-from quietmean.node.net import ACCEPTED, REFUSED, Again, Answer, Confirm, Withdraw
+from quietmean.node.net import ACCEPTED, REFUSED, Answer, CancelTransfer, ConfirmTransfer, ResendRequest
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.closing import known_so_far
 from quietmean.node.session.context import Context, Wait
-from quietmean.node.storage import RECLAIMED, USED, ClosedRound, Outgoing
+from quietmean.node.session.finalization import encoded_gossip
+from quietmean.node.storage import COMMITTED, IN_DOUBT, ClosedRound, Outgoing
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -41,7 +41,7 @@ class PhaseRunner:
         *,
         may_miss: bool,
         sends_shares: bool,
-        tells: bool,
+        gossips: bool,
         senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
     ) -> None:
         self._context = context
@@ -49,15 +49,15 @@ class PhaseRunner:
         self._machine = machine
         self._may_miss = may_miss
         self._sends_shares = sends_shares
-        self._tells = tells
+        self._gossips = gossips
         self._senders = senders
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
         state, resumed = self._state()
         if self._sends_shares:
-            for round_, receiver in self._context.store.reclaimed(self._phase):
-                self._context.spawn(self._withdraw((int(self._phase), round_), receiver))
+            for round_, receiver in self._context.store.in_doubt(self._phase):
+                self._context.spawn(self._cancel((int(self._phase), round_), receiver))
         while state.round <= self._machine.rounds:
             state = await self._round(state, resumed)
             resumed = False
@@ -74,14 +74,14 @@ class PhaseRunner:
     async def _round(self, state: Any, resumed: bool) -> Any:
         context, here = self._context, (int(self._phase), int(state.round))
         expected = self._machine.expects(state)
-        context.door.enter(here, expected, self._senders(state.round) - expected)
+        context.inbox.enter(here, expected, self._senders(state.round) - expected)
         if resumed:
-            await self._catch_up_on_news(here)
+            await self._catch_up(here)
         outgoing = context.store.outgoing(*here)
         self._report(here, expected | outgoing.keys())
         statuses = await self._exchange(here, outgoing, expected)
         if self._sends_shares and state.round == self._machine.rounds:
-            statuses = await self._settle_before_the_end(here, statuses)
+            statuses = await self._resolve_in_doubt(here, statuses)
         delivered = frozenset(receiver for receiver, status in statuses.items() if status == ACCEPTED)
         received = context.store.received(*here, context.party)
         due = context.store.unsettled(self._phase, context.party) if self._sends_shares else []
@@ -90,25 +90,25 @@ class PhaseRunner:
         settled = [(message.round, message.recipients[0]) for message in due]
         context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed)
         for receiver, status in statuses.items():
-            if status == RECLAIMED and self._sends_shares:
-                context.spawn(self._withdraw(here, receiver))
+            if status == IN_DOUBT and self._sends_shares:
+                context.spawn(self._cancel(here, receiver))
         return step.state
 
-    async def _settle_before_the_end(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
+    async def _resolve_in_doubt(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
         """Find out what became of every share that was, or is about to be, taken back: after this round it is too late."""
         context = self._context
-        known = {receiver: status for receiver, status in statuses.items() if status != RECLAIMED}
+        known = {receiver: status for receiver, status in statuses.items() if status != IN_DOUBT}
 
         async def ask(receiver: PartyId) -> None:
-            answer = await context.links[receiver].ask(Withdraw(0, *here))
+            answer = await context.links[receiver].ask(CancelTransfer(0, *here))
             known[receiver] = answer.status
 
         def unresolved() -> dict[PartyId, bool]:
-            earlier = {receiver: True for _, receiver in context.store.reclaimed(self._phase)}
+            earlier = {receiver: True for _, receiver in context.store.in_doubt(self._phase)}
             return earlier | {receiver: True for receiver in statuses if receiver not in known}
 
         asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in known]
-        await Wait(context, unresolved, full_time="alive").until_settled()
+        await Wait(context, unresolved, full_time="alive").until_over()
         for task in asking:
             task.cancel()
         return statuses | known
@@ -123,29 +123,29 @@ class PhaseRunner:
 
         def missing() -> dict[PartyId, bool]:
             due = {party for party in expected if not context.store.has_accepted(*here, party)}
-            past = {party for party in due if context.whereabouts.is_past(party, here)}
+            past = {party for party in due if context.failure_detector.is_past(party, here)}
             if self._copies:
                 # They did not wait for this party, but what they sent the others can still be had.
                 again = sorted(past - asked.keys())
-                asked.update({party: context.spawn(context.links[party].ask(Again(0, *here))) for party in again})
+                asked.update({party: context.spawn(context.links[party].ask(ResendRequest(0, *here))) for party in again})
             waiting = [party for party in outgoing if party not in answers]
             waiting += [party for party, task in asked.items() if not task.done()]
             return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
 
         # Should this party never come back, the others know its part from what it sent along.
-        so_far = known_so_far(context, here) if self._tells and outgoing else b""
-        sending = [context.spawn(self._send(here, receiver, message, so_far, answers)) for receiver, message in outgoing.items()]
-        await Wait(context, missing).until_settled()
+        gossip = encoded_gossip(context, here) if self._gossips and outgoing else b""
+        sending = [context.spawn(self._send(here, receiver, message, gossip, answers)) for receiver, message in outgoing.items()]
+        await Wait(context, missing).until_over()
         # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal. Nor is any more asked for.
         for task in (*sending, *asked.values()):
             task.cancel()
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
 
     async def _send(
-        self, here: Position, receiver: PartyId, message: Outgoing, so_far: bytes, answers: dict[PartyId, Answer]
+        self, here: Position, receiver: PartyId, message: Outgoing, gossip: bytes, answers: dict[PartyId, Answer]
     ) -> None:
         context = self._context
-        transfer = context.transfer(here, message, so_far)
+        transfer = context.transfer(here, message, gossip)
         await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
 
     @property
@@ -153,26 +153,26 @@ class PhaseRunner:
         """Is what is sent a copy, public and the same for all? Then whether its sender knows that it came is all the same."""
         return self._phase == Phase.DISSEMINATION and not self._sends_shares
 
-    async def _withdraw(self, here: Position, receiver: PartyId) -> None:
+    async def _cancel(self, here: Position, receiver: PartyId) -> None:
         """Ask until there is an answer whether a message that was taken back had been used; if so, it is settled later."""
-        answer = await self._context.links[receiver].ask(Withdraw(0, *here))
-        self._context.store.resolve(*here, receiver, USED if answer.status == ACCEPTED else REFUSED)
+        answer = await self._context.links[receiver].ask(CancelTransfer(0, *here))
+        self._context.store.resolve(*here, receiver, COMMITTED if answer.status == ACCEPTED else REFUSED)
         if answer.status == ACCEPTED:
             name = self._context.settings.names[receiver]
             _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
 
-    async def _catch_up_on_news(self, here: Position) -> None:
+    async def _catch_up(self, here: Position) -> None:
         """After a restart: where is everybody, and do the senders still stand by what was taken in before the crash?"""
         context = self._context
         seconds = context.round_timeout / 2
         taken_in = [] if self._copies else context.store.received(*here, context.party)
         confirming = [self._confirm(here, message.sender, seconds) for message in taken_in]
-        await asyncio.gather(*(context.probe(party, seconds) for party in context.others), *confirming)
+        await asyncio.gather(*(context.heartbeat(party, seconds) for party in context.others), *confirming)
 
     async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                answer = await self._context.links[sender].ask(Confirm(0, *here))
+                answer = await self._context.links[sender].ask(ConfirmTransfer(0, *here))
             if answer.status == REFUSED:
                 self._context.store.forget(*here, sender)
 
@@ -185,7 +185,7 @@ class PhaseRunner:
 
     def _has_passed(self, step: Step[Any]) -> bool:
         counterparts = self._machine.expects(step.state).union(*(message.recipients for message in step.send))
-        return self._context.whereabouts.all_past(counterparts, (self._phase, step.state.round))
+        return self._context.failure_detector.all_past(counterparts, (self._phase, step.state.round))
 
     def _report(self, here: Position, waiting_for: frozenset[PartyId]) -> None:
         names = tuple(self._context.names(waiting_for))
@@ -193,4 +193,4 @@ class PhaseRunner:
 
 
 def _status(answer: Answer | None) -> str:
-    return RECLAIMED if answer is None else answer.status
+    return IN_DOUBT if answer is None else answer.status

@@ -16,33 +16,33 @@ from quietmean.node.monitor import Refusal, Report
 from quietmean.node.net import (
     ACCEPTED,
     REFUSED,
-    Again,
     Answer,
     AnyRequest,
+    CancelTransfer,
     Commit,
-    Confirm,
+    ConfirmTransfer,
+    Heartbeat,
     Log,
     Payload,
-    Probe,
     Refusals,
+    ResendRequest,
     Reveal,
     Traffic,
     Transfer,
-    Withdraw,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.agreement import Opening, Pledges, agree
-from quietmean.node.session.closing import exchange_logs, keep_result, known_so_far, own_log
+from quietmean.node.session.agreement import Commitments, Opening, agree
 from quietmean.node.session.context import Context, PeerLink
-from quietmean.node.session.door import Door
-from quietmean.node.session.history import reconstruct
-from quietmean.node.session.knowledge import Knowledge, PartialLog
+from quietmean.node.session.failure_detector import FailureDetector
+from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_result, own_log
+from quietmean.node.session.gossip import GossipedLogs, PartialLog
+from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import PartyLog, decode_log
+from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.session.result import NodeResult
 from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.session.settings import NodeSettings
-from quietmean.node.session.whereabouts import Whereabouts
-from quietmean.node.storage import RECLAIMED, Store
+from quietmean.node.storage import IN_DOUBT, Store
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -65,32 +65,32 @@ class Session:
         self._refusals = Refusals()
         plan = settings.plan
         parties, rounds = plan.target.parties, plan.protocol.rounds(plan.parameters)
-        told = store.told()
-        self._logs: dict[PartyId, PartyLog] = {other: decode_log(log, parties, rounds) for other, (log, _) in told.items()}
-        # Read when the schedule is known for certain.
-        self._told_known = {other: known for other, (_, known) in told.items()}
+        received = store.received_logs()
+        self._logs: dict[PartyId, PartyLog] = {other: decode_log(log, parties, rounds) for other, (log, _) in received.items()}
+        # Decoded when the schedule is certain.
+        self._gossip_of_logs = {other: gossip for other, (_, gossip) in received.items()}
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._rounds = rounds
         self._exchange = ExchangeKey(store.seed)
         self._shared_seeds: dict[PartyId, Seed] = {}
         self._remarks: tuple[str, ...] = ()
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
-        self._pledges = Pledges(store, settings.study, parties)
-        self.whereabouts = Whereabouts(settings.round_timeout, self._clock, settings.gone_timeout)
+        self._commitments = Commitments(store, settings.study, parties)
+        self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
         changed = asyncio.Event()
         self._context = Context(
             settings=settings,
             store=store,
-            door=Door(store, settings.party, lambda: self._context.agreement, changed.set, self._learn, plan.grid),
+            inbox=Inbox(store, settings.party, lambda: self._context.agreement, changed.set, self._merge_gossip, plan.grid),
             links=make_links(self),
-            whereabouts=self.whereabouts,
+            failure_detector=self.failure_detector,
             report=report,
             changed=changed,
         )
 
     @property
     def position(self) -> Position:
-        return self._context.door.position
+        return self._context.inbox.position
 
     async def run(self) -> NodeResult:
         """From the first commitment, or from where the store says that this party was, to the result."""
@@ -109,19 +109,19 @@ class Session:
     async def _agree(self) -> Seed:
         if self._store.state() is None:
             opening = Opening(self._store.nonce, self._settings.weight, self._exchange.public)
-            await agree(self._context, self._pledges, opening, self._settings.start_timeout)
-        seed = self._pledges.public_seed()
+            await agree(self._context, self._commitments, opening, self._settings.start_timeout)
+        seed = self._commitments.public_seed()
         self._context.agreement = seed.derive("agreement check").secret[:8]
         self._schedule = self._settings.plan.schedule(seed)
-        self._context.knowledge = Knowledge(self._schedule)
-        for known in self._store.hearsay():
-            self._learn(known)
+        self._context.gossip = GossipedLogs(self._schedule)
+        for gossip in self._store.gossip():
+            self._merge_gossip(gossip)
         return seed
 
-    def _learn(self, known: bytes) -> None:
-        """What came along with a message. Raises :class:`PeerError` for what cannot be read."""
-        if known:
-            self._context.required_knowledge.merge(Knowledge.decode(known, self._schedule))
+    def _merge_gossip(self, gossip: bytes) -> None:
+        """Take over what came along with a message. Raises :class:`PeerError` for what cannot be read."""
+        if gossip:
+            self._context.required_gossip.merge(GossipedLogs.decode(gossip, self._schedule))
 
     async def _mix(self, seed: Seed) -> None:
         if self._stored_phase() > Phase.MIXING:
@@ -138,7 +138,7 @@ class Session:
             machine,
             may_miss=True,
             sends_shares=shares,
-            tells=shares,
+            gossips=shares,
             senders=lambda round_: self._schedule.senders(round_, settings.party),
         )
         self._remarks = plan.protocol.remarks(plan.parameters, await runner.run())
@@ -154,7 +154,7 @@ class Session:
     def _shared_seed(self, other: PartyId) -> Seed:
         if other not in self._shared_seeds:
             context = f"{self._settings.study} {self._settings.plan.protocol.name}"
-            self._shared_seeds[other] = self._exchange.shared_seed(self._pledges.exchange_key(other), context)
+            self._shared_seeds[other] = self._exchange.shared_seed(self._commitments.exchange_key(other), context)
         return self._shared_seeds[other]
 
     async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
@@ -164,8 +164,8 @@ class Session:
         machine = self._settings.plan.dissemination_machine(self._settings.party, release, seed)
         shares = self._settings.plan.dissemination.sends_shares
         # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
-        tells = self._settings.plan.protocol.sends_shares
-        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, tells=tells)
+        gossips = self._settings.plan.protocol.sends_shares
+        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, gossips=gossips)
         state = await runner.run()
         heard: tuple[PartyId, ...] = getattr(state, "heard", ())
         return heard
@@ -173,10 +173,10 @@ class Session:
     async def _close(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         log = own_log(self._context, heard)
         plan, store = self._settings.plan, self._store
-        await exchange_logs(self._context, log, self._logs, tells=plan.protocol.sends_shares)
-        logs, hearsay = self._logs | {self._settings.party: log}, self._hearsay()
-        history = reconstruct(self._schedule, logs, heard, hearsay, sends_shares=plan.protocol.sends_shares)
-        known_until = {party: told.until for party, told in hearsay.items()} | dict.fromkeys(logs, self._rounds)
+        await exchange_logs(self._context, log, self._logs, gossips=plan.protocol.sends_shares)
+        logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
+        history = reconstruct(self._schedule, logs, heard, gossip, sends_shares=plan.protocol.sends_shares)
+        known_until = {party: told.until for party, told in gossip.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not tell apart whose releases are in its sums: all that were made are.
         heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
         total = self._total(heard)
@@ -184,7 +184,7 @@ class Session:
             total_vector=total.vector,
             total_weight=total.weight,
             heard=heard,
-            execution=plan.execution(seed, history, self._pledges.weights()),
+            execution=plan.execution(seed, history, self._commitments.weights()),
             public_seed=seed.secret.hex(),
             transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
             bytes_sent=self._traffic.sent,
@@ -202,7 +202,7 @@ class Session:
 
     def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
         plan, found = self._settings.plan, []
-        for phase, round_, receiver in self._store.unsettled_shares(RECLAIMED):
+        for phase, round_, receiver in self._store.taken_back(IN_DOUBT):
             if phase == Phase.MIXING:
                 open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
             else:
@@ -212,14 +212,14 @@ class Session:
                 found.append((phase, round_, receiver))
         return tuple(found)
 
-    def _hearsay(self) -> dict[PartyId, PartialLog]:
-        """What is known of each party from anybody."""
-        for sender, known in self._told_known.items():
+    def _all_gossip(self) -> dict[PartyId, PartialLog]:
+        """All gossiped logs, those included that came with the final logs."""
+        for sender, gossip in self._gossip_of_logs.items():
             try:
-                self._learn(known)
+                self._merge_gossip(gossip)
             except PeerError as error:
                 self.refused(self._settings.names[sender], str(error))
-        return self._context.required_knowledge.logs()
+        return self._context.required_gossip.logs()
 
     def _total(self, heard: tuple[PartyId, ...]) -> Release:
         plan = self._settings.plan
@@ -245,35 +245,35 @@ class Session:
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never asks."""
         context = self._context
-        # Nobody passes the agreement without this party's nonce, which is told once all have committed.
-        begun = self._pledges.all_committed.is_set()
-        context.whereabouts.heard(sender, _told_position(request) if begun else (int(Phase.AGREEMENT), 0))
+        # Nobody passes the agreement without this party's nonce, which is revealed once all have committed.
+        begun = self._commitments.all_committed.is_set()
+        context.failure_detector.heard(sender, _position_of(request) if begun else (int(Phase.AGREEMENT), 0))
         match request:
             case Transfer():
-                return await context.door.transfer(sender, request, payload)
-            case Withdraw():
-                return context.door.withdraw(sender, request)
-            case Confirm():
-                return context.door.confirm(sender, request)
-            case Again():
-                return Answer(request.number, await self._send_again(sender, request), *context.door.position)
+                return await context.inbox.transfer(sender, request, payload)
+            case CancelTransfer():
+                return context.inbox.cancel(sender, request)
+            case ConfirmTransfer():
+                return context.inbox.confirm(sender, request)
+            case ResendRequest():
+                return Answer(request.number, await self._send_again(sender, request), *context.inbox.position)
             case Log():
-                told = bytes(payload)
-                log = decode_log(told, len(self._settings.names), self._rounds)
+                raw = bytes(payload)
+                log = decode_log(raw, len(self._settings.names), self._rounds)
                 if not begun:
-                    return Answer(request.number, REFUSED, *context.door.position)
-                self._told(sender, log, told, request.known)
+                    return Answer(request.number, REFUSED, *context.inbox.position)
+                self._take_log(sender, log, raw, request.gossip)
             case Commit() | Reveal():
-                return self._pledged(sender, request)
-            case Probe():
+                return self._take_opening(sender, request)
+            case Heartbeat():
                 # Its position was noted above, and the answer's is what it asks for.
                 context.changed.set()
-        return Answer(request.number, ACCEPTED, *context.door.position)
+        return Answer(request.number, ACCEPTED, *context.inbox.position)
 
-    async def _send_again(self, receiver: PartyId, request: Again) -> Literal["ok", "no"]:
-        """Once this party has closed the round of releases, it sends its own to whoever was not there; to each once at a time."""
+    async def _send_again(self, receiver: PartyId, request: ResendRequest) -> Literal["ok", "no"]:
+        """Send the own release to a party that was away, once this party has finished dissemination; one sending at a time."""
         context, plan, place = self._context, self._settings.plan, (request.phase, request.round)
-        over = place == (int(Phase.DISSEMINATION), 1) and context.door.position[0] == Phase.CLOSING
+        over = place == (int(Phase.DISSEMINATION), 1) and context.inbox.position[0] == Phase.FINALIZATION
         if not over or not plan.protocol.releases_are_public or plan.dissemination.sends_shares:
             return REFUSED
         sending = self._sending_again.get(receiver)
@@ -281,46 +281,46 @@ class Session:
             message = self._store.own_release()
             if message is None:
                 return REFUSED
-            so_far = known_so_far(context, context.door.position) if plan.protocol.sends_shares else b""
-            asking = context.links[receiver].ask(context.transfer(place, message, so_far), message.payload)
+            gossip = encoded_gossip(context, context.inbox.position) if plan.protocol.sends_shares else b""
+            asking = context.links[receiver].ask(context.transfer(place, message, gossip), message.payload)
             sending = self._sending_again[receiver] = context.spawn(asking)
-        # Whoever asks twice, over a new connection for example, waits for the same.
+        # Repeated requests, over a new connection for example, wait for the same sending.
         answer: Answer = await asyncio.shield(sending)
         return answer.status
 
-    def _told(self, sender: PartyId, log: PartyLog, payload: bytes, known: bytes) -> None:
-        if (self._logs.get(sender), self._told_known.get(sender)) != (log, known):
-            self._store.save_told(sender, payload, known)
-        self._logs[sender], self._told_known[sender] = log, known
+    def _take_log(self, sender: PartyId, log: PartyLog, payload: bytes, gossip: bytes) -> None:
+        if (self._logs.get(sender), self._gossip_of_logs.get(sender)) != (log, gossip):
+            self._store.save_log(sender, payload, gossip)
+        self._logs[sender], self._gossip_of_logs[sender] = log, gossip
         self._context.changed.set()
 
-    def _pledged(self, sender: PartyId, request: Commit | Reveal) -> Answer:
-        position = self._context.door.position
+    def _take_opening(self, sender: PartyId, request: Commit | Reveal) -> Answer:
+        position = self._context.inbox.position
         try:
             if isinstance(request, Commit):
-                self._pledges.commit(sender, request.hash)
+                self._commitments.commit(sender, request.hash)
             else:
-                self._pledges.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
+                self._commitments.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
         except PeerError as error:
-            # Told to the other side too: its user must know why the study does not start.
+            # The other side's user must know too why the study does not start.
             self.refused(self._settings.names[sender], str(error))
             return Answer(request.number, REFUSED, *position, reason=str(error))
         self._context.changed.set()
         return Answer(request.number, ACCEPTED, *position)
 
     def refused(self, peer: str, reason: str) -> None:
-        """Something was refused, here or there; ``peer`` is a name or an address. Told once for each cause."""
-        told = self._refusals.note(peer, reason)
-        if told is not None:
-            _logger.warning("refused %s: %s", *told)
-            self._context.report(Refusal(*told))
+        """Log a refusal by either side, once for each cause. ``peer``: a name or an address."""
+        noted = self._refusals.note(peer, reason)
+        if noted is not None:
+            _logger.warning("refused %s: %s", *noted)
+            self._context.report(Refusal(*noted))
 
 
-def _told_position(request: AnyRequest) -> Position:
+def _position_of(request: AnyRequest) -> Position:
     match request:
-        case Transfer() | Again() | Probe():
+        case Transfer() | ResendRequest() | Heartbeat():
             return request.phase, request.round
         case Log():
-            return int(Phase.CLOSING), 0
+            return int(Phase.FINALIZATION), 0
         case _:
             return int(Phase.AGREEMENT), 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.node.storage.vault import LARGE_TAG, Vault
+from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 
 SCHEMA = 5
 _TABLES = """
@@ -35,11 +35,11 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._vault = Vault(path.with_name(path.name + ".vectors"))
+        self._blobs = BlobStore(path.with_name(path.name + ".vectors"))
         self._database = _connect(path)
         with self.usable():
             self._prepare()
-            self._vault.open(self._tokens())
+            self._blobs.open(self._tokens())
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
@@ -54,7 +54,7 @@ class Database:
 
     def close(self) -> None:
         self._database.close()
-        self._vault.close()
+        self._blobs.close()
 
     def _prepare(self) -> None:
         # Exclusive: a second process on the same store must fail at once, not corrupt the ledger.
@@ -75,7 +75,7 @@ class Database:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._vault.sync()
+            self._blobs.sync()
         except BaseException:
             self._database.execute("ROLLBACK")
             raise
@@ -83,10 +83,10 @@ class Database:
 
     def _forget_free_places(self, wipe: bool) -> None:
         """After a commit: the places of large vectors that no row names any longer are free, and wiped if so wished."""
-        if self._vault.in_use:
-            self._vault.keep_only(self._tokens())
+        if self._blobs.in_use:
+            self._blobs.keep_only(self._tokens())
             if wipe:
-                self._vault.wipe()
+                self._blobs.wipe()
 
     def _empty_journal(self) -> None:
         # Deleted rows are overwritten (secure_delete). Copies may be left where pages were rearranged, hence the file is written

@@ -11,13 +11,13 @@ from quietmean.node.net import Payload
 
 PENDING: Final = "pending"
 # The sender gave up waiting and kept its share; whether the receiver had used it is not known yet.
-RECLAIMED: Final = "reclaimed"
+IN_DOUBT: Final = "reclaimed"
 # It had. What the sender kept is to be taken out again: ``settled`` says at the end of which round that was done.
-USED: Final = "used"
+COMMITTED: Final = "used"
 
 
 @dataclass(frozen=True, slots=True)
-class Pledge:
+class Commitment:
     """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it.
 
     ``exchange`` is its public key for secrets in common.

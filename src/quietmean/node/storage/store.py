@@ -24,7 +24,7 @@ from quietmean.entropy import Seed
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec, encode_vector
 from quietmean.node.phase import Phase
 from quietmean.node.storage.database import Database
-from quietmean.node.storage.entries import PENDING, RECLAIMED, USED, ClosedRound, Outgoing, Pledge
+from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
 
 
 class Store(Database):
@@ -105,8 +105,8 @@ class Store(Database):
 
     # --- agreement ---------------------------------------------------------------------------------------------------
 
-    def pledges(self) -> dict[PartyId, Pledge]:
-        return {row[0]: Pledge(*row[1:]) for row in self._rows("SELECT party, hash, nonce, weight, exchange FROM pledge")}
+    def commitments(self) -> dict[PartyId, Commitment]:
+        return {row[0]: Commitment(*row[1:]) for row in self._rows("SELECT party, hash, nonce, weight, exchange FROM pledge")}
 
     def save_commit(self, party: PartyId, commit: bytes) -> None:
         with self._transaction():
@@ -123,11 +123,11 @@ class Store(Database):
     def state(self) -> tuple[int, int, bytes] | None:
         """(phase, round in progress, the machine's state), or None before the first phase."""
         row = self._maybe("SELECT phase, round, state FROM state")
-        return None if row is None else (row[0], row[1], self._vault.get(row[2]))
+        return None if row is None else (row[0], row[1], self._blobs.get(row[2]))
 
     def release(self, phase: int) -> Release | None:
         row = self._release_row(phase)
-        return None if row is None else Release(self._codec.decode(self._vault.get(row[0])), row[1])
+        return None if row is None else Release(self._codec.decode(self._blobs.get(row[0])), row[1])
 
     def _release_row(self, phase: int) -> tuple[bytes, float] | None:
         row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
@@ -142,7 +142,7 @@ class Store(Database):
     def own_release(self) -> Outgoing | None:
         """What this party released after the mixing rounds, if it did, as it goes to the others."""
         row = self._release_row(Phase.MIXING)
-        return None if row is None else self._outgoing(self._vault.get(row[0]), b"", row[1])
+        return None if row is None else self._outgoing(self._blobs.get(row[0]), b"", row[1])
 
     def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
         """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
@@ -153,13 +153,13 @@ class Store(Database):
             self._database.executemany("INSERT INTO round VALUES (?, ?, 0)", [(phase, round_) for round_ in missed])
             self._database.execute(
                 "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)",
-                (phase, step.state.round, self._vault.put(dump_state(step.state), _is_public(phase))),
+                (phase, step.state.round, self._blobs.put(dump_state(step.state), _is_public(phase))),
             )
             for number, message in enumerate(step.send):
                 outgoing = self._send(phase, number, message)
                 sent.setdefault((phase, message.round), {}).update(dict.fromkeys(message.recipients, outgoing))
             if step.release is not None:
-                released = (phase, self._vault.put(self._codec.encode(step.release.vector), public=True), step.release.weight)
+                released = (phase, self._blobs.put(self._codec.encode(step.release.vector), public=True), step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
         # After the commit: what will be asked for soon, and what it made superfluous.
         self._sent = sent
@@ -189,12 +189,12 @@ class Store(Database):
             """DELETE FROM message WHERE phase = ? AND round <= ? AND NOT EXISTS (
                  SELECT 1 FROM outbox WHERE outbox.phase = message.phase AND outbox.round = message.round
                  AND outbox.number = message.number AND (status = ? OR (status = ? AND settled IS NULL)))""",
-            (phase, last_round, RECLAIMED, USED),
+            (phase, last_round, IN_DOUBT, COMMITTED),
         )
 
     def _send(self, phase: int, number: int, message: Message) -> Outgoing:
         key, vector = (phase, message.round), self._codec.encode(message.vector)
-        token = self._vault.put(vector, _is_public(phase))
+        token = self._blobs.put(vector, _is_public(phase))
         self._database.execute(
             "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, token, message.weight, message.content)
         )
@@ -210,7 +210,7 @@ class Store(Database):
             return self._sent[phase, round_]
         query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
         messages = {
-            number: self._outgoing(self._vault.get(vector), content, weight)
+            number: self._outgoing(self._blobs.get(vector), content, weight)
             for number, vector, weight, content in self._rows(query, phase, round_)
         }
         query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
@@ -225,17 +225,17 @@ class Store(Database):
         row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)
         return None if row is None else str(row[0])
 
-    def reclaimed(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+    def in_doubt(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """(round, receiver) of messages that were taken back without knowing whether they had been used."""
         query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status = ? ORDER BY round, receiver"
-        return tuple((row[0], row[1]) for row in self._rows(query, phase, RECLAIMED))
+        return tuple((row[0], row[1]) for row in self._rows(query, phase, IN_DOUBT))
 
     def resolve(self, phase: int, round_: int, receiver: PartyId, status: str) -> None:
         """What became of a message that was taken back: refused or used."""
         with self._transaction():
             self._database.execute(
                 "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ? AND status = ?",
-                (status, phase, round_, receiver, RECLAIMED),
+                (status, phase, round_, receiver, IN_DOUBT),
             )
 
     def unsettled(self, phase: int, party: PartyId) -> list[Message]:
@@ -243,19 +243,19 @@ class Store(Database):
         query = """SELECT round, receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
                    WHERE phase = ? AND status = ? AND settled IS NULL ORDER BY round, receiver"""
         return [
-            Message(party, (receiver,), round_, self._codec.decode(self._vault.get(vector)), weight)
-            for round_, receiver, vector, weight in self._rows(query, phase, USED)
+            Message(party, (receiver,), round_, self._codec.decode(self._blobs.get(vector)), weight)
+            for round_, receiver, vector, weight in self._rows(query, phase, COMMITTED)
         ]
 
-    def accept(self, phase: int, message: Message, encoded: Payload, so_far: bytes = b"") -> None:
+    def accept(self, phase: int, message: Message, encoded: Payload, gossip: bytes = b"") -> None:
         """Take a transfer in; once this returns it counts, whatever happens.
 
         ``encoded``: the vector's bytes as they came, which are kept; ``so_far``: what its sender knew.
         """
         with self._transaction():
-            if so_far:
-                self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, so_far))
-            vector = self._vault.put(encoded, _is_public(phase))
+            if gossip:
+                self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, gossip))
+            vector = self._blobs.put(encoded, _is_public(phase))
             self._database.execute(
                 "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
                 (phase, message.round, message.sender, vector, message.weight, message.content),
@@ -279,13 +279,13 @@ class Store(Database):
     def _read_arrival(self, phase: int, round_: int, sender: PartyId, receiver: PartyId) -> Message:
         query = "SELECT vector, weight, content FROM inbox WHERE phase = ? AND round = ? AND sender = ?"
         vector, weight, content = self._one(query, phase, round_, sender)
-        return Message(sender, (receiver,), round_, self._codec.decode(self._vault.get(vector)), weight, content)
+        return Message(sender, (receiver,), round_, self._codec.decode(self._blobs.get(vector)), weight, content)
 
     def _load_arrivals(self) -> None:
         for phase, round_, sender in self._rows("SELECT phase, round, sender FROM inbox"):
             self._arrived.setdefault((phase, round_), {})[sender] = None
 
-    def hearsay(self) -> list[bytes]:
+    def gossip(self) -> list[bytes]:
         """What each party last sent along with its messages."""
         return [bytes(known) for (known,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
 
@@ -297,20 +297,20 @@ class Store(Database):
     def arrived_there(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """(round, receiver) of own messages that were accepted."""
         query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status IN (?, ?) ORDER BY round, receiver"
-        return tuple((row[0], row[1]) for row in self._rows(query, phase, ACCEPTED, USED))
+        return tuple((row[0], row[1]) for row in self._rows(query, phase, ACCEPTED, COMMITTED))
 
     def settled(self, phase: int) -> tuple[tuple[int, PartyId, int], ...]:
         """(round, receiver, round in which it was settled, 0 if it never was) of shares kept here though used there."""
         query = """SELECT round, receiver, coalesce(settled, 0) FROM outbox WHERE phase = ? AND status = ?
                    ORDER BY round, receiver"""
-        return tuple((row[0], row[1], row[2]) for row in self._rows(query, phase, USED))
+        return tuple((row[0], row[1], row[2]) for row in self._rows(query, phase, COMMITTED))
 
     def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """(round, sender) of messages taken in."""
         query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
         return tuple((row[0], row[1]) for row in self._rows(query, phase))
 
-    def unsettled_shares(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
+    def taken_back(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
         """(phase, round, receiver) of messages that were taken back: USED there (and here too), or RECLAIMED, not known."""
         query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
         return tuple((row[0], row[1], row[2]) for row in self._rows(query, status))
@@ -326,13 +326,13 @@ class Store(Database):
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    def save_told(self, party: PartyId, log: bytes, known: bytes) -> None:
+    def save_log(self, party: PartyId, log: bytes, known: bytes) -> None:
         """What a party tells at the end: what happened to it, and what it knows of the others."""
         if self.result() is None:
             with self._transaction():
                 self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, known))
 
-    def told(self) -> dict[PartyId, tuple[bytes, bytes]]:
+    def received_logs(self) -> dict[PartyId, tuple[bytes, bytes]]:
         rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
         return {party: (bytes(log), bytes(known)) for party, log, known in rows}
 

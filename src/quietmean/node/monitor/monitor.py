@@ -14,8 +14,8 @@ from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import PartyId
 from quietmean.node.monitor.events import (
     AlreadyOver,
-    ClosingBegun,
     Event,
+    FinalizationBegun,
     Late,
     Refusal,
     Report,
@@ -24,7 +24,7 @@ from quietmean.node.monitor.events import (
     event_json,
 )
 from quietmean.node.monitor.status import now, write_status
-from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Probe, Traffic, Transfer
+from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Heartbeat, Traffic, Transfer
 from quietmean.node.phase import Phase, Position
 
 _logger = logging.getLogger("quietmean.node")
@@ -91,7 +91,7 @@ class _Peer:
 
 
 @dataclass
-class Watch:
+class Monitor:
     """Hears what happens in a node and tells it on: every event to ``report``, a view to ``observe`` and to the ``status`` file.
 
     Views come a few times a second at most. Entered when the party's store is open, and left when its part is over.
@@ -151,7 +151,7 @@ class Watch:
         match event:
             case RoundBegun():
                 self._enter((int(event.phase), event.round), event.of)
-            case ClosingBegun() | AlreadyOver():
+            case FinalizationBegun() | AlreadyOver():
                 self._enter((int(event.phase), 0), 0)
             case Late():
                 self._late = [*self._late, event_fields(event)][-_KEPT:]
@@ -180,7 +180,7 @@ class Watch:
         """A request of a party was answered."""
         peer = self._peers[party]
         known = peer.position or (0, 0)
-        self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Probe) else known)
+        self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Heartbeat) else known)
         if isinstance(request, Transfer) and answer.status == ACCEPTED and peer.received != (request.phase, request.round):
             peer.received = request.phase, request.round
             self._received += 1

@@ -45,7 +45,7 @@ class PartialLog:
     log: PartyLog
 
 
-class Knowledge:
+class GossipedLogs:
     """For each party, its log up to the end of round ``until[party]``.
 
     ``online`` (T, n); ``sent`` (T, n, k_max) by sender and slot: it knows that this message arrived; ``received`` likewise: its
@@ -87,7 +87,7 @@ class Knowledge:
             (round_, receiver, later if later <= until else 0) for round_, receiver, later in log.settled if round_ <= until
         )
 
-    def merge(self, other: Knowledge) -> None:
+    def merge(self, other: GossipedLogs) -> None:
         """Take over what goes further than what is known here."""
         newer = other.until > self.until
         if not newer.any():
@@ -102,7 +102,7 @@ class Knowledge:
 
     def logs(self) -> dict[PartyId, PartialLog]:
         """By party, for those of whom anything is known."""
-        told = {}
+        found = {}
         for party in np.nonzero(self.until)[0].tolist():
             online = tuple((np.nonzero(self._online[:, party])[0] + 1).tolist())
             rounds, slots = np.nonzero(self._sent[:, party])
@@ -110,8 +110,8 @@ class Knowledge:
             rounds, senders, _ = np.nonzero(self._received & (self._receivers == party))
             received = tuple(zip((rounds + 1).tolist(), senders.tolist(), strict=True))
             log = PartyLog(online, sent, received, (), self._settled.get(party, ()))
-            told[party] = PartialLog(int(self.until[party]), log)
-        return told
+            found[party] = PartialLog(int(self.until[party]), log)
+        return found
 
     def encode(self, own: PartyId) -> bytes:
         """At most :data:`LIMIT` bytes: of everybody if that fits, else of ``own`` alone, else nothing."""
@@ -120,8 +120,8 @@ class Knowledge:
             raw = self._only(own)._packed()
         return raw if len(raw) <= LIMIT else b""
 
-    def _only(self, party: PartyId) -> Knowledge:
-        alone = Knowledge(self._schedule)
+    def _only(self, party: PartyId) -> GossipedLogs:
+        alone = GossipedLogs(self._schedule)
         alone.until[party] = self.until[party]
         alone._online[:, party] = self._online[:, party]
         alone._sent[:, party] = self._sent[:, party]
@@ -131,25 +131,25 @@ class Knowledge:
 
     def _packed(self) -> bytes:
         online, sent, received = (np.packbits(table).tobytes() for table in (self._online, self._sent, self._received))
-        settled = tuple((party, *entry) for party, told in sorted(self._settled.items()) for entry in told)
+        settled = tuple((party, *entry) for party, found in sorted(self._settled.items()) for entry in found)
         packed = _Packed(self.until.astype("<u4").tobytes(), online, sent, received, settled)
         return zlib.compress(msgspec.msgpack.encode(packed))
 
     @classmethod
-    def decode(cls, raw: bytes, schedule: Schedule) -> Knowledge:
+    def decode(cls, raw: bytes, schedule: Schedule) -> GossipedLogs:
         """Raises :class:`PeerError` for what no correct party sends."""
-        known = cls(schedule)
+        gossip = cls(schedule)
         if not raw:
-            return known
+            return gossip
         packed = _unfold(raw, schedule)
         if len(packed.until) != 4 * schedule.parties:
             raise PeerError(f"knowledge of {len(packed.until) // 4} parties, there are {schedule.parties}")
-        known.until = np.frombuffer(packed.until, dtype="<u4").astype(np.int64)
-        if (known.until > schedule.rounds).any():
+        gossip.until = np.frombuffer(packed.until, dtype="<u4").astype(np.int64)
+        if (gossip.until > schedule.rounds).any():
             raise PeerError(f"knowledge of a round after the last, {schedule.rounds}")
-        known._online = _unpack(packed.online, known._online)
-        known._sent = _unpack(packed.sent, known._sent) & (schedule.neighbours >= 0)
-        known._received = _unpack(packed.received, known._received) & (schedule.neighbours >= 0)
+        gossip._online = _unpack(packed.online, gossip._online)
+        gossip._sent = _unpack(packed.sent, gossip._sent) & (schedule.neighbours >= 0)
+        gossip._received = _unpack(packed.received, gossip._received) & (schedule.neighbours >= 0)
         for party, round_, receiver, later in packed.settled:
             if not (
                 0 <= party < schedule.parties
@@ -158,8 +158,8 @@ class Knowledge:
                 and 0 <= later <= schedule.rounds
             ):
                 raise PeerError("knowledge of a settlement outside the schedule")
-            known._settled[party] = (*known._settled.get(party, ()), (round_, receiver, later))
-        return known
+            gossip._settled[party] = (*gossip._settled.get(party, ()), (round_, receiver, later))
+        return gossip
 
 
 def _pairs(entries: tuple[tuple[int, PartyId], ...], until: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

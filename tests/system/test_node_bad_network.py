@@ -17,9 +17,9 @@ from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from support.proxy import BadRoads, RoadWeather
+from support.proxy import BadNetwork, ProxyConditions
 
-CALM = RoadWeather(delay=(0.0, 0.0), loss=0.0, reset=0.0)
+CALM = ProxyConditions(delay=(0.0, 0.0), loss=0.0, reset=0.0)
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def random_kills(parties: int, rounds: int, seed: int) -> list[Kill]:
     ]
 
 
-async def travel(plan: Plan, directory: Path, weather: RoadWeather, split: Split | None, **more: Any) -> LocalOutcome:
-    roads = BadRoads(weather)
+async def travel(plan: Plan, directory: Path, conditions: ProxyConditions, split: Split | None, **more: Any) -> LocalOutcome:
+    proxies = BadNetwork(conditions)
     loop = asyncio.get_running_loop()
     parted: list[float] = []
 
@@ -64,14 +64,14 @@ async def travel(plan: Plan, directory: Path, weather: RoadWeather, split: Split
             parted.append(loop.time())
             # Party 0 stays with the majority: it can still be watched.
             parties = plan.target.parties
-            roads.separate(frozenset(range(parties - max(1, parties // 3), parties)))
-            loop.call_later(split.seconds, roads.rejoin)
+            proxies.separate(frozenset(range(parties - max(1, parties // 3), parties)))
+            loop.call_later(split.seconds, proxies.rejoin)
 
     outcome = await run_local(
-        plan, values_of(plan), directory / "run", start_timeout=300.0, roads=roads.between, report=watch, **more
+        plan, values_of(plan), directory / "run", start_timeout=300.0, proxies=proxies.between, report=watch, **more
     )
     missed = [int((~result.execution.history.online[1:]).sum()) for result in outcome.results.values()]
-    report = roads.report
+    report = proxies.report
     print(
         f"{plan.target.parties} processes, {outcome.seconds:.1f} s, {len(outcome.killed)} kills, {outcome.messages} messages; "
         f"{report.connections} connections ({report.largest} at once), {report.chunks} chunks, {report.bytes} bytes, "
@@ -124,8 +124,8 @@ def open_(outcome: LocalOutcome) -> int:
 
 def test_bad_roads_change_nothing(tmp_path: Path) -> None:
     plan = inca(4, 4, sigma_delta=0.7)
-    weather = RoadWeather(seed=1, delay=(0.005, 0.03), loss=0.05, stall=(0.1, 0.3), reset=0.02)
-    assert_exact(plan, asyncio.run(travel(plan, tmp_path, weather, None, round_timeout=30.0)))
+    conditions = ProxyConditions(seed=1, delay=(0.005, 0.03), loss=0.05, stall=(0.1, 0.3), reset=0.02)
+    assert_exact(plan, asyncio.run(travel(plan, tmp_path, conditions, None, round_timeout=30.0)))
 
 
 def test_a_partition_longer_than_the_time_out(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_partition_longer_than_the_time_out(tmp_path: Path) -> None:
 def test_thirty_with_kills_and_a_partition_shorter_than_the_time_out(tmp_path: Path, seed: int) -> None:
     plan = inca(30, 20, sigma_delta=0.7)
     kills = random_kills(30, 20, seed)
-    outcome = asyncio.run(travel(plan, tmp_path, RoadWeather(seed), Split(10, 10.0), kills=kills, round_timeout=120.0))
+    outcome = asyncio.run(travel(plan, tmp_path, ProxyConditions(seed), Split(10, 10.0), kills=kills, round_timeout=120.0))
     assert_exact(plan, outcome)
 
 
@@ -149,5 +149,5 @@ def test_thirty_with_kills_and_a_partition_shorter_than_the_time_out(tmp_path: P
 def test_thirty_with_kills_and_a_partition_longer_than_the_time_out(tmp_path: Path, seed: int) -> None:
     plan = inca(30, 20, sigma_delta=0.0)
     kills = random_kills(30, 20, seed)
-    outcome = asyncio.run(travel(plan, tmp_path, RoadWeather(seed), Split(10, 10.0), kills=kills, round_timeout=4.0))
+    outcome = asyncio.run(travel(plan, tmp_path, ProxyConditions(seed), Split(10, 10.0), kills=kills, round_timeout=4.0))
     assert_as_recorded(plan, outcome)

@@ -21,7 +21,7 @@ _SMALL_TAG, LARGE_TAG = b"\0", b"\1"
 _ZEROS = bytes(_SLOT)
 
 
-class Vault:
+class BlobStore:
     """Byte strings by token. Places that are freed are soon used again; :meth:`wipe` overwrites those that are not."""
 
     def __init__(self, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 S = TypeVar("S")
 
 
-class Stranger:
+class PendingHandshake:
     """Somebody at the door.
 
     A task that is cancelled before its first step could not close the socket: until then it is here that it gets closed.
@@ -20,24 +20,24 @@ class Stranger:
 
     def __init__(self, accepted: socket, address: str) -> None:
         self.address = address
-        self.welcome: Task[None] | None = None
-        self._untouched: socket | None = accepted
+        self.task: Task[None] | None = None
+        self._socket: socket | None = accepted
 
-    def touch(self) -> socket:
+    def take_socket(self) -> socket:
         """Whoever calls this sees to the socket from now on."""
-        accepted, self._untouched = self._untouched, None
+        accepted, self._socket = self._socket, None
         if accepted is None:
             raise RuntimeError("the socket is somebody else's already")
         return accepted
 
-    def hang_up(self) -> None:
-        if self._untouched is not None:
-            self.touch().close()
-        if self.welcome is not None:
-            self.welcome.cancel()
+    def cancel(self) -> None:
+        if self._socket is not None:
+            self.take_socket().close()
+        if self.task is not None:
+            self.task.cancel()
 
 
-class Strangers(Generic[S]):
+class HandshakePool(Generic[S]):
     """At most ``places`` strangers at a time. Where they come from is known of those that are here only, so memory is bounded.
 
     No address has a limit of its own: all parties of a study may sit behind one. When no place is left, the oldest stranger of
@@ -49,7 +49,7 @@ class Strangers(Generic[S]):
         self.places = places
         self._arrivals = itertools.count()
         # Oldest first, in each network.
-        self._here: dict[str, dict[S, int]] = {}
+        self._by_network: dict[str, dict[S, int]] = {}
         self._network_of: dict[S, str] = {}
 
     def __len__(self) -> int:
@@ -62,24 +62,24 @@ class Strangers(Generic[S]):
     def full(self) -> bool:
         return len(self) >= self.places
 
-    def who_gives_way(self) -> S:
+    def next_to_evict(self) -> S:
         """The oldest of the network with the most places; of networks with equally many, that of the oldest stranger."""
-        fullest = max(self._here.values(), key=lambda strangers: (len(strangers), -next(iter(strangers.values()))))
+        fullest = max(self._by_network.values(), key=lambda handshakes: (len(handshakes), -next(iter(handshakes.values()))))
         return next(iter(fullest))
 
-    def enter(self, stranger: S, host: str) -> None:
+    def add(self, handshake: S, host: str) -> None:
         network = network_of(host)
-        self._network_of[stranger] = network
-        self._here.setdefault(network, {})[stranger] = next(self._arrivals)
+        self._network_of[handshake] = network
+        self._by_network.setdefault(network, {})[handshake] = next(self._arrivals)
 
-    def leave(self, stranger: S) -> None:
+    def remove(self, handshake: S) -> None:
         """Its place is free; nothing happens where it has none."""
-        network = self._network_of.pop(stranger, None)
+        network = self._network_of.pop(handshake, None)
         if network is not None:
-            strangers = self._here[network]
-            del strangers[stranger]
-            if not strangers:
-                del self._here[network]
+            handshakes = self._by_network[network]
+            del handshakes[handshake]
+            if not handshakes:
+                del self._by_network[network]
 
 
 def network_of(host: str) -> str:

@@ -9,9 +9,19 @@ from functools import partial
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import Message, PartyId
-from quietmean.node.net import ACCEPTED, REFUSED, Answer, Confirm, Payload, Transfer, Withdraw, check_finite, decode_vector
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    Answer,
+    CancelTransfer,
+    ConfirmTransfer,
+    Payload,
+    Transfer,
+    check_finite,
+    decode_vector,
+)
 from quietmean.node.phase import Position
-from quietmean.node.storage import PENDING, USED, Store
+from quietmean.node.storage import COMMITTED, PENDING, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class _Parked:
     verdict: asyncio.Future[bool]
 
 
-class Door:
+class Inbox:
     """At most one transfer per sender waits here: a sender is in one round at a time."""
 
     def __init__(
@@ -39,7 +49,7 @@ class Door:
         party: PartyId,
         agreement: Callable[[], bytes],
         on_change: Callable[[], None],
-        learn: Callable[[bytes], None],
+        merge_gossip: Callable[[bytes], None],
         grid: float = 0.0,
     ) -> None:
         """``learn`` takes in what comes along with messages, or raises PeerError. ``grid``: of all vectors, or 0."""
@@ -47,10 +57,10 @@ class Door:
         self._party = party
         self._agreement = agreement
         self._on_change = on_change
-        self._learn = learn
+        self._merge_gossip = merge_gossip
         self._grid = grid
         self._parked: dict[PartyId, _Parked] = {}
-        self._withdrawn: dict[PartyId, Position] = {}
+        self._cancelled: dict[PartyId, Position] = {}
         self._expected: frozenset[PartyId] = frozenset()
         self._unwanted: frozenset[PartyId] = frozenset()
         self.position: Position = (0, 0)
@@ -77,13 +87,13 @@ class Door:
             return self._answer(transfer, self._take(sender, transfer, arrival))
         return self._answer(transfer, await self._park(sender, transfer, arrival))
 
-    def withdraw(self, sender: PartyId, request: Withdraw) -> Answer:
+    def cancel(self, sender: PartyId, request: CancelTransfer) -> Answer:
         """The sender gave up on a transfer. While its round is open here it can still be undone without a trace."""
         place = _place(request)
         parked = self._parked.get(sender)
         if parked is not None and _place(parked.transfer) == place and not parked.verdict.done():
             parked.verdict.set_result(False)
-        self._withdrawn[sender] = max(place, self._withdrawn.get(sender, place))
+        self._cancelled[sender] = max(place, self._cancelled.get(sender, place))
         taken = self._store.has_accepted(*place, sender)
         if taken and place == self.position:
             self._store.forget(*place, sender)
@@ -91,23 +101,23 @@ class Door:
             taken = False
         return self._answer(request, taken)
 
-    def confirm(self, receiver: PartyId, request: Confirm) -> Answer:
+    def confirm(self, receiver: PartyId, request: ConfirmTransfer) -> Answer:
         """A receiver that was away asks whether its copy of my transfer still stands."""
         status = self._store.sent_status(*_place(request), receiver)
-        return self._answer(request, status in (PENDING, ACCEPTED, USED))
+        return self._answer(request, status in (PENDING, ACCEPTED, COMMITTED))
 
     def _take(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
         place = _place(transfer)
         if self._store.has_accepted(*place, sender):
             return True
-        if place != self.position or place <= self._withdrawn.get(sender, (0, 0)) or sender in self._unwanted:
+        if place != self.position or place <= self._cancelled.get(sender, (0, 0)) or sender in self._unwanted:
             return False
         if sender not in self._expected:
             raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
         if transfer.agreement != self._agreement():
             raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
-        self._learn(transfer.so_far)
-        self._store.accept(place[0], arrival.message, arrival.encoded, transfer.so_far)
+        self._merge_gossip(transfer.gossip)
+        self._store.accept(place[0], arrival.message, arrival.encoded, transfer.gossip)
         self._on_change()
         return True
 
@@ -129,7 +139,7 @@ class Door:
             if self._parked.get(sender) is parked:
                 del self._parked[sender]
 
-    def _answer(self, request: Transfer | Withdraw | Confirm, yes: bool) -> Answer:
+    def _answer(self, request: Transfer | CancelTransfer | ConfirmTransfer, yes: bool) -> Answer:
         return Answer(request.number, ACCEPTED if yes else REFUSED, *self.position)
 
 
@@ -138,5 +148,5 @@ def _share_verdict(copy: asyncio.Future[bool], verdict: asyncio.Future[bool]) ->
         copy.set_result(not verdict.cancelled() and verdict.exception() is None and verdict.result())
 
 
-def _place(request: Transfer | Withdraw | Confirm) -> Position:
+def _place(request: Transfer | CancelTransfer | ConfirmTransfer) -> Position:
     return request.phase, request.round

@@ -12,12 +12,12 @@ import pytest
 
 from quietmean.core.errors import PeerError
 from quietmean.graphs import Schedule
-from quietmean.node.net import Answer, Transfer, Withdraw, encode_vector
-from quietmean.node.session.door import Door
-from quietmean.node.session.history import reconstruct
-from quietmean.node.session.knowledge import PartialLog
+from quietmean.node.net import Answer, CancelTransfer, Transfer, encode_vector
+from quietmean.node.session.failure_detector import FailureDetector
+from quietmean.node.session.gossip import PartialLog
+from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import PartyLog
-from quietmean.node.session.whereabouts import Whereabouts
+from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.storage import Store
 
 MIXING, AGREED = 1, b"agreed.."
@@ -28,15 +28,15 @@ def transfer(round_: int, valid_for: float = 600.0, agreement: bytes = AGREED) -
     return Transfer(0, MIXING, round_, 0.5, int(1000 * valid_for), agreement, 2)
 
 
-def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, None, None]]) -> None:
+def with_inbox(tmp_path: Path, scenario: Callable[[Inbox, Store], Coroutine[None, None, None]]) -> None:
     """Run a story at the door of party 0 in round 2, where parties 1 and 2 are expected."""
 
     async def run() -> None:
         store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
-        door = Door(store, 0, lambda: AGREED, lambda: None, lambda known: None)
-        door.enter((MIXING, 2), frozenset({1, 2}))
+        inbox = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None)
+        inbox.enter((MIXING, 2), frozenset({1, 2}))
         try:
-            await story(door, store)
+            await scenario(inbox, store)
         finally:
             store.close()
 
@@ -44,100 +44,100 @@ def at_the_door(tmp_path: Path, story: Callable[[Door, Store], Coroutine[None, N
 
 
 def test_taken_in_once_and_answered_twice(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
+    async def scenario(inbox: Inbox, store: Store) -> None:
         for _ in range(2):
-            assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "ok"
+            assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "ok"
         assert len(store.received(MIXING, 2, 0)) == 1
-        door.enter((MIXING, 3), frozenset())
-        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "ok"
+        inbox.enter((MIXING, 3), frozenset())
+        assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "ok"
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_who_may_send_but_is_no_longer_wanted_is_refused_without_blame(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        door.enter((MIXING, 3), frozenset({1}), unwanted=frozenset({2}))
-        assert (await door.transfer(2, transfer(3), PAYLOAD)).status == "no"
-        assert (await door.transfer(1, transfer(3), PAYLOAD)).status == "ok"
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        inbox.enter((MIXING, 3), frozenset({1}), unwanted=frozenset({2}))
+        assert (await inbox.transfer(2, transfer(3), PAYLOAD)).status == "no"
+        assert (await inbox.transfer(1, transfer(3), PAYLOAD)).status == "ok"
         assert [message.sender for message in store.received(MIXING, 3, 0)] == [1]
         with pytest.raises(PeerError, match="schedule"):
-            await door.transfer(3, transfer(3), PAYLOAD)
+            await inbox.transfer(3, transfer(3), PAYLOAD)
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_a_closed_round_is_refused_with_the_position(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        assert await door.transfer(1, transfer(1), PAYLOAD) == Answer(0, "no", MIXING, 2)
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        assert await inbox.transfer(1, transfer(1), PAYLOAD) == Answer(0, "no", MIXING, 2)
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_an_early_transfer_waits_for_its_round(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        waiting = asyncio.create_task(door.transfer(1, transfer(3), PAYLOAD))
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        waiting = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
         await asyncio.sleep(0)
         assert not waiting.done()
-        door.enter((MIXING, 3), frozenset({1}))
+        inbox.enter((MIXING, 3), frozenset({1}))
         assert (await waiting).status == "ok"
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_only_the_latest_early_transfer_of_a_sender_waits(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        first = asyncio.create_task(door.transfer(1, transfer(3), PAYLOAD))
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        first = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
         await asyncio.sleep(0)
-        second = asyncio.create_task(door.transfer(1, transfer(4), PAYLOAD))
+        second = asyncio.create_task(inbox.transfer(1, transfer(4), PAYLOAD))
         assert (await first).status == "no"
-        door.enter((MIXING, 5), frozenset({1}))
+        inbox.enter((MIXING, 5), frozenset({1}))
         assert (await second).status == "no"
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_an_early_transfer_expires(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        waiting = asyncio.create_task(door.transfer(1, transfer(3, valid_for=0.01), PAYLOAD))
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        waiting = asyncio.create_task(inbox.transfer(1, transfer(3, valid_for=0.01), PAYLOAD))
         await asyncio.sleep(0.05)
-        door.enter((MIXING, 3), frozenset({1}))
+        inbox.enter((MIXING, 3), frozenset({1}))
         assert (await waiting).status == "no"
         assert not store.has_accepted(MIXING, 3, 1)
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_an_early_transfer_of_a_lost_connection_is_forgotten(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        waiting = asyncio.create_task(door.transfer(1, transfer(3), PAYLOAD))
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        waiting = asyncio.create_task(inbox.transfer(1, transfer(3), PAYLOAD))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        door.enter((MIXING, 3), frozenset({1}))
+        inbox.enter((MIXING, 3), frozenset({1}))
         assert not store.has_accepted(MIXING, 3, 1)
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_withdrawing_undoes_while_the_round_is_open(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        await door.transfer(1, transfer(2), PAYLOAD)
-        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "no"
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        await inbox.transfer(1, transfer(2), PAYLOAD)
+        assert inbox.cancel(1, CancelTransfer(0, MIXING, 2)).status == "no"
         assert store.received(MIXING, 2, 0) == []
         # A copy that was under way is not taken in either.
-        assert (await door.transfer(1, transfer(2), PAYLOAD)).status == "no"
+        assert (await inbox.transfer(1, transfer(2), PAYLOAD)).status == "no"
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -> None:
-    async def story(door: Door, store: Store) -> None:
-        await door.transfer(1, transfer(2), PAYLOAD)
-        door.enter((MIXING, 3), frozenset())
-        assert door.withdraw(1, Withdraw(0, MIXING, 2)).status == "ok"
-        assert door.withdraw(2, Withdraw(0, MIXING, 2)).status == "no"
+    async def scenario(inbox: Inbox, store: Store) -> None:
+        await inbox.transfer(1, transfer(2), PAYLOAD)
+        inbox.enter((MIXING, 3), frozenset())
+        assert inbox.cancel(1, CancelTransfer(0, MIXING, 2)).status == "ok"
+        assert inbox.cancel(2, CancelTransfer(0, MIXING, 2)).status == "no"
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -151,40 +151,40 @@ def test_withdrawing_from_a_closed_round_tells_that_it_counted(tmp_path: Path) -
     ],
 )
 def test_what_the_protocol_does_not_allow(tmp_path: Path, sender: int, message: Transfer, payload: bytes) -> None:
-    async def story(door: Door, store: Store) -> None:
+    async def scenario(inbox: Inbox, store: Store) -> None:
         with pytest.raises(PeerError):
-            await door.transfer(sender, message, payload)
+            await inbox.transfer(sender, message, payload)
         assert store.received(MIXING, 2, 0) == []
 
-    at_the_door(tmp_path, story)
+    with_inbox(tmp_path, scenario)
 
 
 def test_patience() -> None:
     now = [0.0]
-    whereabouts = Whereabouts(10.0, lambda: now[0])
-    assert whereabouts.deadline(1, 0.0, answer_due=False) == 10.0
-    assert whereabouts.deadline(1, 0.0, answer_due=True) == 11.0
-    whereabouts.missed(1)
-    assert whereabouts.deadline(1, 0.0, answer_due=False) == 2.0
+    failure_detector = FailureDetector(10.0, lambda: now[0])
+    assert failure_detector.deadline(1, 0.0, answer_due=False) == 10.0
+    assert failure_detector.deadline(1, 0.0, answer_due=True) == 11.0
+    failure_detector.missed(1)
+    assert failure_detector.deadline(1, 0.0, answer_due=False) == 2.0
     now[0] = 9.0
-    whereabouts.heard(1, (MIXING, 1))
+    failure_detector.heard(1, (MIXING, 1))
     # Alive: the whole time again, and longer as long as it gives signs of life, but not for ever.
-    assert whereabouts.deadline(1, 0.0, answer_due=False) == 14.0
+    assert failure_detector.deadline(1, 0.0, answer_due=False) == 14.0
     now[0] = 1000.0
-    whereabouts.heard(1, (MIXING, 1))
-    assert whereabouts.deadline(1, 0.0, answer_due=False) == 40.0
+    failure_detector.heard(1, (MIXING, 1))
+    assert failure_detector.deadline(1, 0.0, answer_due=False) == 40.0
 
 
 def test_positions_only_grow() -> None:
-    whereabouts = Whereabouts(1.0, lambda: 0.0)
-    assert not whereabouts.all_past({1, 2}, (0, 0))
-    whereabouts.heard(1, (MIXING, 4))
-    whereabouts.heard(1, (MIXING, 2))
-    assert whereabouts.is_past(1, (MIXING, 3))
-    assert not whereabouts.is_past(1, (MIXING, 4))
-    assert whereabouts.all_past({1, 2}, (MIXING, 3))
-    whereabouts.heard(2, (MIXING, 3))
-    assert not whereabouts.all_past({1, 2}, (MIXING, 3))
+    failure_detector = FailureDetector(1.0, lambda: 0.0)
+    assert not failure_detector.all_past({1, 2}, (0, 0))
+    failure_detector.heard(1, (MIXING, 4))
+    failure_detector.heard(1, (MIXING, 2))
+    assert failure_detector.is_past(1, (MIXING, 3))
+    assert not failure_detector.is_past(1, (MIXING, 4))
+    assert failure_detector.all_past({1, 2}, (MIXING, 3))
+    failure_detector.heard(2, (MIXING, 3))
+    assert not failure_detector.all_past({1, 2}, (MIXING, 3))
 
 
 RING = Schedule.from_lists([[[1], [2], [3], [0]]] * 3, 4)

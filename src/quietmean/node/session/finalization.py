@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from quietmean.core.party import PartyId
-from quietmean.node.monitor import ClosingBegun
+from quietmean.node.monitor import FinalizationBegun
 from quietmean.node.net import Log, Payload
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.context import Context, Wait
@@ -31,12 +31,12 @@ def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
     )
 
 
-def known_so_far(context: Context, here: Position) -> bytes:
+def encoded_gossip(context: Context, here: Position) -> bytes:
     """What this party knows of the mixing rounds while it is in ``here``, for others to remember."""
-    knowledge = context.required_knowledge
+    gossip = context.required_gossip
     phase, round_ = here
-    knowledge.put(context.party, own_log(context, ()), round_ - 1 if phase == Phase.MIXING else knowledge.rounds)
-    return knowledge.encode(context.party)
+    gossip.put(context.party, own_log(context, ()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
+    return gossip.encode(context.party)
 
 
 def keep_result(store: Store, phase: Phase, result: NodeResult) -> None:
@@ -55,29 +55,29 @@ def kept_result(store: Store) -> NodeResult | None:
     return NodeResult.from_json(document | {"total_vector": store.required_release(document.pop("phase")).vector})
 
 
-async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, PartyLog], *, tells: bool) -> None:
+async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> None:
     """Send the own log to all and wait for theirs, which come into ``logs``: one round time-out for whoever gives no sign.
 
     If it ``tells``, what is known of the others goes along, so that all who stay know the same of those who left.
     """
-    here = int(Phase.CLOSING), 0
-    context.door.enter(here, frozenset())
-    telling = Log(0, known_so_far(context, here) if tells else b"")
-    context.report(ClosingBegun(tuple(context.names(context.others))))
+    here = int(Phase.FINALIZATION), 0
+    context.inbox.enter(here, frozenset())
+    request = Log(0, encoded_gossip(context, here) if gossips else b"")
+    context.report(FinalizationBegun(tuple(context.names(context.others))))
     payload = encode_log(log)
-    told: set[PartyId] = set()
+    acknowledged: set[PartyId] = set()
 
     def missing() -> dict[PartyId, bool]:
         absent = {party: False for party in context.others if party not in logs}
-        return absent | {party: True for party in context.others if party not in told}
+        return absent | {party: True for party in context.others if party not in acknowledged}
 
-    sending = [context.spawn(_tell(context, party, telling, payload, told)) for party in context.others]
-    await Wait(context, missing, full_time="all").until_settled()
+    sending = [context.spawn(_send_log(context, party, request, payload, acknowledged)) for party in context.others]
+    await Wait(context, missing, full_time="all").until_over()
     for task in sending:
         task.cancel()
     await asyncio.gather(*sending, return_exceptions=True)
 
 
-async def _tell(context: Context, party: PartyId, telling: Log, payload: Payload, told: set[PartyId]) -> None:
-    await context.links[party].ask(telling, payload)
-    told.add(party)
+async def _send_log(context: Context, party: PartyId, request: Log, payload: Payload, acknowledged: set[PartyId]) -> None:
+    await context.links[party].ask(request, payload)
+    acknowledged.add(party)

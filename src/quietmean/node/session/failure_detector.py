@@ -8,21 +8,21 @@ from quietmean.core.party import PartyId
 from quietmean.node.phase import Position
 
 # A late party is asked for a sign of life this often, as a part of the round's time-out.
-PROBE_INTERVAL = 0.25
+HEARTBEAT_INTERVAL = 0.25
 # One that gives signs of life is waited for so many time-outs, then no longer.
 LONGEST_WAIT = 4.0
 # One that was missed before gets this part of a time-out.
 SUSPECT_WAIT = 0.2
 # A wait without a sign of life is this many times as long as rounds have taken (mean and four deviations, as TCP does it), at
 # least the floor's part of the time-out, at most all of it.
-PATIENCE = 4.0
+TIMEOUT_FACTOR = 4.0
 FLOOR = 0.5
 _MEMORY = 0.125
 # Answers on their way when the time-out strikes still count.
 GRACE = 0.1
 
 
-class Whereabouts:
+class FailureDetector:
     """Positions (phase, round) as the parties themselves told, and who is suspected to be gone. All times in seconds."""
 
     def __init__(self, round_timeout: float, clock: Callable[[], float], gone_timeout: float | None = None) -> None:
@@ -41,7 +41,7 @@ class Whereabouts:
         self._suspects.discard(party)
         self._last_sign[party] = self._clock()
 
-    def took(self, seconds: float) -> None:
+    def record_wait(self, seconds: float) -> None:
         """A wait in which everybody came."""
         if self._mean is None:
             self._mean, self._deviation = seconds, seconds / 2
@@ -49,11 +49,11 @@ class Whereabouts:
         self._mean += _MEMORY * (seconds - self._mean)
 
     @property
-    def patience(self) -> float:
+    def silence_timeout(self) -> float:
         """How long to wait for who gives no sign of life: between the floor and the round's time-out, as rounds have taken."""
         if self._mean is None:
             return self._timeout
-        return min(max(PATIENCE * (self._mean + 4 * self._deviation), FLOOR * self._timeout), self._timeout)
+        return min(max(TIMEOUT_FACTOR * (self._mean + 4 * self._deviation), FLOOR * self._timeout), self._timeout)
 
     def missed(self, party: PartyId) -> None:
         """A whole wait without a sign of life."""
@@ -80,11 +80,11 @@ class Whereabouts:
 
     def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
         """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
-        window = self.patience * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        window = self.silence_timeout * (SUSPECT_WAIT if party in self._suspects else 1.0)
         if gone:
             window = min(window, self._gone_timeout)
         end = start + window + (GRACE * self._timeout if answer_due else 0.0)
         sign = self._last_sign.get(party, start)
         # Alive but late: two more probes, again and again, up to the longest wait.
-        alive_until = min(sign + 2 * PROBE_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
+        alive_until = min(sign + 2 * HEARTBEAT_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
         return max(end, alive_until) if sign > start else end

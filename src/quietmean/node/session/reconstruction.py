@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId
 from quietmean.graphs import History, Schedule
 from quietmean.graphs.churn import NEVER
-from quietmean.node.session.knowledge import PartialLog
+from quietmean.node.session.gossip import PartialLog
 from quietmean.node.session.logs import PartyLog
 
 
@@ -38,7 +38,7 @@ def reconstruct(
     schedule: Schedule,
     logs: Mapping[PartyId, PartyLog],
     heard: Iterable[PartyId],
-    hearsay: Mapping[PartyId, PartialLog] | None = None,
+    gossip: Mapping[PartyId, PartialLog] | None = None,
     *,
     sends_shares: bool,
 ) -> History:
@@ -47,7 +47,7 @@ def reconstruct(
     ``hearsay``: what is known of parties that told nothing at the end, up to some round.
     """
     released = {*heard, *(party for log in logs.values() for party in log.heard)}
-    partial = {party: told for party, told in (hearsay or {}).items() if party not in logs}
+    partial = {party: told for party, told in (gossip or {}).items() if party not in logs}
     both = {**logs, **{party: told.log for party, told in partial.items()}}
     until = dict.fromkeys(logs, schedule.rounds) | {party: told.until for party, told in partial.items()}
     arrived, sent = _arrived(both), _sent(both)

@@ -11,8 +11,8 @@ import pytest
 from quietmean.core.errors import PeerError
 from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import Schedule, make_schedule
-from quietmean.node.session import knowledge
-from quietmean.node.session.knowledge import Knowledge, PartialLog
+from quietmean.node.session import gossip
+from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.logs import PartyLog
 
 PARTIES, ROUNDS = 5, 4
@@ -28,8 +28,8 @@ def log_of(party: int, until: int, schedule: Schedule = SCHEDULE) -> PartyLog:
     return PartyLog(tuple(rounds), sent, received, (), settled)
 
 
-def filled(untils: dict[int, int]) -> Knowledge:
-    known = Knowledge(SCHEDULE)
+def filled(untils: dict[int, int]) -> GossipedLogs:
+    known = GossipedLogs(SCHEDULE)
     for party, until in untils.items():
         known.put(party, log_of(party, until), until)
     return known
@@ -37,13 +37,13 @@ def filled(untils: dict[int, int]) -> Knowledge:
 
 def test_logs_come_out_as_they_went_in() -> None:
     untils = {0: 4, 1: 1, 3: 3}
-    known = Knowledge.decode(filled(untils).encode(0), SCHEDULE)
+    known = GossipedLogs.decode(filled(untils).encode(0), SCHEDULE)
     assert known.logs() == {party: PartialLog(until, log_of(party, until)) for party, until in untils.items()}
 
 
 def test_rounds_that_are_not_over_are_left_out() -> None:
     """A message that came in may still be taken back, and a share be settled later than this."""
-    known = Knowledge(SCHEDULE)
+    known = GossipedLogs(SCHEDULE)
     known.put(0, log_of(0, 4), 2)
     settled = ((2, SCHEDULE.recipients(2, 0)[0], 0),)
     assert known.logs() == {0: PartialLog(2, msgspec.structs.replace(log_of(0, 2), settled=settled))}
@@ -61,16 +61,16 @@ def test_who_knows_more_of_a_party_prevails() -> None:
 
 def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     known = filled({0: 4, 1: 4, 2: 3})
-    monkeypatch.setattr(knowledge, "LIMIT", len(known.encode(0)) - 1)
-    assert Knowledge.decode(known.encode(1), SCHEDULE).logs() == {1: PartialLog(4, log_of(1, 4))}
-    monkeypatch.setattr(knowledge, "LIMIT", 1)
+    monkeypatch.setattr(gossip, "LIMIT", len(known.encode(0)) - 1)
+    assert GossipedLogs.decode(known.encode(1), SCHEDULE).logs() == {1: PartialLog(4, log_of(1, 4))}
+    monkeypatch.setattr(gossip, "LIMIT", 1)
     assert known.encode(1) == b""
-    assert Knowledge.decode(b"", SCHEDULE).logs() == {}
+    assert GossipedLogs.decode(b"", SCHEDULE).logs() == {}
 
 
 def test_it_is_small() -> None:
     schedule = make_schedule("permutation", Seed.public("small"), 30, 20, 1)
-    known = Knowledge(schedule)
+    known = GossipedLogs(schedule)
     for party in range(30):
         until = 20 - party % 3
         known.put(party, msgspec.structs.replace(log_of(party, until, schedule), settled=()), until)
@@ -104,7 +104,7 @@ def packed(**changes: object) -> bytes:
 )
 def test_what_no_party_sends_is_refused(raw: bytes) -> None:
     with pytest.raises(PeerError):
-        Knowledge.decode(raw, SCHEDULE)
+        GossipedLogs.decode(raw, SCHEDULE)
 
 
 def test_random_bytes_are_refused_or_harmless() -> None:
@@ -114,7 +114,7 @@ def test_random_bytes_are_refused_or_harmless() -> None:
         changed = bytearray(body)
         changed[int(place) // 256] = int(value) % 256
         try:
-            known = Knowledge.decode(zlib.compress(bytes(changed)), SCHEDULE)
+            known = GossipedLogs.decode(zlib.compress(bytes(changed)), SCHEDULE)
         except PeerError:
             continue
         mine = filled({2: 3})
