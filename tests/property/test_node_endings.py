@@ -227,7 +227,7 @@ CHAINS = [
 ]
 
 
-@pytest.mark.parametrize(("plan", "story"), CHAINS)
+@pytest.mark.parametrize(("plan", "faults"), CHAINS)
 def test_a_chain_of_parties_that_left(plan: Plan, faults: FaultPlan) -> None:
     with told(plan, faults) as (outcome, stores):
         assert len(outcome.gone) == 2
@@ -236,7 +236,7 @@ def test_a_chain_of_parties_that_left(plan: Plan, faults: FaultPlan) -> None:
         assert len({str(result.execution.to_json()) for result in outcome.results.values()}) == 1
 
 
-@pytest.mark.parametrize(("plan", "story"), CHAINS[:1])
+@pytest.mark.parametrize(("plan", "faults"), CHAINS[:1])
 def test_without_what_messages_tell_the_record_is_too_optimistic(
     monkeypatch: pytest.MonkeyPatch, plan: Plan, faults: FaultPlan
 ) -> None:

@@ -36,11 +36,11 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         if settings.listen_socket is not None:
             stack.enter_context(settings.listen_socket)
         if settings.wipe_value:
-            # However it ends; where all goes well this was done before.
+            # However it ends; in a complete run the session did this before.
             stack.callback(settings.value.fill, 0.0)
         store = settings.open_store()
         stack.callback(store.close)
-        # Not before the store is this process' own: another one's status must stay.
+        # Only once this process holds the store: the status file of another process must stay.
         monitor = stack.enter_context(_monitor(settings))
         if (before := kept_result(store)) is not None:
             monitor.event(AlreadyOver())
@@ -54,7 +54,7 @@ def _monitor(settings: NodeSettings) -> Monitor:
 
 
 class _MonitoredLink(Link):
-    """Tells the watch what was answered."""
+    """Passes every answer to the monitor."""
 
     def __init__(self, endpoint: Endpoint, peer: PartyId, monitor: Monitor) -> None:
         super().__init__(endpoint, peer)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TypeAlias
 
-# (phase, round): whatever comes later in a study is greater.
+# (phase, round), ordered: later positions of a study are greater.
 Position: TypeAlias = tuple[int, int]
 
 
 class Phase(IntEnum):
+    """The phases of a study, in order."""
+
     AGREEMENT = 0
     MIXING = 1
     DISSEMINATION = 2

@@ -31,7 +31,7 @@ from quietmean.planning import Plan
 
 
 def main(path: Path) -> int:
-    """Exit code 0, or the error's own."""
+    """Run one party with the settings file ``path``. Returns 0, or the exit code of the error."""
     forbid_core_dumps()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     settings = msgspec.json.decode(path.read_bytes(), type=ChildSettings)
@@ -71,7 +71,7 @@ async def _take_part(settings: ChildSettings) -> None:
 
 
 def read_value(path: Path) -> Vector:
-    """Right into the array: this process has no other copy, and can wipe this one."""
+    """Shape (d,). Read straight into the array: this process has no other copy, so that wiping this one is enough."""
     value = np.empty(path.stat().st_size // 8, dtype="<f8")
     with path.open("rb", buffering=0) as file:
         file.readinto(value.data.cast("B"))

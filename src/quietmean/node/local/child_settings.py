@@ -1,4 +1,4 @@
-"""What the process of one party is told: the settings file of :mod:`quietmean.node.local.child`."""
+"""The settings file of a party's process (:mod:`quietmean.node.local.child`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import msgspec
 
 
 class ChildSettings(msgspec.Struct, frozen=True):
-    """The settings file. Paths are absolute. ``value``: a file of float64 numbers, little endian.
+    """Paths are absolute. ``value``: a file of d float64 numbers, little endian. Time-outs are in seconds.
 
-    ``freeze_round``: stop dead in this mixing round, to be killed there.
+    ``listen_fd``: an inherited socket that listens already. ``freeze_round``: the process stops itself (SIGSTOP) at the beginning
+    of this mixing round, so that it can be killed there.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""All parties of a study on this machine, each a real process that talks TLS over loopback, with throw-away keys."""
+"""Run all parties of a study on this machine, each as a process that uses TLS over loopback, with temporary keys."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ _LOOPBACK = "127.0.0.1"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 LocalReport: TypeAlias = Callable[[str, dict[str, Any]], None]
-# Given where the parties listen: for each party, where it is to dial all parties. Something may sit in between while it is open.
+# Given the addresses where the parties listen: for each party, the addresses at which it dials all parties. Proxies may run while
+# the context is open.
 ProxyFactory: TypeAlias = Callable[[Sequence[Address]], AbstractAsyncContextManager[Sequence[Sequence[Address]]]]
 
 
 def _silent(name: str, event: dict[str, Any]) -> None:
-    """Nobody watches."""
+    """The default report."""
 
 
 @dataclass(frozen=True)
 class Kill:
     """SIGKILL ``party`` as it enters ``round``; start it again ``restart_after`` seconds later, or never.
 
-    It does nothing of that round, unless ``after`` is given: then the kill strikes so many seconds later, wherever the party is
-    by then, if it is still running. A ``phase`` other than mixing needs that; rounds count anew in each phase, and agreement and
-    closing have round 0 only. Several kills of one party strike one life after the other.
+    It does nothing of that round, unless ``after`` is given: then it is killed so many seconds later, wherever it is by then, if
+    it is still running. A ``phase`` other than mixing requires ``after``. Rounds count anew in each phase; agreement and closing
+    have round 0 only. Several kills of one party apply to its consecutive processes, in order.
     """
 
     party: PartyId
@@ -56,18 +57,18 @@ class Kill:
     phase: Literal["agreement", "mixing", "dissemination", "closing"] = "mixing"
 
     def is_due(self, event: dict[str, Any]) -> bool:
-        """At this piece of news?"""
+        """Whether this event (JSON object) is the beginning of the phase and round."""
         return event.get("phase") == self.phase and event.get("round", 0) == self.round
 
     @property
     def freeze_round(self) -> int | None:
-        """The mixing round at whose beginning the process must stop by itself: a kill would come too late."""
+        """The mixing round at whose beginning the process stops itself: a signal from outside would come too late."""
         return self.round if self.after is None else None
 
 
 @dataclass(frozen=True)
 class LocalOutcome:
-    """``results`` of the parties that finished, ``failures`` (messages) of those that gave up, ``killed`` once for each death.
+    """``results`` of the parties that finished, ``failures`` (messages) of those that gave up, ``killed`` once for each kill.
 
     ``messages`` and ``bytes_sent`` are sums over the results; ``seconds`` is wall-clock time.
     """
@@ -108,7 +109,7 @@ async def run_local(
 
 @contextlib.asynccontextmanager
 async def _straight(listening: Sequence[Address]) -> AsyncIterator[Sequence[Sequence[Address]]]:
-    """All dial where the others listen."""
+    """No proxies: all dial where the others listen."""
     yield [listening] * len(listening)
 
 
@@ -157,7 +158,7 @@ class _LocalRun:
     async def run(self, proxies: ProxyFactory) -> LocalOutcome:
         started = time.monotonic()
         async with contextlib.AsyncExitStack() as stack:
-            # Bound but not listening: they hold the ports for a restart and take no connection themselves.
+            # Bound but not listening: they reserve the ports for a restart and accept no connection.
             reserved = [stack.enter_context(_bound_socket(0)) for _ in self._names]
             ports = [holder.getsockname()[1] for holder in reserved]
             self._write_rosters(await stack.enter_async_context(proxies([(_LOOPBACK, port) for port in ports])))
@@ -171,7 +172,7 @@ class _LocalRun:
         return self._outcome(time.monotonic() - started)
 
     async def _supervise(self, party: PartyId, port: int, listening: socket.socket) -> None:
-        """All lives of a party."""
+        """Run the consecutive processes of a party."""
         for kill in self._kills[party]:
             if not await self._live(party, listening, kill) or kill.restart_after is None:
                 return
@@ -180,7 +181,7 @@ class _LocalRun:
         await self._live(party, listening, None)
 
     async def _live(self, party: PartyId, listening: socket.socket, kill: Kill | None) -> bool:
-        """One life; was it ended by ``kill``?"""
+        """Run one process until its end; whether ``kill`` ended it."""
         deaths = len(self._killed)
         await self._start(party, listening, kill.freeze_round if kill else None)
         await self._follow(party, kill)
@@ -218,7 +219,7 @@ class _LocalRun:
         )
 
     async def _follow(self, party: PartyId, kill: Kill | None) -> None:
-        """Read a child's progress until its end; kill it where that was asked for."""
+        """Read the events of a child process until it ends; kill it where ``kill`` says."""
         process, strike = self._processes[party], None
         if process.stdout is None:
             return
@@ -267,7 +268,7 @@ class _LocalRun:
         )
 
     def _write_rosters(self, addresses: Sequence[Sequence[Address]]) -> None:
-        """The same names and keys for all; where to dial them is each party's own matter."""
+        """Names and keys are the same in all rosters; addresses can differ, where proxies are between the parties."""
         identities = [Identity.generate() for _ in self._names]
         for name, identity, dialled in zip(self._names, identities, addresses, strict=True):
             identity.save(self._directory / f"{name}.key")

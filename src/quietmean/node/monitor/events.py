@@ -1,4 +1,4 @@
-"""What a node reports of itself as it happens. Nothing in it is secret; names are those of the roster, or addresses.
+"""Events of a running node. They hold nothing secret; names are those of the roster, or addresses.
 
 :func:`event_json` gives the JSON object that status files, ``join --events`` and the lines of a child process show.
 """
@@ -14,7 +14,7 @@ from quietmean.node.phase import Phase
 
 @dataclass(frozen=True, slots=True)
 class AgreementWaits:
-    """The agreement on the public seed needs these parties still."""
+    """The agreement on the public seed still needs these parties."""
 
     kind: ClassVar[str] = "agreement"
     phase: Phase = field(default=Phase.AGREEMENT, init=False)
@@ -34,7 +34,7 @@ class RoundBegun:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The wait for these parties goes on; at most once a second."""
+    """The round still waits for these parties; reported at most once a second."""
 
     kind: ClassVar[str] = "waiting"
     phase: Phase
@@ -44,7 +44,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Who had not come by the end of a round."""
+    """The round ended without these parties."""
 
     kind: ClassVar[str] = "late"
     phase: Phase
@@ -63,7 +63,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class FinalizationBegun:
-    """Logs are exchanged with these parties."""
+    """Final logs are exchanged with these parties."""
 
     kind: ClassVar[str] = "closing"
     phase: Phase = field(default=Phase.FINALIZATION, init=False)
@@ -72,7 +72,7 @@ class FinalizationBegun:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyOver:
-    """The result was in the store: nobody is asked for anything."""
+    """The result was in the store already: nothing is sent."""
 
     kind: ClassVar[str] = "over"
     phase: Phase = field(default=Phase.FINALIZATION, init=False)
@@ -105,7 +105,7 @@ def event_json(event: Event) -> dict[str, Any]:
 
 
 def event_fields(event: Event) -> dict[str, Any]:
-    """The same without the kind."""
+    """The fields of an event as JSON values, without the kind."""
     return {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
 
 

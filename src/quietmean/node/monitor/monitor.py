@@ -1,4 +1,4 @@
-"""What a running node looks like from outside, for a display and for the status file. Nothing in it is secret."""
+"""The state of a running node, for a display and for the status file. It holds nothing secret."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from quietmean.node.phase import Phase, Position
 
 _logger = logging.getLogger("quietmean.node")
 
-# Seconds: no two views are closer than the first, no two further apart than the second.
+# Shortest and longest time between two views, in seconds.
 _SHORTEST, _LONGEST = 0.25, 1.0
 _KEPT = 20
 
@@ -38,9 +38,9 @@ State: TypeAlias = Literal["running", "finished", "failed", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class PeerView:
-    """``last_heard`` (ISO 8601) and ``phase``, ``round``: as it told. ``sent``, ``received``: in this party's present round.
+    """``last_heard`` (ISO 8601), ``phase`` and ``round``: from its last message.
 
-    ``late``: how often it was given up on in a round.
+    ``sent``, ``received``: whether they were in this party's current round. ``late``: in how many rounds it was given up on.
     """
 
     name: str
@@ -54,7 +54,7 @@ class PeerView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One moment of a node's process, which may not be the first of its study.
+    """A snapshot of a node's process, which may not be the first process of its study.
 
     Times are ISO 8601 in UTC; ``seconds`` are the latest rounds' durations; bytes are those of all frames, without TLS and TCP.
     """
@@ -92,9 +92,10 @@ class _Peer:
 
 @dataclass
 class Monitor:
-    """Hears what happens in a node and tells it on: every event to ``report``, a view to ``observe`` and to the ``status`` file.
+    """Passes every event of a node on to ``report``, and a view of its state to ``observe`` and to the ``status`` file.
 
-    Views come a few times a second at most. Entered when the party's store is open, and left when its part is over.
+    Views are published a few times a second at most. A context manager: entered once the store is open, left when the party is
+    done.
     """
 
     party: PartyId
@@ -136,17 +137,17 @@ class Monitor:
         elif isinstance(error, QuietmeanError):
             self._state, self._reason = "failed", str(error)
         elif isinstance(error, Exception):
-            # Only errors of our own are known to hold nothing private.
+            # Only the package's own errors are known to hold nothing private.
             self._state, self._reason = "failed", f"an unexpected {type(error).__name__}"
         else:
             self._state, self._reason = "stopped", "interrupted; the same command continues the study"
         self._waiting_for = ()
         self._show()
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
-        """Progress, as the session reports it."""
+        """Take in an event of the session."""
         self._last_event = {"time": now(), **event_json(event)}
         match event:
             case RoundBegun():
@@ -171,7 +172,7 @@ class Monitor:
         self._position, self._of, self._since = position, of, now()
 
     def heard(self, party: PartyId, position: Position) -> None:
-        """A sign of life, with where that party is."""
+        """A message of a party came, with its position."""
         peer = self._peers[party]
         peer.heard, peer.position = now(), max(position, peer.position or position)
         self._changed()
@@ -191,7 +192,7 @@ class Monitor:
             self._peers[party].sent = request.phase, request.round
             self._sent += 1
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- output ------------------------------------------------------------------------------------------------------
 
     def view(self) -> NodeView:
         return NodeView(
@@ -247,7 +248,7 @@ class Monitor:
             try:
                 write_status(self.status, self.identity | asdict(view))
             except OSError as error:
-                # A study must not fail because nobody can watch it.
+                # A study must not fail because its status cannot be written.
                 _logger.warning("status file %s cannot be written (%s)", self.status, error.strerror)
                 self.status = None
 

@@ -1,6 +1,6 @@
-"""The status file beside a store: the store is locked by its process, the file shows others where that process is.
+"""The status file beside a store, for other processes: the store itself is locked by the process that uses it.
 
-It is replaced as a whole, readable by its owner only, and holds nothing secret.
+The file is replaced atomically, readable by its owner only, and holds nothing secret.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def now() -> str:
 
 
 def status_path(store: Path) -> Path:
-    """Where the status of the node with this store is."""
+    """The path of the status file that belongs to a store."""
     return store.with_name(store.name + ".status.json")
 
 
@@ -40,7 +40,7 @@ def write_status(path: Path, status: Mapping[str, Any]) -> None:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """A status file, with "alive" as it is now: true, false, or None where this cannot be told from here."""
+    """A status file, with "alive" as it is now: true, false, or None where this cannot be determined."""
     try:
         document = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
@@ -71,9 +71,9 @@ def _alive(document: dict[str, Any]) -> bool | None:
 
 
 def process_identity(pid: int) -> dict[str, Any]:
-    """What tells a process from a later one with the same number: when it started, since which start of the machine.
+    """What distinguishes a process from a later one with the same number: its start time and the boot of the machine.
 
-    ``process`` is None where the system does not tell (it is in /proc on Linux).
+    ``process`` is None where the system does not provide it (it is in /proc on Linux).
     """
     host = platform.node()
     try:

@@ -1,4 +1,4 @@
-"""The places of those whose handshake is not over, and who gives way when all are taken."""
+"""Incoming connections whose handshake is in progress: a bounded number, with fair eviction by network."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ S = TypeVar("S")
 
 
 class PendingHandshake:
-    """Somebody at the door.
+    """An accepted connection that is not authenticated yet.
 
-    A task that is cancelled before its first step could not close the socket: until then it is here that it gets closed.
+    A task that is cancelled before its first step cannot close the socket; until the task takes the socket, :meth:`cancel` closes
+    it.
     """
 
     def __init__(self, accepted: socket, address: str) -> None:
@@ -24,7 +25,7 @@ class PendingHandshake:
         self._socket: socket | None = accepted
 
     def take_socket(self) -> socket:
-        """Whoever calls this sees to the socket from now on."""
+        """The socket, which the caller closes from now on. RuntimeError if it was taken before."""
         accepted, self._socket = self._socket, None
         if accepted is None:
             raise RuntimeError("the socket is somebody else's already")
@@ -38,17 +39,17 @@ class PendingHandshake:
 
 
 class HandshakePool(Generic[S]):
-    """At most ``places`` strangers at a time. Where they come from is known of those that are here only, so memory is bounded.
+    """At most ``places`` handshakes at a time. Addresses are kept only while their handshakes last, so memory is bounded.
 
-    No address has a limit of its own: all parties of a study may sit behind one. When no place is left, the oldest stranger of
-    the network that holds the most places gives way. So whoever arrives is let in at once, and whoever opens many connections
-    turns out itself first.
+    There is no limit per address: all parties of a study may be behind one. When no place is left, the oldest handshake of the
+    network with the most handshakes is evicted. A new connection is therefore accepted at once, and whoever opens many
+    connections evicts its own first.
     """
 
     def __init__(self, places: int) -> None:
         self.places = places
         self._arrivals = itertools.count()
-        # Oldest first, in each network.
+        # By network, oldest first.
         self._by_network: dict[str, dict[S, int]] = {}
         self._network_of: dict[S, str] = {}
 
@@ -63,7 +64,7 @@ class HandshakePool(Generic[S]):
         return len(self) >= self.places
 
     def next_to_evict(self) -> S:
-        """The oldest of the network with the most places; of networks with equally many, that of the oldest stranger."""
+        """The oldest handshake of the network with the most; of networks with equally many, the one with the oldest handshake."""
         fullest = max(self._by_network.values(), key=lambda handshakes: (len(handshakes), -next(iter(handshakes.values()))))
         return next(iter(fullest))
 
@@ -73,7 +74,7 @@ class HandshakePool(Generic[S]):
         self._by_network.setdefault(network, {})[handshake] = next(self._arrivals)
 
     def remove(self, handshake: S) -> None:
-        """Its place is free; nothing happens where it has none."""
+        """Free its place, if it has one."""
         network = self._network_of.pop(handshake, None)
         if network is not None:
             handshakes = self._by_network[network]

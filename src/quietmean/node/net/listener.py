@@ -1,4 +1,4 @@
-"""The listening side: lets in the parties of this study, answers their requests, and shows everybody else the door."""
+"""The listening side: admits the parties of this study, answers their requests, and refuses everybody else."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from quietmean.node.net.wire import (
 )
 from quietmean.node.phase import Position
 
-# Places for handshakes, besides one for each party: all may come at once, from one address. A place is held for one handshake
-# time-out at most, and where all are taken until somebody else comes.
+# Handshakes at a time, besides one for each party: all parties may connect at once, from one address. A handshake lasts one
+# handshake time-out at most; when all places are taken, one is evicted for each new connection.
 SPARE_HANDSHAKES = 64
-# How many connections the system may keep ready between two looks at the door; beyond, a caller tries again after a second.
+# Backlog of the listening socket; where it is full, the system of the dialling side tries again after a second.
 _QUEUE = 1024
 CONNECTIONS_PER_PARTY = 3
 REQUESTS_PER_CONNECTION = 16
-# What a party that has not joined yet answers to one that has.
+# The refusal of a party that runs a check to one that has joined already.
 ONLY_CHECKS = "it only checks, its part has not begun"
-# Whoever asked whether this party is ready hangs up once it has read the answer.
+# A party that sent a check closes the connection once it has read the answer.
 _HANG_UP_SECONDS = 1.0
 
 Handler: TypeAlias = Callable[[PartyId, AnyRequest, Payload], Awaitable[Answer]]
@@ -62,8 +62,9 @@ def open_socket(address: Address) -> socket.socket:
 class Listener:
     """Accepts connections until closed. ``handle`` answers one request; ``position`` says where this node is.
 
-    ``handle`` is None where nobody is let in yet. ``readiness`` answers the checks of the parties, which have no other effect;
-    ``asked`` hears of each party that has been answered, or wanted to come in too early.
+    ``handle`` is None where nobody is admitted yet. ``readiness`` gives the answer to checks, which have no other effect;
+    ``asked`` is called with each party that sent a check, or tried to join too early. ``handshake_seconds``: time-out of TLS
+    handshake and greeting.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Listener:
 
     async def close(self) -> None:
         """Stop listening, then end every connection, buffered answers first."""
-        # Before its socket closes: the loop must not watch a descriptor that something else may get.
+        # Before its socket closes: the loop must not watch a descriptor that may be reused.
         asyncio.get_running_loop().remove_reader(self._listening)
         self._listening.close()
         await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
@@ -107,7 +108,7 @@ class Listener:
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
-        # Not the loop's own sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
+        # Not the loop's sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
         try:
             accepted, address = self._listening.accept()
         except OSError as error:
@@ -124,14 +125,14 @@ class Listener:
         handshake.task.add_done_callback(self._tasks.discard)
 
     def _evict(self, handshake: PendingHandshake) -> None:
-        """Wherever its handshake is."""
+        """Cancel a handshake at any stage, and report it."""
         self._handshakes.remove(handshake)
         reason = f"it gave way: all {self._handshakes.places} places for handshakes were taken, most of them by its address"
         self._endpoint.refusal(handshake.address, reason)
         handshake.cancel()
 
     def _pause(self) -> None:
-        # Out of file descriptors: breathe, then go on.
+        # Out of file descriptors: accept again a little later.
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listening)
         loop.call_later(0.1, self._resume)
@@ -149,7 +150,7 @@ class Listener:
                 who = self._endpoint.roster.name(party)
                 handle = await self._greet(connection, party)
             except asyncio.CancelledError:
-                # Turned out, and owed nothing.
+                # Evicted, or this node stops: no orderly close.
                 if connection is not None:
                     connection.abort()
                 raise
@@ -182,7 +183,7 @@ class Listener:
         return Connection(stream, self._endpoint.traffic)
 
     async def _greet(self, connection: Connection, party: PartyId) -> Handler | None:
-        """Who answers the party's requests from now on; None if it only wanted to know whether this party is ready."""
+        """The handler of the party's requests; None if it only sent a check, which has been answered."""
         try:
             async with asyncio.timeout(self._handshake_seconds):
                 frame, _ = await connection.receive(Limits.before_welcome())
@@ -262,7 +263,7 @@ async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
 def _brief(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and error.reason:
         return str(error.reason).lower().replace("_", " ")
-    # The loop ends a handshake that takes too long with the latter.
+    # The event loop ends a handshake that takes too long with ConnectionAbortedError.
     if isinstance(error, TimeoutError | ConnectionAbortedError):
         return "it took too long"
     return "it went away" if isinstance(error, EOFError | ConnectionError) else str(error)

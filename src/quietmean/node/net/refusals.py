@@ -1,4 +1,4 @@
-"""What was refused, by whom and why: told once for each cause, counted after that, and bounded whatever anybody sends."""
+"""A bounded record of refusals: each cause is reported once per peer and counted after that."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from quietmean.node.net.transport import printable
 
-# So many causes are told of one peer, and so many peers are told apart; who sends more is only counted.
+# Limits of causes per peer and of peers; what exceeds them is only counted.
 _CAUSES_PER_PEER = 16
 _PEERS = 256
 _LONGEST = 300
@@ -22,9 +22,9 @@ class Refusals:
         self._further = 0
 
     def note(self, peer: str, reason: str) -> tuple[str, str] | None:
-        """Peer and reason as they are to be told, safe for one line of a log; None if the same was told before or it is too much.
+        """Peer and reason to be reported, safe for one line of a log; None for a repetition or beyond the limits.
 
-        ``peer`` is a name or an address. Addresses that differ in the port only are one peer: every connection has another.
+        ``peer`` is a name or an address. Addresses that differ only in the port are one peer: each connection has its own port.
         """
         host, reason = _PORT.sub("", peer), _short(reason)
         causes = self._counts.get(host)
@@ -41,7 +41,7 @@ class Refusals:
         return peer, reason
 
     def lines(self) -> tuple[str, ...]:
-        """All that was told, in order, with how often it happened if more than once; last the number of what was not told."""
+        """One line for each reported refusal, in order, with its count if above 1; last the number beyond the limits."""
         lines = [
             f"{peer}: {reason}" + (f" ({self._counts[host][reason]} times)" if self._counts[host][reason] > 1 else "")
             for (host, reason), peer in self._first.items()
@@ -50,6 +50,6 @@ class Refusals:
 
 
 def _short(reason: str) -> str:
-    # Parts of a reason may be a stranger's own words.
+    # Parts of a reason may have been sent by an unknown peer.
     text = printable(reason)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

@@ -71,7 +71,7 @@ class Roster:
         return self.entries[party].name
 
     def find(self, identity: Identity) -> PartyId:
-        """The id of the party with this key. Raises :class:`InputError` for a stranger's key."""
+        """The id of the party with this key. Raises :class:`InputError` for a key that is not in the roster."""
         for party, entry in enumerate(self.entries):
             if entry.public_key == identity.public_key:
                 return party

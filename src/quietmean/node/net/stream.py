@@ -1,4 +1,4 @@
-"""Bytes over one TLS connection, read right into their last place and encrypted while they are in the cache.
+"""Bytes over one TLS connection, read straight into their final buffer and encrypted in pieces that fit the processor cache.
 
 Streams of the standard library copy what comes in three times and what goes out as a whole; with vectors of a megabyte that costs
 more than the encryption.
@@ -26,7 +26,7 @@ class ByteStream(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        # Strangers get none: this is called before the handshake, connection_made after it.
+        # Allocated in connection_made, after the handshake: unauthenticated peers take no buffer.
         self._staged = memoryview(b"")
         self._begin = self._end = 0
         # Where a long read goes, and how much of it is there.

@@ -54,7 +54,7 @@ class Traffic:
 class Endpoint:
     """What all connections of a node share.
 
-    ``refusal(peer, reason)`` hears of everything that was refused, by either side; ``heard(party, position)`` of every answer.
+    ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer.
     """
 
     party: PartyId
@@ -77,7 +77,7 @@ class Connection:
 
     @classmethod
     async def dial(cls, address: Address, context: ssl.SSLContext, traffic: Traffic) -> Self:
-        """Connect and shake hands. No server name is sent: it would tell a listener on the line nothing but also help nobody."""
+        """Connect and shake hands. No server name is sent: keys are pinned, it has no use."""
         stream = ByteStream()
         host, port = address
         await asyncio.get_running_loop().create_connection(
@@ -121,7 +121,7 @@ class Connection:
 
 
 class Link:
-    """The way to one peer: dialled when first needed, and again after every loss."""
+    """The connection to one peer: dialled when first needed, and again after every loss."""
 
     def __init__(self, endpoint: Endpoint, peer: PartyId) -> None:
         self._endpoint = endpoint
@@ -157,7 +157,7 @@ class Link:
         finally:
             self._waiting.pop(number, None)
             if answer.done() and not answer.cancelled():
-                # Where sending failed first, nobody else looks at the loss that the reader reported.
+                # Where sending failed first, nobody else retrieves the exception that the reader set.
                 answer.exception()
 
     async def _connected(self) -> Connection:

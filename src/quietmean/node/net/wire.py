@@ -88,7 +88,7 @@ class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
 
 
 class Request(Frame, frozen=True):
-    """What the dialling side asks; the answer carries the same number."""
+    """A request of the dialling side; its answer carries the same number."""
 
     number: Count
 
@@ -108,15 +108,14 @@ class Reveal(Request, frozen=True, tag="r"):
 
 
 class Transfer(Request, frozen=True, tag="t"):
-    """A message of (phase, round): the payload is a vector of ``dimension`` values, then what else the protocol says.
+    """A message of (phase, round): the payload is a vector of ``dimension`` values, then the protocol's own content.
 
-    Each value takes ``width`` bytes: 4 only in studies with a grid, and then wherever all of the vector fits.
+    Each value takes ``width`` bytes: 4 only in studies with a grid, and only if all of the vector fits. The message must not be
+    accepted later than ``valid_for`` milliseconds after its arrival.
 
-    Nobody accepts it later than ``valid_for`` milliseconds from its arrival.
-
-    ``agreement`` is what the sender holds for the study's public seed (first bytes), so that parties who were told different
-    nonces find out. ``so_far``: what the sender knows of everybody's mixing rounds, encoded,
-    where it matters what becomes of shares: should somebody never come back, this is what is known of it.
+    ``agreement``: a check value of the public seed that the sender derived, so that parties who received different nonces notice
+    it. ``gossip``: the sender's log and all logs that came to it, encoded, for protocols that transfer shares; it is what the
+    others know of a party that never comes back.
     """
 
     phase: Count
@@ -130,41 +129,41 @@ class Transfer(Request, frozen=True, tag="t"):
 
 
 class CancelTransfer(Request, frozen=True, tag="w"):
-    """The sender takes its transfer of (phase, round) back: forget it, or say that it was used already."""
+    """The sender cancels its transfer of (phase, round): the receiver forgets it, or answers "ok" if it was used already."""
 
     phase: Count
     round: Count
 
 
 class ConfirmTransfer(Request, frozen=True, tag="f"):
-    """A restarted receiver asks what the sender made of its transfer of (phase, round)."""
+    """A restarted receiver asks whether the sender's transfer of (phase, round) still stands."""
 
     phase: Count
     round: Count
 
 
 class ResendRequest(Request, frozen=True, tag="g"):
-    """A party that was away when this one's release of (phase, round) was sent asks for it: it is sent again, then answered."""
+    """A party that missed the release of (phase, round) asks for it: the release is sent again, then this is answered."""
 
     phase: Count
     round: Count
 
 
 class Heartbeat(Request, frozen=True, tag="p"):
-    """Are you there, and where? Carries the own position."""
+    """Ask for a sign of life and the position; carries the own position."""
 
     phase: Count
     round: Count
 
 
 class Log(Request, frozen=True, tag="l"):
-    """What happened to this party; the payload is a :class:`PartyLog` in MessagePack. ``known``: as in a transfer."""
+    """The final log of a party; the payload is a :class:`PartyLog`, encoded. ``gossip``: as in a transfer."""
 
     gossip: bytes = b""
 
 
 class Answer(Frame, frozen=True, tag="a"):
-    """The answer to one request, with where the answering side is in the protocol."""
+    """The answer to one request, with the position of the answering side."""
 
     number: Count
     status: Literal["ok", "no"]

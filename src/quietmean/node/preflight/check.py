@@ -1,7 +1,7 @@
-"""Is everybody ready? Asked and answered before a study starts, over the same pinned TLS as the study itself.
+"""The check before a study starts: is every party ready? It uses the same pinned TLS as the study itself.
 
-A party that checks listens at its address, answers the checks of the others, and asks each of them. A party whose part has begun
-answers too, and goes on undisturbed.
+A party that runs a check listens at its address, answers the checks of the others, and sends one to each of them. A party that
+has joined answers too, without any effect on it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from quietmean.node.phase import Phase
 from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
-# A first question is given half of this (s) even where the wait is shorter, and none takes longer.
+# Longest time of one attempt, in seconds; the first may take half of this even where the wait is shorter.
 _ATTEMPT_SECONDS = 4.0
 
 
 class _NoNodeError(PeerError):
-    """The address is somebody else's."""
+    """Something else than a party of the study answers at the address."""
 
 
 class CheckSession:
-    """One party's check. It answers the others where :meth:`listen` was called before, else it only asks."""
+    """One party's check. It answers the others if :meth:`listen` was called before, else it only asks."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class CheckSession:
         self.refusals = Refusals()
 
     def listen(self) -> None:
-        """On this party's address in the roster. Raises :class:`InputError` if that cannot be done."""
+        """Listen on this party's address in the roster. Raises :class:`InputError` if that is not possible."""
         self._listening = open_socket(self._roster.entries[self._party].address)
 
     async def run(self, wait: float) -> None:
-        """Returns when everybody is ready and has heard this party, or after ``wait`` seconds."""
+        """Returns when everybody is ready and reached, or after ``wait`` seconds. :class:`InputError` for an impossible ``wait``."""
         if not (math.isfinite(wait) and wait >= 0):
             raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
         started = asyncio.get_running_loop().time()
@@ -93,7 +93,7 @@ class CheckSession:
         endpoint = Endpoint(
             party=self._party,
             roster=self._roster,
-            # Nobody can know this digest: nobody is let in.
+            # No digest of a study equals this: nobody is admitted.
             study="check",
             credentials=self._credentials,
             limits=Limits.before_welcome(),
@@ -119,7 +119,7 @@ class CheckSession:
             if loop.time() >= deadline and all(task.done() for task in asking):
                 return
             done = asyncio.ensure_future(self._changed.wait())
-            # The tasks end with the deadline; after it, only they are waited for.
+            # The tasks end by the deadline themselves; after it, only they are waited for.
             left = deadline - loop.time()
             await asyncio.wait(
                 [done, *(task for task in asking if not task.done())],
@@ -133,14 +133,14 @@ class CheckSession:
         if standing is None:
             return
         if standing.reply is None or standing.since:
-            # It is there now: no need to wait until it is asked again.
+            # It runs now: ask it again at once.
             self._contacted[party].set()
         if not standing.asks_us:
             standing.asks_us = True
             self._notify()
 
     def _refused(self, peer: str, reason: str) -> None:
-        # A party that has joined already knocks until this one joins too: that is no refusal.
+        # A party that has joined already dials until this one joins too: that is no refusal.
         if reason != ONLY_CHECKS:
             self.refusals.note(peer, reason)
 
@@ -169,7 +169,7 @@ class CheckSession:
         except (OSError, EOFError, PeerError) as error:
             key, trouble = _diagnosis(error)
             if key == "unknown" and standing.key != "unknown":
-                # It ran, and has ended: what it said then tells more than its silence.
+                # It ran, and has ended: its last answer says more than that it is not reachable now.
                 standing.since = trouble
             else:
                 standing.key, standing.trouble, standing.since, standing.reply = key, trouble, "", None
@@ -179,7 +179,7 @@ class CheckSession:
     async def _exchange(self, party: PartyId) -> Reply:
         connection = await self._connect(party)
         try:
-            # In this order, so that half the round trip bounds the error also where the process is held up in between.
+            # In this order, so that half the round trip bounds the clock error also if the process is suspended in between.
             begun, asked = time.perf_counter(), time.time()
             await connection.send(Check(VERSION))
             frame, _ = await connection.receive(Limits.before_welcome())
@@ -203,7 +203,7 @@ class CheckSession:
 
 
 def _diagnosis(error: Exception) -> tuple[Key, str]:
-    """Whether the peer's key was in order, and what to tell a person."""
+    """What the error says of the peer's key, and a sentence for the user."""
     match error:
         case _NoNodeError():
             return "unknown", str(error)

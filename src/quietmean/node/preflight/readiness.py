@@ -1,6 +1,6 @@
-"""What a party tells of itself before a study starts, and how it compares with the party that asked.
+"""What a party discloses in a check before a study starts, and how it compares with the party that asked.
 
-What is told: versions, digests, a clock, whether the data passed. Never a value.
+It discloses versions, digests, its clock, and whether its data passed; never a value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Agreed:
         return cls(bytes.fromhex(roster.digest), bytes.fromhex(digest(study)), bytes.fromhex(plan.digest), package_version())
 
     def readiness(self, data_passed: bool, position: Position | None = None) -> Readiness:
-        """What to tell who asks now. ``position``: of a party whose part has begun."""
+        """The answer to a check at this time. ``position``: of a party that has joined."""
         phase, round_ = position or (0, 0)
         return Readiness(
             VERSION,
@@ -62,7 +62,7 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, and what it says of the peer's clock: ahead of ours by ``clock_offset``, give or take half a round trip (s)."""
+    """An answer. The peer's clock is ahead of ours by ``clock_offset``, plus or minus half the ``round_trip`` (seconds)."""
 
     readiness: Readiness
     round_trip: float
@@ -82,7 +82,7 @@ class Reply:
 class Standing:
     """What is known of a peer. ``trouble``: in words, why it has not answered; ``asks_us``: it reached this party.
 
-    ``since``: what came between after it was there, with an answer or not.
+    ``since``: what failed after it had answered or reached this party.
     """
 
     party: PartyId
@@ -102,7 +102,7 @@ class Standing:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What stands in the way, most fundamental first."""
+        """What has to be mended, most fundamental first; empty if nothing."""
         since = (f"since then {self.since}",) if self.since else ()
         if self.reply is None:
             return (self.trouble, *since)
@@ -118,10 +118,10 @@ class Standing:
 
     @property
     def agrees(self) -> bool:
-        """It answered, has the same in hand as this party, and its data passed."""
+        """It answered, has the same study, plan, roster and version, and its data passed."""
         return not self.faults
 
     @property
     def ready(self) -> bool:
-        """It agrees, and can reach this party as well; a part that has begun has no reason to ask."""
+        """It agrees, and can reach this party as well; a party that has joined sends no checks."""
         return self.agrees and (self.asks_us or (self.reply is not None and self.reply.readiness.joined))

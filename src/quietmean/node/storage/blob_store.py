@@ -1,7 +1,7 @@
 """Large vectors of a store, in a file of their own beside it: written once, where SQLite would write them two or three times.
 
 The database holds short tokens. Order makes it safe: a vector is on disk before the transaction that names it commits, and its
-place is used again only after a transaction that no longer names it has. What no committed row names is free.
+slots are reused only after a transaction that no longer names it has committed. Slots that no committed row names are free.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _ZEROS = bytes(_SLOT)
 
 
 class BlobStore:
-    """Byte strings by token. Places that are freed are soon used again; :meth:`wipe` overwrites those that are not."""
+    """Byte strings by token. Free slots are reused; :meth:`wipe` overwrites those that are still free."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = -1
         self._free: set[int] = set()
-        # Those that hold something not public, also when they are free again.
+        # Slots that hold something not public, free ones included.
         self._secret: set[int] = set()
         self._slots = 0
         self._dirty = False
 
     def open(self, tokens: Iterable[bytes]) -> None:
-        """Go on with what the committed ``tokens`` name."""
+        """Open the file with what the committed ``tokens`` name; all other slots are free."""
         if self._path.exists():
             self._open_file()
             self._slots = -(-os.fstat(self._file).st_size // _SLOT)
@@ -58,7 +58,7 @@ class BlobStore:
         for place, (first, count) in _runs(slots):
             _write_all(self._file, view[place * _SLOT : (place + count) * _SLOT], first * _SLOT)
         if public:
-            # The last place may keep the end of what was there before.
+            # The last slot may keep the end of what was there before.
             self._secret.difference_update(slots[:-1])
         else:
             self._secret.update(slots)
@@ -80,16 +80,16 @@ class BlobStore:
 
     @property
     def in_use(self) -> bool:
-        """Is there anything large to look after?"""
+        """Whether the file is open, because something large was stored."""
         return self._file >= 0
 
     def keep_only(self, tokens: Iterable[bytes]) -> None:
-        """To be called after a commit: the places of what its rows no longer name are free."""
+        """To be called after a commit: slots that its rows no longer name are free."""
         used = {slot for token in tokens if token[:1] == LARGE_TAG for slot in _slots_of(token)}
         self._free = set(range(self._slots)) - used
 
     def wipe(self) -> None:
-        """Overwrite what is left in free places with zeros, and give all places back if all are free."""
+        """Overwrite free slots that hold secrets with zeros, and truncate the file if all slots are free."""
         for slot in sorted(self._secret & self._free):
             _write_all(self._file, memoryview(_ZEROS), slot * _SLOT)
         self._secret -= self._free
@@ -110,7 +110,7 @@ class BlobStore:
 
 
 def _write_all(file: int, content: memoryview, offset: int) -> None:
-    """The system may write less than it is given, for example to a disk that is nearly full: what is left follows, or fails."""
+    """Write all: pwrite may write less than it is given, for example to a disk that is nearly full."""
     while content:
         written = os.pwrite(file, content, offset)
         content, offset = content[written:], offset + written

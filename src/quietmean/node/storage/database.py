@@ -31,7 +31,7 @@ CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, w
 
 
 class Database:
-    """Exclusively this process's. Raises :class:`InputError` where the file cannot be opened or is something else."""
+    """Locked by this process. Raises :class:`InputError` if the file cannot be opened, is in use, or is something else."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class Database:
 
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
-        """Closed again if something fails in it; defects of the file are told to the user."""
+        """Close the files if the body fails; errors of the database become an :class:`InputError`."""
         try:
             yield
         except BaseException as error:
@@ -82,7 +82,7 @@ class Database:
         self._database.execute("COMMIT")
 
     def _forget_free_places(self, wipe: bool) -> None:
-        """After a commit: the places of large vectors that no row names any longer are free, and wiped if so wished."""
+        """After a commit: free the slots of large vectors that no row names any longer, and wipe them if ``wipe``."""
         if self._blobs.in_use:
             self._blobs.keep_only(self._tokens())
             if wipe:
@@ -95,7 +95,7 @@ class Database:
         self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _tokens(self) -> list[bytes]:
-        """Every token of the vault's file that a row names; short content lies in the rows and is not read for this."""
+        """All tokens of the blob file that a row names; short content lies in the rows and is not read for this."""
         query = """SELECT token FROM (SELECT state AS token FROM state UNION ALL SELECT vector FROM release
                    UNION ALL SELECT vector FROM message UNION ALL SELECT vector FROM inbox)
                    WHERE substr(token, 1, 1) = ?"""

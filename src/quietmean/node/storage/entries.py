@@ -1,4 +1,4 @@
-"""What is written down in a store: pledges, messages as they go out, how a round ended, and what became of a transfer."""
+"""Records of a store: commitments, outgoing messages, the end of a round, and the states of a transfer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from quietmean.core.party import PartyId
 from quietmean.node.net import Payload
 
 PENDING: Final = "pending"
-# The sender gave up waiting and kept its share; whether the receiver had used it is not known yet.
+# The sender cancelled the transfer and kept its share; whether the receiver had used it is not known yet. The words in the file
+# are part of its format.
 IN_DOUBT: Final = "reclaimed"
-# It had. What the sender kept is to be taken out again: ``settled`` says at the end of which round that was done.
+# The receiver had used it. The sender compensates: it takes the share out at the end of a later round, the column ``settled``.
 COMMITTED: Final = "used"
 
 
@@ -41,7 +42,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class ClosedRound:
-    """How a round ended: for each receiver, accepted, refused or reclaimed; which earlier (round, receiver) were settled."""
+    """How a round ended: for each receiver, accepted, refused or in doubt; which earlier (round, receiver) were settled."""
 
     round: int
     statuses: Mapping[PartyId, str]

@@ -1,9 +1,8 @@
-"""What a party must not forget: one SQLite file per party and study.
+"""The durable state of a party: one SQLite file per party and study.
 
 Every method that changes something is one transaction, on disk when the method returns. The private value is not in it, only
 its keyed digest, so that a restart with other data is noticed. Vectors of closed rounds are wiped. Large vectors are in a file
-beside it (see :mod:`.vault`). Once the result is in it, the secrets are out of it: what is left is the result and
-the log.
+beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are deleted: what is left is the result and the log.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Store(Database):
         super().__init__(path)
         self._owned = False
         self._codec = VectorCodec(dimension, grid)
-        # What is on disk and will be asked for before the round is over: it need not be read again.
+        # Caches of what is on disk and needed before the round is over.
         self._sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}
         self._arrived: dict[tuple[int, int], dict[PartyId, Message | None]] = {}
 
@@ -61,7 +60,7 @@ class Store(Database):
             store._check_owner(path, study, value, weight, fresh, owner)
             store._load_arrivals()
             if store.result() is not None:
-                # The process may have died between the end and this.
+                # The process may have died after the result was stored and before this.
                 store._empty_journal()
         return store
 
@@ -161,7 +160,7 @@ class Store(Database):
             if step.release is not None:
                 released = (phase, self._blobs.put(self._codec.encode(step.release.vector), public=True), step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
-        # After the commit: what will be asked for soon, and what it made superfluous.
+        # After the commit: fill the caches, and free what is no longer needed.
         self._sent = sent
         if closed is not None:
             key = (phase, closed.round)
@@ -179,7 +178,7 @@ class Store(Database):
             "UPDATE outbox SET settled = ? WHERE phase = ? AND round = ? AND receiver = ?",
             [(closed.round, phase, round_, receiver) for round_, receiver in closed.settled],
         )
-        # The ids stay, so that a late copy is recognised; the contents are of no more use here.
+        # The ids stay, so that a late copy is recognised; the contents are no longer needed.
         self._database.execute("UPDATE inbox SET vector = NULL, content = NULL WHERE phase = ? AND round = ?", key)
         self._wipe_messages(phase, closed.round)
 
@@ -226,12 +225,12 @@ class Store(Database):
         return None if row is None else str(row[0])
 
     def in_doubt(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
-        """(round, receiver) of messages that were taken back without knowing whether they had been used."""
+        """(round, receiver) of cancelled messages of which it is not known whether they had been used."""
         query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status = ? ORDER BY round, receiver"
         return tuple((row[0], row[1]) for row in self._rows(query, phase, IN_DOUBT))
 
     def resolve(self, phase: int, round_: int, receiver: PartyId, status: str) -> None:
-        """What became of a message that was taken back: refused or used."""
+        """Record what became of a message in doubt: REFUSED or COMMITTED. Nothing happens if it is not in doubt."""
         with self._transaction():
             self._database.execute(
                 "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ? AND status = ?",
@@ -239,7 +238,7 @@ class Store(Database):
             )
 
     def unsettled(self, phase: int, party: PartyId) -> list[Message]:
-        """Own messages whose shares were kept here and used there, one for each receiver."""
+        """Own messages whose shares were kept here and used there, and not settled yet; one for each receiver."""
         query = """SELECT round, receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
                    WHERE phase = ? AND status = ? AND settled IS NULL ORDER BY round, receiver"""
         return [
@@ -248,9 +247,9 @@ class Store(Database):
         ]
 
     def accept(self, phase: int, message: Message, encoded: Payload, gossip: bytes = b"") -> None:
-        """Take a transfer in; once this returns it counts, whatever happens.
+        """Make a transfer durable; once this returns it counts, whatever happens.
 
-        ``encoded``: the vector's bytes as they came, which are kept; ``so_far``: what its sender knew.
+        ``encoded``: the vector's bytes as received, which are stored; ``gossip``: the logs that came with it, encoded.
         """
         with self._transaction():
             if gossip:
@@ -263,7 +262,7 @@ class Store(Database):
         self._arrived.setdefault((phase, message.round), {})[message.sender] = message
 
     def forget(self, phase: int, round_: int, sender: PartyId) -> None:
-        """Give back a transfer of the round in progress, as if it had never come."""
+        """Undo :meth:`accept` for a transfer of the round in progress."""
         with self._transaction():
             self._database.execute("DELETE FROM inbox WHERE phase = ? AND round = ? AND sender = ?", (phase, round_, sender))
         self._arrived.get((phase, round_), {}).pop(sender, None)
@@ -272,7 +271,7 @@ class Store(Database):
         return sender in self._arrived.get((phase, round_), ())
 
     def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
-        """What has come in for the round in progress."""
+        """The accepted messages of the round in progress, by sender."""
         arrived = self._arrived.get((phase, round_), {})
         return [arrived[sender] or self._read_arrival(phase, round_, sender, receiver) for sender in sorted(arrived)]
 
@@ -286,7 +285,7 @@ class Store(Database):
             self._arrived.setdefault((phase, round_), {})[sender] = None
 
     def gossip(self) -> list[bytes]:
-        """What each party last sent along with its messages."""
+        """The gossiped logs that each party last sent with a message, encoded."""
         return [bytes(known) for (known,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
 
     # --- the log -----------------------------------------------------------------------------------------------------
@@ -311,12 +310,12 @@ class Store(Database):
         return tuple((row[0], row[1]) for row in self._rows(query, phase))
 
     def taken_back(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
-        """(phase, round, receiver) of messages that were taken back: USED there (and here too), or RECLAIMED, not known."""
+        """(phase, round, receiver) of cancelled messages that are COMMITTED and not settled, or IN_DOUBT."""
         query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
         return tuple((row[0], row[1], row[2]) for row in self._rows(query, status))
 
     def keep_remarks(self, remarks: Sequence[str]) -> None:
-        """What the protocol has to say of the mixing phase, which its later state no longer tells."""
+        """The protocol's remarks on the mixing phase, which cannot be derived from its later state."""
         if tuple(remarks) != self.remarks():
             with self._transaction():
                 self._database.execute("INSERT OR REPLACE INTO fact VALUES ('remarks', ?)", (json.dumps(list(remarks)).encode(),))
@@ -327,7 +326,7 @@ class Store(Database):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def save_log(self, party: PartyId, log: bytes, known: bytes) -> None:
-        """What a party tells at the end: what happened to it, and what it knows of the others."""
+        """A party's final log, and the gossiped logs that came with it; both encoded. Ignored once the result is stored."""
         if self.result() is None:
             with self._transaction():
                 self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, known))
@@ -337,7 +336,7 @@ class Store(Database):
         return {party: (bytes(log), bytes(known)) for party, log, known in rows}
 
     def finish(self, phase: int, result: bytes) -> None:
-        """Keep the result, of which the release of ``phase`` is a part, and wipe what is of no more use and must not be stolen.
+        """Keep the result, of which the release of ``phase`` is a part, and delete what is secret and no longer needed.
 
         Left are the study, the nonce (public by then), the digest of the input, the log and the result.
         """
@@ -355,7 +354,7 @@ class Store(Database):
         self._forget_free_places(wipe=True)
 
     def result(self) -> bytes | None:
-        """What :meth:`finish` was given, if this party's part is over."""
+        """What :meth:`finish` was given, if it was called."""
         return self._fact("result")
 
 
