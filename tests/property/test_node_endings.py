@@ -245,33 +245,33 @@ def test_without_what_messages_tell_the_record_is_too_optimistic(
         assert too_optimistic(outcome, stores)
 
 
-def leaving_story(luck: random.Random, parties: int) -> FaultPlan:
-    """Several leave for good, at any write or moment; sometimes the weather is bad too."""
-    gone = luck.sample(range(parties), luck.randint(1, max(1, parties - 2)))
+def leaving_plan(rng: random.Random, parties: int) -> FaultPlan:
+    """Several leave for good, at any write or moment; sometimes the network is bad too."""
+    gone = rng.sample(range(parties), rng.randint(1, max(1, parties - 2)))
     crashes = {
         party: [
-            Crash(luck.randint(4, 20), luck.random() < 0.5, away=None)
-            if luck.random() < 0.5
-            else Crash(after=luck.uniform(0.1, 4.0), away=None)
+            Crash(rng.randint(4, 20), rng.random() < 0.5, away=None)
+            if rng.random() < 0.5
+            else Crash(after=rng.uniform(0.1, 4.0), away=None)
         ]
         for party in gone
     }
-    conditions = NetworkConditions(luck.randrange(10**6), luck.choice([0.01, 0.1, 0.3]))
-    if luck.random() < 0.5:
-        conditions = replace(conditions, loss=luck.choice([0.0, 0.1]), answer_loss=luck.choice([0.0, 0.1]))
-    if luck.random() < 0.3:
-        begin = luck.uniform(0.0, 4.0)
-        side = frozenset(luck.sample(range(parties), luck.randint(1, parties - 1)))
-        conditions = replace(conditions, partitions=(Partition(side, begin, begin + luck.uniform(0.0, 8.0)),))
+    conditions = NetworkConditions(rng.randrange(10**6), rng.choice([0.01, 0.1, 0.3]))
+    if rng.random() < 0.5:
+        conditions = replace(conditions, loss=rng.choice([0.0, 0.1]), answer_loss=rng.choice([0.0, 0.1]))
+    if rng.random() < 0.3:
+        begin = rng.uniform(0.0, 4.0)
+        side = frozenset(rng.sample(range(parties), rng.randint(1, parties - 1)))
+        conditions = replace(conditions, partitions=(Partition(side, begin, begin + rng.uniform(0.0, 8.0)),))
     return FaultPlan(conditions, crashes)
 
 
 def whoever_leaves(seed: int, fault_plans: int) -> None:
-    luck, blind = random.Random(seed), 0
+    rng, blind = random.Random(seed), 0
     for _ in range(fault_plans):
-        parties = luck.randint(3, 6)
-        plan = inca(parties, luck.randint(2, 5), luck.randint(1, 2))
-        faults = leaving_story(luck, parties)
+        parties = rng.randint(3, 6)
+        plan = inca(parties, rng.randint(2, 5), rng.randint(1, 2))
+        faults = leaving_plan(rng, parties)
         with told(plan, faults) as (outcome, stores):
             # Against those who told the record is never too optimistic.
             assert too_optimistic(outcome, stores) == {}, (plan.parameters, faults)

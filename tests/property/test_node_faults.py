@@ -139,7 +139,7 @@ def partitions_mid_round() -> list[FaultPlan]:
 
 
 def test_settlements_happen_and_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without them the same stories count shares twice."""
+    """Without them the same plans count shares twice."""
     plan = inca(4, 6)
     settled = 0
     for faults in partitions_mid_round():

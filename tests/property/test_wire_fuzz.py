@@ -134,7 +134,7 @@ class Reading:
         except EOFError:
             return "ended early"
         try:
-            # As the door and the session do.
+            # As the inbox and the session do.
             if isinstance(frame, wire.Transfer):
                 wire.check_finite(frame.weight, "weight")
                 grid, raw = GRID if limits.short else 0.0, payload[: frame.width * frame.dimension]

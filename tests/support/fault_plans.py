@@ -1,4 +1,4 @@
-"""Hypothesis strategies: random stories of faults. A failing one shrinks to fewer crashes, calmer weather, shorter partitions."""
+"""Hypothesis strategies: random fault plans. A failing one shrinks to fewer crashes, a better network, shorter partitions."""
 
 from __future__ import annotations
 

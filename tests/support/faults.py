@@ -1,7 +1,7 @@
-"""Whole studies of real sessions with real stores, under a story of faults, in virtual time.
+"""Whole studies of real sessions with real stores, under a plan of faults, in virtual time.
 
-A story says when which party dies (before or after which durable write, or at which moment), when it comes back, and what the
-network does. Everything is a function of the story: a failure can be run again, and a random story can be shrunk.
+A fault plan says when which party dies (before or after which durable write, or at which moment), when it comes back, and what
+the network does. Everything is a function of the plan: a failure can be run again, and a random plan can be shrunk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.network import MemoryNetwork, NetworkConditions
 from support.virtual_time import run_virtually
 
 _STUDY = "ab" * 32
-# No story lasts longer, in virtual seconds; a study that does is stuck.
+# No run lasts longer, in virtual seconds; a study that does is stuck.
 _LONGEST = 10_000.0
 
 
@@ -97,7 +97,7 @@ def check_run(plan: Plan, values: Vector, outcome: FaultOutcome, weights: NDArra
 
 
 class _RunNoise:
-    """What the parties of a story draw, for running their machines in lockstep."""
+    """What the parties of a run draw, for running their machines in lockstep."""
 
     def __init__(self, plan: Plan, faults: FaultPlan, parties: int) -> None:
         self._seeds = [_secret(faults, party, 0) for party in range(parties)]
@@ -117,7 +117,7 @@ class _RunNoise:
 
 
 def _secret(faults: FaultPlan, party: PartyId, number: int) -> Seed:
-    # Not from the operating system: a story is the same each time.
+    # Not from the operating system: a run is the same each time.
     return insecure_seed(faults.conditions.seed, "story", party, number)
 
 
@@ -166,7 +166,7 @@ def run_with_faults(
 
 
 class _RunSettings(NodeSettings):
-    """The keys of a story's parties are new each time; what is drawn from the study's name is not."""
+    """The keys of a run's parties are new each time; what is drawn from the study's name is not."""
 
     study = cached_property(lambda self: _STUDY)
 

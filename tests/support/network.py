@@ -59,7 +59,7 @@ class MemoryNetwork:
         self.deaths = [0] * parties
         self._conditions = conditions
         self._rng = BitStream(insecure_seed(conditions.seed, "weather"))
-        # In the order of their beginnings: in that of a set, no two runs of a story would be alike.
+        # In the order of their beginnings: in that of a set, no two runs of a fault plan would be alike.
         self._handling: dict[PartyId, dict[asyncio.Task[None], None]] = {party: {} for party in range(parties)}
 
     def links(self, party: PartyId) -> dict[PartyId, MemoryLink]:

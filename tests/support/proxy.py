@@ -1,4 +1,4 @@
-"""Bad roads between the processes of a local run: TCP proxies that delay, stall and cut, and partition on command.
+"""A bad network between the processes of a local run: TCP proxies that delay, stall and cut, and partition on command.
 
 A proxy cannot drop a packet: TCP would send it again. What a lost packet looks like from above is a pause, of about a
 retransmission time-out, and then everything in order; now and then it is a connection that is gone. That is what is done here,
@@ -51,7 +51,7 @@ class ProxyReport:
 
 
 class BadNetwork:
-    """One proxy for each ordered pair of parties. Pass :meth:`between` to ``run_local`` as its ``roads``."""
+    """One proxy for each ordered pair of parties. Pass :meth:`between` to ``run_local`` as its ``proxies``."""
 
     def __init__(self, conditions: ProxyConditions) -> None:
         self.report = ProxyReport()

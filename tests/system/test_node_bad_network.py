@@ -1,4 +1,4 @@
-"""Real processes with bad roads between them: delays, stalls, cut connections, a partition in the middle, and kills on top."""
+"""Real processes with a bad network between them: delays, stalls, cut connections, a partition in the middle, and kills."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def open_(outcome: LocalOutcome) -> int:
     return sum(len(result.unresolved) for result in outcome.results.values())
 
 
-def test_bad_roads_change_nothing(tmp_path: Path) -> None:
+def test_a_bad_network_changes_nothing(tmp_path: Path) -> None:
     plan = inca(4, 4, sigma_delta=0.7)
     conditions = ProxyConditions(seed=1, delay=(0.005, 0.03), loss=0.05, stall=(0.1, 0.3), reset=0.02)
     assert_exact(plan, asyncio.run(travel(plan, tmp_path, conditions, None, round_timeout=30.0)))

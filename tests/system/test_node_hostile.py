@@ -1,4 +1,4 @@
-"""A real process under attack by strangers and by a party with a valid key: bounded memory, a bounded log, the right result."""
+"""A real process under attack by unknown peers and by a party with a valid key: bounded memory and log, the right result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from quietmean.protocols.inca.spec import IncaParameters, Injection
 
 # The victim is party 0, a process of its own. Party 3 plays honestly, and its key is used by an attacker too.
 VICTIM, LAST, INSIDER, PARTIES, ROUNDS, DIMENSION = 0, 2, 3, 4, 6, 2
-# 64 strangers in the middle of a handshake cost up to half a megabyte each: a TLS buffer of 256 KiB and OpenSSL's own state.
+# 64 unfinished handshakes cost up to half a megabyte each: a TLS buffer of 256 KiB and OpenSSL's own state.
 # The rest is for the connections of three parties, the largest logs, and the study itself.
 ALLOWED_GROWTH = (32 + 16) * 2**20
 LIMITS = Limits.of_study(PARTIES, ROUNDS, DIMENSION)
@@ -147,7 +147,7 @@ class Siege:
             while not condition():
                 await asyncio.sleep(0.02)
 
-    # --- strangers -----------------------------------------------------------------------------------------------------
+    # --- unknown peers ------------------------------------------------------------------------------------------------
 
     async def garbage(self, number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -194,7 +194,7 @@ class Siege:
         await until_closed(reader, writer)
 
     async def say(self, raw: bytes) -> None:
-        """Something for which the door is shut."""
+        """Something that is refused."""
         reader, writer = await self.enter()
         with contextlib.suppress(OSError):
             writer.write(raw)

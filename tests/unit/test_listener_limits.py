@@ -1,4 +1,4 @@
-"""Strangers who hold the places for handshakes: who gives way, and that a party of the study gets in beside them."""
+"""Unknown peers that hold the places for handshakes: which is evicted, and that a party of the study gets in beside them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CROWD = 220
 
 
 def full_house(hosts: str) -> HandshakePool[int]:
-    """Stranger k comes from the host that letter k names."""
+    """Handshake k comes from the host that letter k names."""
     handshakes: HandshakePool[int] = HandshakePool(len(hosts))
     for number, host in enumerate(hosts):
         handshakes.add(number, host)
@@ -71,7 +71,7 @@ def test_one_who_is_alone_at_its_address_stays_while_others_crowd() -> None:
 
 
 def test_no_more_is_kept_than_who_is_here() -> None:
-    """Whatever comes and goes: as a list of (stranger, host) does it, and nothing is left of who has gone."""
+    """Whatever comes and goes: as a list of (handshake, host) does it, and nothing is left of those removed."""
     handshakes: HandshakePool[int] = HandshakePool(16)
     naive: list[tuple[int, str]] = []
     choices = BitStream(insecure_seed(1, "arrivals")).uniform(40_000).reshape(-1, 2)
@@ -119,7 +119,7 @@ class WithoutEviction(Listener):
 
 @dataclass
 class Place:
-    """A listener of party 0 that lets strangers be for a minute, on a port of its own; and who comes there."""
+    """A listener of party 0 with a handshake time-out of a minute, on a port of its own; and what it reports."""
 
     kind: type[Listener] = Listener
     refusals: Refusals = field(default_factory=Refusals)
@@ -184,7 +184,7 @@ class Place:
 
 
 async def siege(place: Place, host: str, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the story once a crowd of strangers has come, of which one in eleven trickles and the others are idle."""
+    """Run the scenario once a crowd of unknown peers has connected, of which one in eleven trickles and the others are idle."""
     place.listener.start()
     handshakes = [asyncio.create_task(place.until_turned_out(host, number % 11 == 0)) for number in range(CROWD)]
     try:
@@ -198,7 +198,7 @@ async def siege(place: Place, host: str, scenario: Callable[[], Coroutine[Any, A
         await place.listener.close()
 
 
-# From the address of the strangers, as all come from one behind a router, and from another.
+# From the address of the unknown peers, as all come from one behind a router, and from another.
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
@@ -224,7 +224,7 @@ def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.Lo
             assert place.refusals.lines()[0].endswith(" times)")
 
         await siege(place, host, scenario)
-        print(f"in after {', '.join(f'{1000 * time:.0f}' for time in times)} ms; {place.cut_off} strangers cut off")
+        print(f"in after {', '.join(f'{1000 * time:.0f}' for time in times)} ms; {place.cut_off} handshakes cut off")
         assert len(times) == ATTEMPTS
 
     asyncio.run(run())

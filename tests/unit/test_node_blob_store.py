@@ -90,7 +90,7 @@ def test_a_system_that_writes_less_than_it_is_given_is_given_the_rest(path: Path
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["put", "drop", "restart"]), st.integers(0, 4 * LARGE)), max_size=25))
 def test_like_a_dictionary(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
-    path = tmp_path_factory.mktemp("vault") / "vectors"
+    path = tmp_path_factory.mktemp("blobs") / "vectors"
     blob_store, known = BlobStore(path), dict[bytes, bytes]()
     for number, (what, size) in enumerate(steps):
         if what == "put":

@@ -29,7 +29,7 @@ def transfer(round_: int, valid_for: float = 600.0, agreement: bytes = AGREED) -
 
 
 def with_inbox(tmp_path: Path, scenario: Callable[[Inbox, Store], Coroutine[None, None, None]]) -> None:
-    """Run a story at the door of party 0 in round 2, where parties 1 and 2 are expected."""
+    """Run a scenario with the inbox of party 0 in round 2, where parties 1 and 2 are expected."""
 
     async def run() -> None:
         store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)

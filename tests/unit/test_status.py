@@ -53,7 +53,7 @@ LATE = Late(Phase.MIXING, 2, ("eve",))
 
 
 def watch(scenario: Callable[[Monitor], None], status: Path | None = None, pause: float = 0.0) -> list[NodeView]:
-    """What ada's watch shows during and after a story."""
+    """What ada's monitor shows during and after a scenario."""
     views: list[NodeView] = []
 
     async def run() -> None:

@@ -97,7 +97,7 @@ async def run_local(
 ) -> LocalOutcome:
     """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
 
-    ``roads``: what the parties dial instead of each other, such as a slow or lossy way between each two of them.
+    ``proxies``: makes proxies that the parties dial instead of each other, for example slow or lossy ones.
     ``program``: Python's arguments for the process of a party, which gets the settings file of :mod:`quietmean.node.local.child`.
     Raises :class:`InputError` for impossible settings and :class:`ProtocolFailure` if no party finished.
     """

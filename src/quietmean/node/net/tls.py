@@ -2,7 +2,7 @@
 
 A node presents a short-lived leaf key that its identity key has signed. Whoever checks it trusts one anchor per roster key: a
 certificate that exists only in memory, names the identity key, and needs no valid signature, because OpenSSL does not check the
-signature of what it is told to trust. So the identity key is never handed to OpenSSL, and no authority is needed.
+signature of its trust anchors. So the identity key is never handed to OpenSSL, and no authority is needed.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ class Link:
             self.trouble = str(error) or "it does not answer"
 
     def _report_refusal(self, reason: str) -> None:
-        # Dialling goes on, since the other side may be mended and started again; the same reason is told once.
+        # Dialling goes on, since the other side may be mended and started again; the same reason is reported once.
         if reason != self.trouble:
             self.trouble = reason
             self._endpoint.refusal(self._endpoint.roster.name(self._peer), reason)

@@ -60,7 +60,7 @@ class VectorCodec:
         return encode_vector(vector, self.grid)
 
     def width(self, raw: Payload) -> int:
-        """Bytes a number in what :meth:`encode` made: its length tells."""
+        """Bytes a number in what :meth:`encode` made: by its length."""
         return 4 if self.grid and raw and len(raw) == 4 * self.dimension else 8
 
     def decode(self, raw: Payload) -> Vector:

@@ -60,7 +60,7 @@ class Refused(Frame, frozen=True, tag="N"):
 class Check(Frame, frozen=True, tag="?", forbid_unknown_fields=False):
     """Instead of a hello, before the start: are you ready? The answer is a :class:`Readiness`, then the connection ends.
 
-    These two frames keep their meaning in all versions, so that a difference of versions can be told; fields may be added
+    These two frames keep their meaning in all versions, so that a difference of versions can be reported; fields may be added
     at the end.
     """
 

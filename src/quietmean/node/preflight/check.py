@@ -74,7 +74,7 @@ class CheckSession:
         self._listening = open_socket(self._roster.entries[self._party].address)
 
     async def run(self, wait: float) -> None:
-        """Returns when everybody is ready and reached, or after ``wait`` seconds. :class:`InputError` for an impossible ``wait``."""
+        """Returns when everybody is ready and reached, or after ``wait`` seconds. InputError for an impossible ``wait``."""
         if not (math.isfinite(wait) and wait >= 0):
             raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
         started = asyncio.get_running_loop().time()

@@ -1,8 +1,8 @@
-"""Before round 1: everybody is there, and nobody could choose the schedule.
+"""Agreement on the public seed before round 1: commit and reveal, so that nobody can choose the schedule.
 
-Each party commits to a nonce, its public weight and its public exchange key, reveals them once all commitments are in, and the
-public seed is derived from them all. One honest nonce makes it unpredictable. Every party hears every key from its owner itself,
-over a connection that proves who that is. What is agreed is on disk, so that a restart goes on with it.
+Each party commits to a nonce, its public weight and its public exchange key, and reveals them once all commitments are in. The
+public seed is derived from all of them; one honest nonce makes it unpredictable. Each key comes from its owner, over an
+authenticated connection. Commitments and openings are durable, so that a restart continues with them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Opening:
 
 
 class Commitments:
-    """What everybody committed to and revealed; the receiving half of the agreement."""
+    """The commitments and openings of all parties, durable; the receiving half of the agreement."""
 
     def __init__(self, store: Store, study: str, parties: int) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class Commitments:
         """Make this node's own commitment, once; returns its hash."""
         commit = commitment_hash(self._study, party, opening)
         self.commit(party, commit)
-        # Also where a crash came between the two.
+        # Also after a crash between the two.
         self.reveal(party, opening)
         return commit
 
@@ -87,7 +87,7 @@ class Commitments:
         return {party for party, commitment in self._by_party.items() if commitment.nonce is None}
 
     def public_seed(self) -> Seed:
-        """From everybody's nonce and weight; all must be in."""
+        """The public seed. All parties must have revealed."""
         labels = [
             label
             for _, commitment in sorted(self._by_party.items())
@@ -100,18 +100,18 @@ class Commitments:
         return self._by_party[party].exchange or b""
 
     def weights(self) -> NDArray[np.float64]:
-        """Shape (n,)."""
+        """The public weights, shape (n,). All parties must have revealed."""
         return np.array([commitment.weight for _, commitment in sorted(self._by_party.items())], dtype=np.float64)
 
 
 def commitment_hash(study: str, party: PartyId, opening: Opening) -> bytes:
-    # The party is in it: nobody can pass another's commitment off as its own.
+    # It names the party: nobody can present another's commitment as its own.
     text = f"quietmean commit\n{study}\n{party}\n{opening.weight!r}\n".encode()
     return hashlib.sha256(text + opening.nonce + opening.exchange).digest()
 
 
 async def agree(context: Context, commitments: Commitments, opening: Opening, start_timeout: float) -> None:
-    """Returns when everybody holds everybody's nonce; ProtocolFailure that names the missing after ``start_timeout`` seconds."""
+    """Returns when everybody holds everybody's nonce. Raises ProtocolFailure with the missing after ``start_timeout`` seconds."""
     commit = commitments.commitment(context.party, opening)
     acknowledged: set[PartyId] = set()
     sending = [context.spawn(_send_opening(context, commitments, peer, commit, opening, acknowledged)) for peer in context.others]
@@ -133,7 +133,7 @@ async def _send_opening(
     link = context.links[peer]
     answer = await link.ask(Commit(0, commit))
     if answer.status == ACCEPTED:
-        # Whoever reveals first would let the last one choose.
+        # An earlier opening would let the last party choose its nonce.
         await commitments.all_committed.wait()
         answer = await link.ask(Reveal(0, opening.nonce, opening.weight, opening.exchange))
     if answer.status == ACCEPTED:
@@ -143,7 +143,7 @@ async def _send_opening(
 
 
 def _missing(context: Context, commitments: Commitments, acknowledged: set[PartyId]) -> set[PartyId]:
-    # Nobody reveals before all have committed: as long as some have not, they alone keep the others waiting.
+    # Nobody reveals before all have committed: as long as commitments are missing, only their parties are reported.
     return commitments.uncommitted or commitments.unrevealed | (set(context.others) - acknowledged)
 
 

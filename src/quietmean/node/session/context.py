@@ -1,4 +1,4 @@
-"""What the parts of one running node share, and the one way in which all of them wait for others."""
+"""The state that the parts of a running session share, and the one way in which all of them wait for other parties."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.settings import NodeSettings
 from quietmean.node.storage import Outgoing, Store
 
-# Waking up later than planned by this part of the round's time-out means that the process was held up.
+# Waking up later than planned by more than this part of the round's time-out means that the process was suspended.
 _OWN_PAUSE = 0.05
 
 
 class PeerLink(Protocol):
-    """The way to one peer. ``trouble``: in words, why it does not answer; ``unreachable``: nobody listens at its address."""
+    """The connection to a peer. ``trouble``: in words, why it does not answer; ``unreachable``: nobody listens at its address."""
 
     trouble: str
     unreachable: bool
@@ -41,7 +41,7 @@ class PeerLink(Protocol):
 
 @dataclass
 class Context:
-    """One running node. ``changed`` is set whenever something came in that a wait could be waiting for."""
+    """One running session. ``changed`` is set whenever something arrived that a wait could be waiting for."""
 
     settings: NodeSettings
     store: Store
@@ -54,7 +54,7 @@ class Context:
     # From the agreement on, when the schedule is known.
     gossip: GossipedLogs | None = None
     late: list[Late] = field(default_factory=list)
-    # In the order of their beginnings, so that everything happens in the same order each time.
+    # A dict for its order: tasks are cancelled in the same order each time.
     _background: dict[asyncio.Task[Any], None] = field(default_factory=dict)
 
     @property
@@ -89,7 +89,7 @@ class Context:
         self._background.pop(task, None)
         self.changed.set()
         if not task.cancelled() and task.exception() is not None:
-            # Links retry and time-outs are caught where they belong; what is left is a defect, and must not pass unseen.
+            # Links retry, and time-outs are caught where they occur; any other exception is a defect, and must be reported.
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a node's background task failed", "exception": task.exception()}
             )
@@ -101,22 +101,22 @@ class Context:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def transfer(self, position: Position, message: Outgoing, gossip: bytes) -> Transfer:
-        """The header of a message of this (phase, round); ``so_far``: what goes along of what is known."""
+        """The header of a message of this (phase, round). ``gossip``: encoded logs that go along."""
         valid_for = int(1000 * LONGEST_WAIT * self.round_timeout)
         return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
 
     async def heartbeat(self, party: PartyId, seconds: float) -> None:
-        """Ask for a sign of life; the answer tells its position to :attr:`whereabouts` by itself."""
+        """Ask for a sign of life; the link reports the position in the answer to the failure detector."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.links[party].ask(Heartbeat(0, *self.inbox.position))
 
 
 class Wait:
-    """A wait for others that ends when nobody is missing, or nobody who is missing is worth waiting for any longer.
+    """A wait for other parties. It ends when nobody is missing, or the deadlines of all who are missing have passed.
 
-    ``missing`` gives who is waited for, and whether that party owes an answer (rather than a message). ``full_time``: for whom
-    suspicion does not shorten the wait: nobody, whose process may be alive, or all.
+    ``missing`` gives the parties waited for, and whether each owes an answer (rather than a message). ``full_time``: for whom
+    suspicion does not shorten the wait: for nobody, for parties whose process may be alive, or for all.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class Wait:
                     await context.changed.wait()
 
     def _discount_own_pauses(self) -> float:
-        """The time now. Time in which this process itself did not run is not held against the others.
+        """The time now (s). Time in which this process itself did not run extends all deadlines.
 
-        After a suspended laptop or an overloaded machine, answers may be in the socket that nobody has read yet.
+        After a suspension or overload of this machine, answers may be in the socket that have not been read yet.
         """
         now = self._clock()
         paused = now - self._wake

@@ -1,4 +1,4 @@
-"""What a node knows about where the others are, and how long each of them is worth waiting for."""
+"""Positions of the other parties, which of them are suspected to have failed, and how long to wait for each."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterable
 from quietmean.core.party import PartyId
 from quietmean.node.phase import Position
 
-# A late party is asked for a sign of life this often, as a part of the round's time-out.
+# Time between two heartbeats to a late party, as a part of the round's time-out.
 HEARTBEAT_INTERVAL = 0.25
-# One that gives signs of life is waited for so many time-outs, then no longer.
+# Longest wait for a party that answers heartbeats, in time-outs.
 LONGEST_WAIT = 4.0
-# One that was missed before gets this part of a time-out.
+# Wait for a suspected party, as a part of the wait for others.
 SUSPECT_WAIT = 0.2
-# A wait without a sign of life is this many times as long as rounds have taken (mean and four deviations, as TCP does it), at
-# least the floor's part of the time-out, at most all of it.
+# The wait for a silent party: this many times what rounds have taken (mean and four deviations, as in the retransmission timer of
+# TCP, RFC 6298), at least the floor's part of the time-out, at most all of it.
 TIMEOUT_FACTOR = 4.0
 FLOOR = 0.5
 _MEMORY = 0.125
-# Answers on their way when the time-out strikes still count.
+# Additional part of the time-out for answers that are on their way.
 GRACE = 0.1
 
 
 class FailureDetector:
-    """Positions (phase, round) as the parties themselves told, and who is suspected to be gone. All times in seconds."""
+    """Positions (phase, round) as the parties reported them, and the suspected parties. All times are in seconds."""
 
     def __init__(self, round_timeout: float, clock: Callable[[], float], gone_timeout: float | None = None) -> None:
         self._timeout = round_timeout
@@ -36,13 +36,13 @@ class FailureDetector:
         self._last_sign: dict[PartyId, float] = {}
 
     def heard(self, party: PartyId, position: Position) -> None:
-        """A sign of life. Positions only grow: what a party tells has been made durable before."""
+        """A sign of life, which ends a suspicion. Positions only grow: a position is durable before a party reports it."""
         self._positions[party] = max(position, self._positions.get(party, position))
         self._suspects.discard(party)
         self._last_sign[party] = self._clock()
 
     def record_wait(self, seconds: float) -> None:
-        """A wait in which everybody came."""
+        """Note the duration of a wait in which nobody was missing at the end."""
         if self._mean is None:
             self._mean, self._deviation = seconds, seconds / 2
         self._deviation += _MEMORY * (abs(seconds - self._mean) - self._deviation)
@@ -50,13 +50,13 @@ class FailureDetector:
 
     @property
     def silence_timeout(self) -> float:
-        """How long to wait for who gives no sign of life: between the floor and the round's time-out, as rounds have taken."""
+        """How long to wait for a silent party: by what rounds have taken, between the floor and the round's time-out."""
         if self._mean is None:
             return self._timeout
         return min(max(TIMEOUT_FACTOR * (self._mean + 4 * self._deviation), FLOOR * self._timeout), self._timeout)
 
     def missed(self, party: PartyId) -> None:
-        """A whole wait without a sign of life."""
+        """Suspect a party: a whole wait passed without a sign of life."""
         self._suspects.add(party)
 
     def suspected(self, party: PartyId) -> bool:
@@ -70,7 +70,7 @@ class FailureDetector:
         return known is not None and known > position
 
     def all_past(self, parties: Iterable[PartyId], position: Position) -> bool:
-        """Has this position passed for everybody of ``parties`` who was heard of, if anybody was?"""
+        """Whether all of ``parties`` with a known position that are not suspected are past ``position``, and there is one."""
         known = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]
         return bool(known) and min(known) > position
 
@@ -85,6 +85,6 @@ class FailureDetector:
             window = min(window, self._gone_timeout)
         end = start + window + (GRACE * self._timeout if answer_due else 0.0)
         sign = self._last_sign.get(party, start)
-        # Alive but late: two more probes, again and again, up to the longest wait.
+        # Alive but late: time for two more heartbeats, repeatedly, up to the longest wait.
         alive_until = min(sign + 2 * HEARTBEAT_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
         return max(end, alive_until) if sign > start else end

@@ -1,7 +1,7 @@
-"""The end: everybody tells everybody what happened to it, so that all can account for this very execution.
+"""Finalization: all parties exchange their logs, so that each can account for the execution that really happened.
 
-What is told is on disk before it is acknowledged, and so is the result before this party leaves: whoever dies here goes on with
-what it has, and whoever is started again after its end shows the same result.
+A log is durable before it is acknowledged, and the result is durable before this party leaves. A party that crashes here goes on
+from its store, and one that is started again after the end returns the same result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
 
 
 def encoded_gossip(context: Context, here: Position) -> bytes:
-    """What this party knows of the mixing rounds while it is in ``here``, for others to remember."""
+    """This party's log of the mixing rounds up to its position ``here``, and the logs that came to it, for others to keep."""
     gossip = context.required_gossip
     phase, round_ = here
     gossip.put(context.party, own_log(context, ()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
@@ -47,7 +47,7 @@ def keep_result(store: Store, phase: Phase, result: NodeResult) -> None:
 
 
 def kept_result(store: Store) -> NodeResult | None:
-    """The result, if this party's part in its study is over."""
+    """The stored result, if this party has finished its study."""
     raw = store.result()
     if raw is None:
         return None
@@ -56,9 +56,9 @@ def kept_result(store: Store) -> NodeResult | None:
 
 
 async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> None:
-    """Send the own log to all and wait for theirs, which come into ``logs``: one round time-out for whoever gives no sign.
+    """Send the own log to all and wait for theirs, which the session puts into ``logs``; one round time-out for silent parties.
 
-    If it ``tells``, what is known of the others goes along, so that all who stay know the same of those who left.
+    With ``gossips``, the gossiped logs go along, so that all who stay know the same of those who left.
     """
     here = int(Phase.FINALIZATION), 0
     context.inbox.enter(here, frozenset())

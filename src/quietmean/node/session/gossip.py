@@ -1,9 +1,9 @@
-"""What a party knows of everybody's mixing rounds, and passes on with every message, so that it survives who leaves.
+"""Gossiped logs: the logs of all parties' mixing rounds, as far as they are known here, sent along with every message.
 
-Whatever influenced a message travels with it: the sender's own log up to its last closed round, and what had come to it of the
-others' logs in the same way. Whoever takes the message in thereby knows the logs of all whose values or noise can be in it, up to
-the round that matters. Relative to the schedule, which all know, a log is a table of bits that are nearly always set; it
-compresses to almost nothing.
+With a message travel its sender's own log up to the last closed round, and the logs that came to the sender in the same way. The
+receiver thereby has the logs of all whose values or noise can be in the message, up to the round that matters, also if these
+parties leave later. Relative to the public schedule, a log is a table of bits that are nearly always set; it compresses to almost
+nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.node.session.logs import PartyLog
 
-# A header has room for other things too. What does not fit is left out, the others' logs first.
+# Bytes, less than a header's limit. What does not fit is left out, the others' logs first.
 LIMIT = 48 * 1024
 
 
 class _Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """``until`` by party, little-endian uint32; the bits of :class:`Knowledge` in order, each table padded to whole bytes."""
+    """``until`` by party, little-endian uint32; the bits of :class:`GossipedLogs` in order, each table padded to whole bytes."""
 
     until: bytes
     online: bytes
@@ -48,8 +48,8 @@ class PartialLog:
 class GossipedLogs:
     """For each party, its log up to the end of round ``until[party]``.
 
-    ``online`` (T, n); ``sent`` (T, n, k_max) by sender and slot: it knows that this message arrived; ``received`` likewise: its
-    receiver took it in. What is beyond ``until`` is not set.
+    ``online`` (T, n); ``sent`` (T, n, k_max) by sender and slot: the sender knows that this message arrived; ``received``
+    likewise: its receiver accepted it. Bits of rounds after ``until`` are not set.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -69,7 +69,7 @@ class GossipedLogs:
         return self._schedule.neighbours.astype(np.int64)
 
     def put(self, party: PartyId, log: PartyLog, until: int) -> None:
-        """A party's own word, if it goes further than what was known of it; of rounds after ``until`` nothing is taken."""
+        """Take over a party's own log up to round ``until``, if that goes further than what was known of it."""
         if until <= self.until[party]:
             return
         self.until[party] = until
@@ -88,7 +88,7 @@ class GossipedLogs:
         )
 
     def merge(self, other: GossipedLogs) -> None:
-        """Take over what goes further than what is known here."""
+        """Take over each log that goes further than the one known here."""
         newer = other.until > self.until
         if not newer.any():
             return
@@ -101,7 +101,7 @@ class GossipedLogs:
             self._settled[party] = other._settled.get(party, ())
 
     def logs(self) -> dict[PartyId, PartialLog]:
-        """By party, for those of whom anything is known."""
+        """By party, for those with at least one known round."""
         found = {}
         for party in np.nonzero(self.until)[0].tolist():
             online = tuple((np.nonzero(self._online[:, party])[0] + 1).tolist())
@@ -114,7 +114,7 @@ class GossipedLogs:
         return found
 
     def encode(self, own: PartyId) -> bytes:
-        """At most :data:`LIMIT` bytes: of everybody if that fits, else of ``own`` alone, else nothing."""
+        """At most :data:`LIMIT` bytes: all logs if they fit, else that of party ``own`` alone, else nothing."""
         raw = self._packed()
         if len(raw) > LIMIT:
             raw = self._only(own)._packed()
@@ -137,7 +137,7 @@ class GossipedLogs:
 
     @classmethod
     def decode(cls, raw: bytes, schedule: Schedule) -> GossipedLogs:
-        """Raises :class:`PeerError` for what no correct party sends."""
+        """The inverse of :meth:`encode`. Raises :class:`PeerError` for what no correct party sends."""
         gossip = cls(schedule)
         if not raw:
             return gossip

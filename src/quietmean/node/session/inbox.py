@@ -1,4 +1,4 @@
-"""Incoming transfers: taken in when their round is in progress here, parked when it is still to come, refused when it is over."""
+"""Incoming transfers: accepted when their round is in progress here, parked when it is still to come, refused when it is over."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Parked:
 
 
 class Inbox:
-    """At most one transfer per sender waits here: a sender is in one round at a time."""
+    """At most one transfer per sender is parked: a sender is in one round at a time."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Inbox:
         merge_gossip: Callable[[bytes], None],
         grid: float = 0.0,
     ) -> None:
-        """``learn`` takes in what comes along with messages, or raises PeerError. ``grid``: of all vectors, or 0."""
+        """``merge_gossip`` takes over the encoded logs of a message, or raises PeerError. ``grid``: of all vectors, or 0."""
         self._store = store
         self._party = party
         self._agreement = agreement
@@ -66,7 +66,7 @@ class Inbox:
         self.position: Position = (0, 0)
 
     def enter(self, position: Position, expected: frozenset[PartyId], unwanted: frozenset[PartyId] = frozenset()) -> None:
-        """A new round is in progress: look again at what waits. ``unwanted``: who may send, but is not listened to any more."""
+        """A new round is in progress: decide on parked transfers. ``unwanted``: senders in the schedule that are refused."""
         self.position, self._expected, self._unwanted = position, expected, unwanted
         now = asyncio.get_running_loop().time()
         for sender, parked in list(self._parked.items()):
@@ -78,7 +78,7 @@ class Inbox:
                 parked.verdict.set_exception(error)
 
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
-        """The answer, which for an early transfer may be long in coming."""
+        """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
         weight, split = check_finite(transfer.weight, "weight"), transfer.width * transfer.dimension
         encoded, content = payload[:split], bytes(payload[split:])
         vector = decode_vector(encoded, transfer.width, self._grid)
@@ -88,7 +88,7 @@ class Inbox:
         return self._answer(transfer, await self._park(sender, transfer, arrival))
 
     def cancel(self, sender: PartyId, request: CancelTransfer) -> Answer:
-        """The sender gave up on a transfer. While its round is open here it can still be undone without a trace."""
+        """The sender cancels a transfer. It is undone while its round is open here; else the answer says that it was used."""
         place = _place(request)
         parked = self._parked.get(sender)
         if parked is not None and _place(parked.transfer) == place and not parked.verdict.done():
@@ -102,7 +102,7 @@ class Inbox:
         return self._answer(request, taken)
 
     def confirm(self, receiver: PartyId, request: ConfirmTransfer) -> Answer:
-        """A receiver that was away asks whether its copy of my transfer still stands."""
+        """A restarted receiver asks whether its copy of this party's transfer still stands."""
         status = self._store.sent_status(*_place(request), receiver)
         return self._answer(request, status in (PENDING, ACCEPTED, COMMITTED))
 
@@ -128,14 +128,14 @@ class Inbox:
         self._parked[sender] = parked
         if earlier is not None and not earlier.verdict.done():
             if _place(earlier.transfer) == _place(transfer):
-                # Two copies of one transfer: they have one fate.
+                # Two copies of one transfer get the same verdict.
                 parked.verdict.add_done_callback(partial(_share_verdict, earlier.verdict))
             else:
                 earlier.verdict.set_result(False)
         try:
             return await parked.verdict
         finally:
-            # Also when the connection is lost: then nobody is there to hear an answer, and nothing may be taken in.
+            # Also when the connection is lost: nobody could receive the answer, so nothing may be accepted.
             if self._parked.get(sender) is parked:
                 del self._parked[sender]
 

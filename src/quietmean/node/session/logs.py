@@ -1,4 +1,4 @@
-"""What a party tells at the end of what happened to it in the mixing rounds."""
+"""The log of a party's mixing rounds, which it sends to all others at the end."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from quietmean.node.net import Count, Limits, Payload
 
 
 class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A party's mixing rounds: when it took part, which of its messages arrived where, what arrived here, whose release came.
+    """``online``: rounds in which the party took part. ``sent``: (round, receiver) of its messages that arrived.
 
-    ``settled``: (round, receiver, later round) of shares that it kept until then although they had been used; 0 for never.
+    ``received``: (round, sender) of messages that it accepted. ``heard``: parties whose release it has. ``settled``: (round,
+    receiver, later round) of cancelled shares that had been used, with the round at whose end they were taken out; 0 for never.
     """
 
     online: tuple[Count, ...]
@@ -24,7 +25,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
 
 
 class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A log party by party, rounds and parties apart: rounds are much alike, so that this compresses to very little."""
+    """A log by columns, ordered by party: this compresses much better than pairs."""
 
     online: tuple[Count, ...]
     sent_round: tuple[Count, ...]
@@ -39,7 +40,7 @@ _decode_columns = msgspec.msgpack.Decoder(_Columns).decode
 
 
 def encode_log(log: PartyLog) -> bytes:
-    """Columns, compressed."""
+    """Columns in MessagePack, compressed with zlib."""
     sent, received = (sorted(pairs, key=lambda pair: (pair[1], pair[0])) for pairs in (log.sent, log.received))
     columns = _Columns(
         online=log.online,
@@ -54,10 +55,10 @@ def encode_log(log: PartyLog) -> bytes:
 
 
 def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
-    """Checked against the study's sizes."""
+    """The inverse of :func:`encode_log`. Raises :class:`PeerError` for a log that cannot be read or does not fit the study."""
     limit = Limits.of_study(parties, rounds, 0).log
     try:
-        # A few bytes could unfold to gigabytes: no more than the limit is ever unfolded.
+        # A few bytes could decompress to gigabytes: no more than the limit is decompressed.
         unfolding = zlib.decompressobj()
         columns = _decode_columns(unfolding.decompress(raw, limit))
         sent = tuple(sorted(zip(columns.sent_round, columns.sent_to, strict=True)))
@@ -71,7 +72,7 @@ def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
 
 
 def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
-    """The log, if its rounds and parties exist."""
+    """The log. Raises :class:`PeerError` unless its rounds and parties exist."""
     pairs = [*log.sent, *log.received]
     if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
         raise PeerError(f"a log with a round outside 1..{rounds}")

@@ -1,4 +1,4 @@
-"""What a party knows when its study is over."""
+"""The result of a study at one party."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ class NodeResult:
     """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
 
     ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
-    all frames of this process, ``seconds`` its time in the study. ``remarks``: what the protocol has to say, for people.
-    ``silent``: who told nothing at the end of what happened to it. ``known_until``: for each party, the last mixing round of
-    which it has told, at the end or before. ``unresolved``: (phase, round, receiver) of own shares that were taken back after the
-    time-out, and of which nobody told since whether the receiver had used them.
+    all frames of this process, ``seconds`` its time in the study. ``remarks``: of the protocol, for people. ``silent``: parties
+    whose final log did not come. ``known_until``: for each party, the last mixing round that a log of it covers, final or
+    gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
     """
 
     total_vector: Vector
@@ -54,8 +53,8 @@ class NodeResult:
     def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:
         """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them.
 
-        Where it is not known whether the receiver did, nothing that it made of them can be in this result, and they are not here;
-        the execution has them too, since it may have seen the message.
+        Messages in doubt are not among them: nothing that their receivers made of them is in this result. The execution has both,
+        since a receiver may have seen the message.
         """
         if not self.execution.protocol.sends_shares:
             return ()

@@ -1,8 +1,8 @@
 """One phase of a study: drive a party machine through its rounds, over the network, durably.
 
-Order of things, on which exactness rests: a step (state, what it sends, how the last round ended) is on disk before its first
-byte is sent; a transfer is on disk at its receiver before it is answered; between the look at the answers and the record of the
-round's end nothing else runs.
+Exactness depends on the order: a step (state, what it sends, how the last round ended) is on disk before its first
+byte is sent; a transfer is on disk at its receiver before it is answered; no other
+task runs between reading the answers and recording the end of the round.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _logger = logging.getLogger("quietmean.node")
 class PhaseRunner:
     """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
 
-    ``sends_shares``: what is sent is taken out of what is held; a share that was taken back although it had been used is settled.
-    ``tells``: what this party knows of the mixing rounds goes along with its messages. ``senders``: who may send to it in a
-    round, which can be more than the machine expects.
+    ``sends_shares``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
+    ``gossips``: logs of the mixing rounds go along with messages. ``senders``: who may send to this party in a round, which can
+    be more than the machine expects.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class PhaseRunner:
         return step.state
 
     async def _resolve_in_doubt(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
-        """Find out what became of every share that was, or is about to be, taken back: after this round it is too late."""
+        """Resolve all shares in doubt, and those about to be cancelled: after this round they cannot be settled any more."""
         context = self._context
         known = {receiver: status for receiver, status in statuses.items() if status != IN_DOUBT}
 
@@ -116,7 +116,7 @@ class PhaseRunner:
     async def _exchange(
         self, here: Position, outgoing: Mapping[PartyId, Outgoing], expected: frozenset[PartyId]
     ) -> dict[PartyId, str]:
-        """Send and wait; what became of each message."""
+        """Send the messages of a round and wait; the status of each, by receiver."""
         context = self._context
         answers: dict[PartyId, Answer] = {}
         asked: dict[PartyId, asyncio.Task[Any]] = {}
@@ -125,18 +125,18 @@ class PhaseRunner:
             due = {party for party in expected if not context.store.has_accepted(*here, party)}
             past = {party for party in due if context.failure_detector.is_past(party, here)}
             if self._copies:
-                # They did not wait for this party, but what they sent the others can still be had.
+                # They went on without this party, but still have what they sent to the others.
                 again = sorted(past - asked.keys())
                 asked.update({party: context.spawn(context.links[party].ask(ResendRequest(0, *here))) for party in again})
             waiting = [party for party in outgoing if party not in answers]
             waiting += [party for party, task in asked.items() if not task.done()]
             return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
 
-        # Should this party never come back, the others know its part from what it sent along.
+        # Should this party never come back, the others have its log from this.
         gossip = encoded_gossip(context, here) if self._gossips and outgoing else b""
         sending = [context.spawn(self._send(here, receiver, message, gossip, answers)) for receiver, message in outgoing.items()]
         await Wait(context, missing).until_over()
-        # After this a transfer is never sent again; whether it arrived is asked for by a withdrawal. Nor is any more asked for.
+        # After this no transfer is sent again, which a later CancelTransfer relies on; and no ResendRequest either.
         for task in (*sending, *asked.values()):
             task.cancel()
         return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
@@ -150,11 +150,11 @@ class PhaseRunner:
 
     @property
     def _copies(self) -> bool:
-        """Is what is sent a copy, public and the same for all? Then whether its sender knows that it came is all the same."""
+        """Whether what is sent is public and the same for all; then its sender need not know whether it arrived."""
         return self._phase == Phase.DISSEMINATION and not self._sends_shares
 
     async def _cancel(self, here: Position, receiver: PartyId) -> None:
-        """Ask until there is an answer whether a message that was taken back had been used; if so, it is settled later."""
+        """Ask until there is an answer whether a cancelled message had been used; if so, it is settled later."""
         answer = await self._context.links[receiver].ask(CancelTransfer(0, *here))
         self._context.store.resolve(*here, receiver, COMMITTED if answer.status == ACCEPTED else REFUSED)
         if answer.status == ACCEPTED:
@@ -162,7 +162,7 @@ class PhaseRunner:
             _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
 
     async def _catch_up(self, here: Position) -> None:
-        """After a restart: where is everybody, and do the senders still stand by what was taken in before the crash?"""
+        """After a restart: learn all positions, and confirm with their senders the transfers accepted before the crash."""
         context = self._context
         seconds = context.round_timeout / 2
         taken_in = [] if self._copies else context.store.received(*here, context.party)

@@ -1,4 +1,4 @@
-"""One party's part in one study, whatever carries its messages: agreement, mixing, dissemination, closing."""
+"""A session: the phases of a study at one party, independent of the transport: agreement, mixing, dissemination, finalization."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _logger = logging.getLogger("quietmean.node")
 
 
 class Session:
-    """Talks to the others through ``links`` and is talked to through :meth:`handle`. Everything that lasts is in the store."""
+    """Sends requests over links, and answers those of others in :meth:`handle`. All durable state is in the store."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Session:
         traffic: Traffic,
         report: Report,
     ) -> None:
-        """``make_links`` gives the ways to the others; ``traffic`` is what they count bytes in; ``report`` hears of progress."""
+        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events."""
         self._settings = settings
         self._store = store
         self._traffic = traffic
@@ -119,7 +119,7 @@ class Session:
         return seed
 
     def _merge_gossip(self, gossip: bytes) -> None:
-        """Take over what came along with a message. Raises :class:`PeerError` for what cannot be read."""
+        """Take over the encoded logs of a message. Raises :class:`PeerError` for what cannot be read."""
         if gossip:
             self._context.required_gossip.merge(GossipedLogs.decode(gossip, self._schedule))
 
@@ -146,7 +146,7 @@ class Session:
         self._forget_input()
 
     def _forget_input(self) -> None:
-        """After mixing neither the value nor what it was hidden with is needed again."""
+        """After mixing, neither the value nor the shared seeds are needed again."""
         self._shared_seeds.clear()
         if self._settings.wipe_value:
             self._settings.value.fill(0.0)
@@ -163,7 +163,7 @@ class Session:
             return (self._settings.party,)
         machine = self._settings.plan.dissemination_machine(self._settings.party, release, seed)
         shares = self._settings.plan.dissemination.sends_shares
-        # The releases are public and late ones welcome: nobody misses a round of dissemination on purpose.
+        # Releases are public, and late ones are accepted: no round of dissemination is skipped.
         gossips = self._settings.plan.protocol.sends_shares
         runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, gossips=gossips)
         state = await runner.run()
@@ -176,8 +176,8 @@ class Session:
         await exchange_logs(self._context, log, self._logs, gossips=plan.protocol.sends_shares)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
         history = reconstruct(self._schedule, logs, heard, gossip, sends_shares=plan.protocol.sends_shares)
-        known_until = {party: told.until for party, told in gossip.items()} | dict.fromkeys(logs, self._rounds)
-        # Push-sum does not tell apart whose releases are in its sums: all that were made are.
+        known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
+        # Push-sum does not record whose releases are in its sums: all that were made are.
         heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
         total = self._total(heard)
         result = NodeResult(
@@ -206,7 +206,7 @@ class Session:
             if phase == Phase.MIXING:
                 open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
             else:
-                # Releases that are sent to all are copies: nothing was taken back.
+                # Releases that are sent to all are copies: no share is in doubt.
                 open_ = plan.dissemination.sends_shares
             if open_:
                 found.append((phase, round_, receiver))
@@ -266,7 +266,7 @@ class Session:
             case Commit() | Reveal():
                 return self._take_opening(sender, request)
             case Heartbeat():
-                # Its position was noted above, and the answer's is what it asks for.
+                # Its position was noted above; the answer carries this party's.
                 context.changed.set()
         return Answer(request.number, ACCEPTED, *context.inbox.position)
 

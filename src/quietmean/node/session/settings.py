@@ -1,4 +1,4 @@
-"""One party's part in one study: who, with what, for how long, and who watches."""
+"""The settings of a node: one party in one study."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quietmean.planning import Plan
 
 
 def _silent(event: Event) -> None:
-    """Nobody watches."""
+    """The default report."""
 
 
 class _MissingError(Exception):
@@ -30,14 +30,15 @@ class _MissingError(Exception):
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """One party's part in one study. ``value`` has shape (d,) and is private; time-outs are in seconds.
+    """One party in one study. ``value`` has shape (d,) and is private; time-outs are in seconds.
 
     ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
     shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
-    closed at the end; else the node listens on its address in the roster. ``report`` hears of progress, as events of
-    :mod:`quietmean.node.monitor`; ``observe`` gets a view of the whole a few times a second, and the file ``status`` shows it to
-    other processes.
-    ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the settings serve once.
+    closed at the end; else the node listens on its address in the roster. ``report`` gets the events of
+    :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
+    to other processes.
+    ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the
+    settings can be used once. Raises :class:`InputError` where the fields are impossible or do not fit each other.
     """
 
     identity: Identity
@@ -59,10 +60,10 @@ class NodeSettings:
         target = self.plan.target
         if len(self.roster) != target.parties:
             raise InputError(f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}: make them agree")
-        # Whose key is in no roster must not get as far as a store.
+        # Before any store is made.
         self.roster.find(self.identity)
         if self.value.shape != (target.dimension,) or not np.isfinite(self.value).all():
-            # The value itself is private: only its shape may be told.
+            # The value itself is private: the message names only its shape.
             raise InputError(f"the value has shape {self.value.shape}: it must be {target.dimension} finite numbers, as planned")
         self.plan.protocol.check_values(self.plan.parameters, self.value)
         if not (np.isfinite(self.weight) and self.weight > 0):
