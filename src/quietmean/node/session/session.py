@@ -99,7 +99,7 @@ class Session:
             seed = await self._agree()
             await self._mix(seed)
             heard = await self._disseminate(seed)
-            return await self._close(seed, heard, started)
+            return await self._finalize(seed, heard, started)
         finally:
             await self._context.stop()
 
@@ -170,7 +170,7 @@ class Session:
         heard: tuple[PartyId, ...] = getattr(state, "heard", ())
         return heard
 
-    async def _close(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
+    async def _finalize(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         log = own_log(self._context, heard)
         plan, store = self._settings.plan, self._store
         await exchange_logs(self._context, log, self._logs, gossips=plan.protocol.sends_shares)
