@@ -21,7 +21,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.truth import arrivals, true_history
+from support.truth import arrivals, true_history
 
 # Longer than all processes need to start, and any of them to come back, on two slow cores: nobody is declared missing.
 PATIENT = 90.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,91 @@ def test_only_the_node_opens_sockets() -> None:
 def test_files_are_short() -> None:
     for path in modules():
         assert len(path.read_text().splitlines()) <= 500, path
+
+
+# --- no circles ------------------------------------------------------------------------------------------------------
+
+
+def test_no_circle_between_the_files_and_folders_of_a_folder() -> None:
+    arrows = _arrows(PACKAGE)
+    for folder in sorted({path.parent for path in modules()}):
+        try:
+            tuple(TopologicalSorter(_inside(folder.relative_to(PACKAGE.parent).parts, arrows)).static_order())
+        except CycleError as error:
+            pytest.fail(f"a circle of imports in {folder.relative_to(PACKAGE.parent)}: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize(
+    ("files", "circle"),
+    [
+        ({"a.py": "from quietmean.b import x", "b.py": "def f():\n    import quietmean.a"}, True),
+        ({"a.py": "from quietmean import b", "b.py": "from quietmean.a import y"}, True),
+        ({"one/a.py": "from quietmean.two.a import x", "two/a.py": "pass", "two/b.py": "from quietmean.one import a"}, True),
+        ({"one/__init__.py": "from quietmean.one.a import x", "one/a.py": "from quietmean.one import x"}, True),
+        ({"one/__init__.py": "from quietmean.one.a import x", "one/a.py": "from quietmean.b import x", "b.py": ""}, False),
+        (
+            {
+                "a.py": "from quietmean.b import x",
+                "b.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from quietmean.a import y",
+            },
+            False,
+        ),
+    ],
+)
+def test_circles_are_found(files: dict[str, str], circle: bool, tmp_path: Path) -> None:
+    package = tmp_path / "quietmean"
+    for name, text in {"__init__.py": "", **files}.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    arrows = _arrows(package)
+    found = 0
+    for folder in {path.parent for path in package.rglob("*.py")}:
+        try:
+            tuple(TopologicalSorter(_inside(folder.relative_to(tmp_path).parts, arrows)).static_order())
+        except CycleError:
+            found += 1
+    assert (found > 0) == circle
+
+
+def test_rooms_of_the_node_are_entered_by_their_faces() -> None:
+    rooms = {path.parent.name for path in (PACKAGE / "node").glob("*/__init__.py")}
+    for here, there in _arrows(PACKAGE):
+        inner = there[:2] == ("quietmean", "node") and len(there) > 3 and there[2] in rooms
+        if inner and there[3] != "__init__":
+            assert here[:3] == there[:3], f"{'.'.join(here)} imports {'.'.join(there)}, not {'.'.join(there[:3])}"
+
+
+def _arrows(package: Path) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(file, file that it imports), both as names from the root; a folder's own file is its ``__init__``."""
+    names = {path.relative_to(package.parent).with_suffix("").parts: path for path in sorted(package.rglob("*.py"))}
+    return {(here, there) for here, path in names.items() for there in _imported_files(path, set(names)) if here != there}
+
+
+def _imported_files(path: Path, names: set[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Also of imports inside functions, which hide a circle from the interpreter only; not those for type checkers alone."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        waiting += ast.iter_child_nodes(node)
+        wanted = []
+        if isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # What is imported from a folder is a file in it, or a name that its ``__init__`` has.
+            wanted = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in wanted:
+            parts = tuple(name.split("."))
+            candidates = (parts, (*parts, "__init__"), parts[:-1], (*parts[:-1], "__init__"))
+            yield from [candidate for candidate in candidates if candidate in names][:1]
+
+
+def _inside(folder: tuple[str, ...], arrows: set[tuple[tuple[str, ...], tuple[str, ...]]]) -> dict[str, set[str]]:
+    """Who imports whom among the files and folders of a folder."""
+    depth, graph = len(folder), dict[str, set[str]]()
+    for here, there in arrows:
+        if here[:depth] == folder == there[:depth] and here[depth] != there[depth]:
+            graph.setdefault(here[depth], set()).add(there[depth])
+    return graph
