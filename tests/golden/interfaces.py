@@ -21,7 +21,7 @@ from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import Message, PartyMachine, Step, settlement
 from quietmean.entropy import BitStream, ExchangeKey, SecureNoise, Seed
 from quietmean.entropy.discrete_gaussian import discrete_gaussian
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise
+from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, InsecureStackedNoise
 from quietmean.node.vectors import encode_vector
 from quietmean.node.wire import AnyFrame, Limits, Payload, encode_frame, read_frame
 from quietmean.planning.plan import Plan
@@ -51,6 +51,7 @@ __all__ = [
     "reframed",
     "registry",
     "settlement",
+    "silence",
     "vector_bytes",
 ]
 
@@ -58,6 +59,11 @@ __all__ = [
 def public_noise(seed: int, parties: int) -> InsecureStackedNoise:
     """The noise of separate parties, as real ones would draw it, from a public number."""
     return InsecureStackedNoise(seed, parties)
+
+
+def silence() -> InsecureSilence:
+    """No noise and no secret."""
+    return InsecureSilence()
 
 
 def vector_bytes(vector: NDArray[np.float64], grid: float) -> bytes:
@@ -72,7 +78,7 @@ def reframed(raw: bytes) -> tuple[list[Any], bytes, bytes]:
         reader = asyncio.StreamReader()
         reader.feed_data(raw)
         reader.feed_eof()
-        return await read_frame(reader, Limits.of_study(parties=5, rounds=4, dimension=3))
+        return await read_frame(reader, Limits.of_study(parties=5, rounds=4, dimension=3, content=64, grid=0.5))
 
     frame, payload, _ = asyncio.run(read())
     return msgspec.to_builtins(frame, builtin_types=(bytes,)), bytes(payload), encode_frame(frame, len(payload)) + bytes(payload)
