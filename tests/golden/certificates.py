@@ -84,8 +84,8 @@ def certificate_cases() -> list[dict[str, Any]]:
         | {"arguments": ["--corrupt", "1", "--observe-fraction", "0.4", "--seed", "3", "--matrix", "--delta", "1e-4", "--json"]}
     )
     for document in (PAIRWISE, CORRELATED):
-        for against in (["--corrupt", "1"], ["--corrupt", ""], ["--colluding", "2"], []):
-            found.append({"execution": document, "arguments": [*against, "--json"]})
+        ways: list[list[str]] = [["--corrupt", "1"], ["--corrupt", ""], ["--colluding", "2"], []]
+        found += [{"execution": document, "arguments": [*against, "--json"]} for against in ways]
     return found
 
 

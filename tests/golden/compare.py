@@ -12,7 +12,7 @@ NOTHING = 1e-7
 
 
 def differences(golden: Any, found: Any, place: str = "") -> list[str]:
-    """Where two JSON documents differ: keys, texts, whole numbers and truth values at all, other numbers by 1e-9 of their size."""
+    """Where two JSON documents differ: keys, texts, whole numbers and truth values at all, others by 1e-9 of their size."""
     return list(_differences(golden, found, place))
 
 
