@@ -1,9 +1,10 @@
 """The mean of private values, with nobody in the middle to trust.
 
 import quietmean as qm
-plan = qm.plan(parties=200, epsilon=1.0, delta=1e-6, colluding=0.1, dropouts=0.05)
-result = qm.simulate(plan, values)
-certificate = qm.certify(execution, corrupt={0, 4})
+target = qm.Target(parties=200, epsilon=1.0, delta=1e-6, colluding=20, dropouts=0.05)
+plan = qm.IncA(rounds=20).calibrate(target)
+result = plan.simulate(values, runs=100)
+certificate = qm.Execution.load("receipt.json").privacy(1e-6).against({0, 4})
 """
 
 from __future__ import annotations
@@ -13,19 +14,86 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quietmean.api import certify, load_execution, node, plan, simulate
+    from quietmean.api import certify, node, plan, simulate
+    from quietmean.core.errors import InputError, QuietmeanError
+    from quietmean.planning import Plan
+    from quietmean.planning.candidates import Ranking, rank
+    from quietmean.protocols import Target
+    from quietmean.protocols.central_dp import CentralDP
+    from quietmean.protocols.consensus import Consensus
+    from quietmean.protocols.cordp_dme import CorDPDME
+    from quietmean.protocols.execution import Execution
+    from quietmean.protocols.gopa import GOPA
+    from quietmean.protocols.gossip import Gossip
+    from quietmean.protocols.inca import IncA
+    from quietmean.protocols.local_dp import LocalDP
+    from quietmean.protocols.muffliato import Muffliato
+    from quietmean.protocols.priv_unit import PrivUnitG
+    from quietmean.protocols.secagg import SecAgg
+    from quietmean.protocols.secagg_plus import SecAggPlus
+    from quietmean.protocols.secret_sharing import SecretSharing
 
     __version__: str
 
-__all__ = ["certify", "load_execution", "node", "plan", "simulate"]
+__all__ = [
+    "GOPA",
+    "CentralDP",
+    "Consensus",
+    "CorDPDME",
+    "Execution",
+    "Gossip",
+    "IncA",
+    "InputError",
+    "LocalDP",
+    "Muffliato",
+    "Plan",
+    "PrivUnitG",
+    "QuietmeanError",
+    "Ranking",
+    "SecAgg",
+    "SecAggPlus",
+    "SecretSharing",
+    "Target",
+    "certify",
+    "node",
+    "plan",
+    "rank",
+    "simulate",
+]
+
+# Where each name is; imported when it is asked for, so that a node or a command starts without what it does not use.
+_PLACES = {
+    "GOPA": "protocols.gopa",
+    "CentralDP": "protocols.central_dp",
+    "Consensus": "protocols.consensus",
+    "CorDPDME": "protocols.cordp_dme",
+    "Execution": "protocols.execution",
+    "Gossip": "protocols.gossip",
+    "IncA": "protocols.inca",
+    "InputError": "core.errors",
+    "LocalDP": "protocols.local_dp",
+    "Muffliato": "protocols.muffliato",
+    "Plan": "planning",
+    "PrivUnitG": "protocols.priv_unit",
+    "QuietmeanError": "core.errors",
+    "Ranking": "planning.candidates",
+    "SecAgg": "protocols.secagg",
+    "SecAggPlus": "protocols.secagg_plus",
+    "SecretSharing": "protocols.secret_sharing",
+    "Target": "protocols",
+    "certify": "api",
+    "node": "api",
+    "plan": "api",
+    "rank": "planning.candidates",
+    "simulate": "api",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Lazily, so that a node or a command starts without what it does not use.
-    if name in __all__:
-        from quietmean import api
+    if name in _PLACES:
+        from importlib import import_module
 
-        return getattr(api, name)
+        return getattr(import_module(f"quietmean.{_PLACES[name]}"), name)
     if name == "__version__":
         from importlib.metadata import version
 

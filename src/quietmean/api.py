@@ -6,21 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
-from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.candidates import rank
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Certificate
+from quietmean.protocols import Protocol
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.one_shot import OneShot, read_execution
+from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target, colluding_count
 from quietmean.simulation import SimulationResult
-from quietmean.simulation import simulate as simulate_plan
 
 if TYPE_CHECKING:
     from quietmean.node import Identity, NodeResult, Roster
@@ -35,10 +33,9 @@ def plan(
     dropouts: float = 0.0,
     dimension: int = 1,
     sensitivity: float = 1.0,
-    protocol: str | None = None,
-    **options: Any,
+    protocol: Protocol | str | None = None,
 ) -> Plan:
-    """The calibrated plan of least predicted error; of one protocol if it is named.
+    """The calibrated plan of least predicted error; of one protocol if it is given, configured or by name.
 
     ``colluding`` is a count, or a fraction below 1. ``sensitivity`` is the L2 change of a party's vector when one protected unit
     is replaced. Raises :class:`InputError` for an impossible target.
@@ -52,23 +49,12 @@ def plan(
         colluding=colluding_count(parties, colluding),
         dropouts=dropouts,
     )
-    return rank(target, [protocol] if protocol else None, options)[0].plan
+    return rank(target, None if protocol is None else [protocol]).best
 
 
 def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed: int = 0) -> SimulationResult:
     """Simulate runs of a plan on values (n, d), or (n,) for one coordinate; on random ones without. Insecure randomness."""
-    if values is not None:
-        values = np.asarray(values, dtype=np.float64)
-        values = values[:, None] if values.ndim == 1 else values
-    return simulate_plan(plan, values, runs=runs, seed=seed)
-
-
-def load_execution(path: str | Path) -> Execution | OneShot:
-    """An execution file or a receipt; or the file of a noise mechanism without machines."""
-    try:
-        return read_execution(msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any]))
-    except (OSError, msgspec.DecodeError) as error:
-        raise InputError(f"file {path} cannot be read as an execution ({error}): give a file that quietmean wrote") from None
+    return plan.simulate(values, runs=runs, rng=seed)
 
 
 def certify(
@@ -85,7 +71,7 @@ def certify(
     return execution.privacy(delta).against(corrupt, observed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
     """One party of a study between machines: ``async with qm.node(...) as me: result = await me.mean(vector)``.
 

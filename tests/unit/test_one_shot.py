@@ -18,8 +18,8 @@ from quietmean.core.errors import InputError
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.privacy import Adversary
-from quietmean.protocols.execution import Execution
-from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise, read_execution
+from quietmean.protocols.execution import Execution, read_execution
+from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise
 from quietmean.testing.privacy import certificate_of
 
 Matrix = NDArray[np.float64]
@@ -154,7 +154,7 @@ def test_wrong_files_are_refused_in_one_sentence(document: dict[str, Any], messa
 
 def test_files_are_loaded_and_certified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "pairwise.json", PAIRWISE)
-    loaded = qm.load_execution(path)
+    loaded = qm.Execution.load(path)
     assert isinstance(loaded, PairwiseNoise)
     expected = qm.certify(loaded, corrupt={1})
     main(["certify", str(path), "--corrupt", "1", "--delta", "1e-5", "--matrix", "--json"])

@@ -9,19 +9,21 @@ import sys
 from importlib.metadata import version
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.testing import example_execution
 
-NAMES = {"certify", "load_execution", "node", "plan", "simulate"}
+NAMES = {"certify", "node", "plan", "rank", "simulate", "IncA", "Target", "Execution", "Plan"}
 # Ways to import the package that implements a node, before or after the public name was used.
 IMPORTS = [
     "from quietmean.node import Identity",
     "import quietmean.node",
-    "import quietmean.node.identity",
-    "from quietmean.node.identity import Identity",
+    "import quietmean.node.net.identity",
+    "from quietmean.node.net.identity import Identity",
     "import importlib; importlib.import_module('quietmean.node')",
     "from quietmean import node",
     "import quietmean.cli.main, quietmean.node.local",
@@ -34,7 +36,7 @@ for statement in {statements!r}:
     assert inspect.isclass(qm.node), statement
     assert hasattr(qm.node, "__aenter__")
 from quietmean.node import Identity, Roster
-from quietmean.node.identity import Identity as again
+from quietmean.node.net.identity import Identity as again
 assert again is Identity is sys.modules["quietmean.node"].Identity
 """
 
@@ -72,7 +74,7 @@ def test_node_stays_what_is_called(statements: list[str]) -> None:
 def test_the_package_of_that_name_stays_importable() -> None:
     package = importlib.import_module("quietmean.node")
     assert isinstance(package, ModuleType)
-    identity = importlib.import_module("quietmean.node.identity")
+    identity = importlib.import_module("quietmean.node.net.identity")
     assert package.Identity is identity.Identity
     for each in (package.Identity, qm.node):
         assert pickle.loads(pickle.dumps(each)) is each  # noqa: S301
@@ -82,3 +84,42 @@ def test_other_packages_are_bound_as_usual() -> None:
     importlib.import_module("quietmean.core")
     assert isinstance(qm.core, ModuleType)
     assert qm.core.errors.InputError is InputError
+
+
+def test_configured_protocols_are_planned_ranked_and_simulated() -> None:
+    target = qm.Target(parties=6, epsilon=1.0, delta=1e-6, sensitivity=1.0)
+    plan = qm.LocalDP().calibrate(target)
+    assert plan.protocol.name == "local-dp"
+    ranking = qm.rank(target, [qm.CentralDP(), "local-dp"])
+    assert [one.plan.protocol.name for one in ranking] == ["central-dp", "local-dp"]
+    assert ranking.best == ranking[0].plan
+    assert qm.plan(parties=6, epsilon=1.0, delta=1e-6, colluding=1, protocol=qm.LocalDP()).digest == plan.digest
+    result = plan.simulate(np.linspace(0.0, 1.0, 6), runs=20, rng=np.random.default_rng(1))
+    again = plan.simulate(np.linspace(0.0, 1.0, 6), runs=20, rng=np.random.default_rng(1))
+    assert result.mse == again.mse
+
+
+def test_what_is_misspelt_is_refused() -> None:
+    with pytest.raises(TypeError, match="roundss"):
+        qm.IncA(roundss=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="roundss"):
+        qm.plan(parties=6, epsilon=1.0, delta=1e-6, roundss=3)  # type: ignore[call-arg]
+    with pytest.raises(InputError, match="calibration 'exat' is unknown"):
+        qm.IncA().calibrate(qm.Target(parties=6, epsilon=1.0, delta=1e-6), calibration="exat")
+    with pytest.raises(InputError, match=r"protocol 'incA' is unknown \(did you mean 'inca'\?\)"):
+        qm.plan(parties=6, epsilon=1.0, delta=1e-6, protocol="incA")
+
+
+def test_results_have_one_line_and_are_tables() -> None:
+    execution = example_execution("inca", 6, rounds=3, sigma_star=1.0, sigma_delta=2.0)
+    privacy = execution.privacy(1e-6)
+    plan = qm.LocalDP().calibrate(qm.Target(parties=6, epsilon=1.0, delta=1e-6))
+    results = [privacy.against({0}), privacy.coalitions(1), plan.simulate(runs=5)]
+    for value in (execution, plan, plan.protocol, *results):
+        assert "\n" not in repr(value)
+        assert len(repr(value)) < 300
+    for table in [*results, qm.rank(plan.target, ["local-dp"])]:
+        frame = table.to_frame()
+        assert frame.height == len(table.rows()) > 0
+        assert table._repr_html_().count("<tr>") == frame.height + 1
+    assert privacy.against({0}).to_frame()["party"].to_list() == [1, 2, 3, 4, 5]

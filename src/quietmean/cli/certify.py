@@ -14,8 +14,8 @@ from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
-from quietmean.protocols.execution import Execution
-from quietmean.protocols.one_shot import OneShot, read_execution
+from quietmean.protocols.execution import Execution, read_execution
+from quietmean.protocols.one_shot import OneShot
 
 DELTA = 1e-6
 

@@ -19,7 +19,7 @@ from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
 
 if TYPE_CHECKING:
-    from quietmean.planning.candidates import Candidate
+    from quietmean.planning.candidates import Ranking
 
 
 class Domain(StrEnum):
@@ -144,7 +144,7 @@ def command(
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     """The JSON document, and the best plan with it."""
     # Nothing of this is needed where the answer is known already.
-    from quietmean.planning.candidates import rank
+    from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, why_first
     from quietmean.protocols.target import Target, colluding_count
 
@@ -161,17 +161,10 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     )
     calibration, server = Calibration(asked["calibration"]), Server(asked["server"])
 
-    def ranking(wanted: Target, accepted: Server) -> list[Candidate]:
-        most = asked["max_messages"]
-        return rank(
-            wanted,
-            asked["protocols"],
-            asked["options"],
-            calibration,
-            offered=asked["offered"],
-            server=accepted,
-            max_messages=most,
-        )
+    def ranking(wanted: Target, accepted: Server) -> Ranking:
+        values = configured(asked["protocols"] or general_protocols(accepted), asked["options"], asked["offered"])
+        named, most = bool(asked["protocols"]), asked["max_messages"]
+        return rank(wanted, values, calibration=calibration, max_messages=most, strict=named)
 
     candidates = ranking(target, server)
     document = {

@@ -3,4 +3,5 @@
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import Target
 
+# What calibrates and ranks needs matrices: a running party, which has its plan already, starts without them.
 __all__ = ["Plan", "Target"]

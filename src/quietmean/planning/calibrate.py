@@ -55,7 +55,7 @@ def calibrate(
     target: Target,
     protocol: Protocol,
     *,
-    calibration: Calibration = Calibration.EXACT,
+    calibration: Calibration | str = Calibration.EXACT,
     dissemination: Dissemination | None = None,
     executions: int | None = None,
     seed: Seed | None = None,
@@ -67,6 +67,9 @@ def calibrate(
     happens is certified on its own afterwards. Deterministic: the same target gives the same plan. Raises :class:`InputError` for
     what cannot be had, and for noise levels that are given.
     """
+    if calibration not in list(Calibration):
+        raise InputError(f"calibration {str(calibration)!r} is unknown: choose one of {', '.join(Calibration)}")
+    calibration = Calibration(calibration)
     protocol.refuse_levels()
     spread = dissemination or _default_dissemination(target.parties)
     if isinstance(protocol, SelfCalibrating):

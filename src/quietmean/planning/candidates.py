@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, nearest
+from quietmean.core.tables import Tabular, table_text
 from quietmean.entropy import Seed
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import Calibration
@@ -29,6 +30,11 @@ class Candidate:
     plan: Plan
     mixing: float
     telling: float
+
+    @property
+    def trust(self) -> str:
+        """Who must be trusted with what, in words."""
+        return self.plan.protocol.trust if self.plan.protocol.private else "no privacy"
 
     @property
     def messages(self) -> float:
@@ -59,7 +65,7 @@ class Candidate:
         return {
             "protocol": self.plan.protocol.name,
             "parameters": self.plan.protocol.describe(),
-            "trust": self.plan.protocol.trust if self.plan.protocol.private else "no privacy",
+            "trust": self.trust,
             "mse": self.mse,
             "mse_central": one / target.parties**2,
             "mse_local": one / target.parties,
@@ -73,60 +79,106 @@ class Candidate:
         }
 
 
+@dataclass(frozen=True, repr=False)
+class Ranking(Tabular, Sequence[Candidate]):
+    """Calibrated candidates for one target, least predicted error first."""
+
+    target: Target
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> Plan:
+        """The plan of least predicted error."""
+        return self.candidates[0].plan
+
+    @overload
+    def __getitem__(self, place: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Candidate]: ...
+    def __getitem__(self, place: int | slice) -> Candidate | Sequence[Candidate]:
+        return self.candidates[place]
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a candidate. ``mse`` is per coordinate; messages and bytes are per party."""
+        return [
+            {
+                "protocol": one.plan.protocol.name,
+                "mse": one.mse,
+                "rounds": one.rounds,
+                "messages": one.messages,
+                "bytes": one.bytes_sent,
+                "trust": one.trust,
+            }
+            for one in self.candidates
+        ]
+
+    def __repr__(self) -> str:
+        return table_text(self.rows())
+
+
 def rank(
     target: Target,
-    names: Sequence[str] | None = None,
-    options: Mapping[str, Any] | None = None,
-    calibration: Calibration = Calibration.EXACT,
+    protocols: Sequence[Protocol | str] | None = None,
     *,
-    offered: Mapping[str, Any] | None = None,
+    calibration: Calibration = Calibration.EXACT,
     server: Server = Server.NONE,
     max_messages: int | None = None,
-) -> list[Candidate]:
-    """Calibrated candidates, least predicted error first.
+    strict: bool | None = None,
+) -> Ranking:
+    """Calibrate protocols for a target, least predicted error first.
 
-    By default all that take any bounded values, tolerate that parties leave, and need no more than ``server``. ``options`` go to
-    the protocols that have them; one that none of them has is refused. ``offered`` ones are taken by whoever has them.
-    ``max_messages``: what a party may send on average before the result is told to all; rounds are cut to fit where a protocol
-    has them. Raises :class:`InputError`.
+    ``protocols``: configured ones, or names of those that are taken as they are; by default all that take any bounded values,
+    tolerate that parties leave, and need no more than ``server``. ``max_messages``: what a party may send on average before the
+    result is told to all; rounds are cut to fit where a protocol has them. Raises :class:`InputError` where none can do what is
+    asked; if ``strict``, as by default where protocols are named, also where one of them cannot.
     """
-    chosen = names or [name for name, protocol in registry().items() if _is_general(protocol, server)]
-    if not chosen:
+    chosen = general_protocols(server) if protocols is None else protocols
+    values = [get_protocol(one)() if isinstance(one, str) else one for one in chosen]
+    if not values:
         raise InputError("no protocol is left to choose from: name one with --protocol")
-    kinds = [get_protocol(name) for name in chosen]
-    _refuse_unknown(kinds, options or {})
-    given = {**(offered or {}), **(options or {})}
     candidates, refusals = [], []
-    for kind in kinds:
-        known = {name: value for name, value in given.items() if name in kind.options()}
+    for protocol in values:
         try:
-            plan = calibrate(target, _within(kind.from_options(known), target, max_messages), calibration=calibration)
+            plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration)
             candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _telling_messages(plan)), max_messages))
         except InputError as error:
             # Not every protocol can do what is asked; only who named one wants to know why.
             refusals.append(error)
-            if names:
+            if strict or (strict is None and protocols is not None):
                 raise
     if not candidates:
         raise refusals[0]
-    return sorted(candidates, key=lambda candidate: candidate.mse)
+    return Ranking(target, tuple(sorted(candidates, key=lambda candidate: candidate.mse)))
 
 
-def _is_general(protocol: type[Protocol], server: Server) -> bool:
-    return protocol.private and protocol.lets_go and server.allows(protocol.server) and protocol.domain == ANY_DOMAIN
+def general_protocols(server: Server = Server.NONE) -> list[str]:
+    """Those that are compared by default: see :func:`rank`."""
+    return [
+        name
+        for name, kind in registry().items()
+        if kind.private and kind.lets_go and server.allows(kind.server) and kind.domain == ANY_DOMAIN
+    ]
 
 
-def _refuse_unknown(kinds: Sequence[type[Protocol]], options: Mapping[str, Any]) -> None:
+def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> list[Protocol]:
+    """Protocols by name with ``options``, each for those that have it; ``offered`` ones are taken by whoever has them.
+
+    Raises :class:`InputError` for an option that none of them has, with the nearest one that is known.
+    """
+    kinds = [get_protocol(name) for name in names]
     if len(kinds) == 1:
         # Its own sentence says which options it has.
         kinds[0].refuse_unknown(options)
     known = {name for kind in kinds for name in kind.options()}
     for name in options:
         if name not in known:
-            listed = ", ".join(sorted(known))
-            raise InputError(
-                f"none of the protocols to choose from has an option {name!r}{nearest(name, known)}: they have {listed}"
-            )
+            near, listed = nearest(name, known), ", ".join(sorted(known))
+            raise InputError(f"none of the protocols to choose from has an option {name!r}{near}: they have {listed}")
+    given = {**(offered or {}), **options}
+    return [kind.from_options({name: given[name] for name in given if name in kind.options()}) for kind in kinds]
 
 
 def _within(protocol: Protocol, target: Target, most: int | None) -> Protocol:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from quietmean.core.errors import InputError
-from quietmean.planning.candidates import Candidate
+from quietmean.planning.candidates import Candidate, Ranking
 from quietmean.protocols import Server, Target
 
-Ranking = Callable[[Target, Server], list[Candidate]]
+Rank = Callable[[Target, Server], Ranking]
 
 
 def why_first(candidates: Sequence[Candidate]) -> str:
@@ -30,7 +30,7 @@ def why_first(candidates: Sequence[Candidate]) -> str:
     return sentence + bare
 
 
-def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Ranking) -> list[str]:
+def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Rank) -> list[str]:
     """Under which change of the target another protocol would be first. Each change is planned anew."""
     first = candidates[0].plan.protocol.name
     told = []

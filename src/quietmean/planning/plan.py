@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
+from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
@@ -21,10 +23,20 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import required_field
 from quietmean.protocols.target import Target
 
+if TYPE_CHECKING:
+    from quietmean.simulation import SimulationResult
+
 FORMAT = "quietmean-plan-1"
 
 
-@dataclass(frozen=True)
+class Integers(typing.Protocol):
+    """What draws whole numbers: a numpy Generator."""
+
+    def integers(self, low: int, /) -> Any:
+        """Uniform below ``low``."""
+
+
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A protocol calibrated for a target.
 
@@ -37,6 +49,32 @@ class Plan:
     dissemination: Dissemination = field(default_factory=Dissemination)
     prediction: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        target = self.target
+        return f"Plan({self.protocol!r}, {target.parties} parties, epsilon {target.epsilon:g} at delta {target.delta:g})"
+
+    def simulate(
+        self,
+        values: Vector | None = None,
+        *,
+        runs: int = 1000,
+        rng: int | Integers = 0,
+        dropouts: float | None = None,
+    ) -> SimulationResult:
+        """Simulate ``runs`` independent runs in this process, with insecure randomness.
+
+        ``values``: (n, d), or (n,) for one coordinate; without them every run draws its own. ``rng``: a whole number or a numpy
+        Generator. ``dropouts``: by default as planned. Raises :class:`InputError` for values of another shape.
+        """
+        if values is not None:
+            values = np.asarray(values, dtype=np.float64)
+            values = values[:, None] if values.ndim == 1 else values
+        seed = rng if isinstance(rng, int) else int(rng.integers(2**62))
+        result: SimulationResult = from_above("quietmean.simulation", "simulate")(
+            self, values, runs=runs, seed=seed, dropouts=dropouts
+        )
+        return result
 
     def to_json(self) -> dict[str, Any]:
         return {

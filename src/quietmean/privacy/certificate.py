@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.tables import Tabular
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information import InformationMatrix
 from quietmean.privacy.loss import EXACT, UPPER_BOUND, LossConversion
@@ -57,8 +58,8 @@ class Terms:
         return np.array([self.conversion.delta(value, epsilon) for value in mu.tolist()])
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(Tabular):
     """mu-GDP per honest party, exact up to rounding: ``mu`` is the estimate, ``mu_upper`` the bound that counts.
 
     Where :attr:`numbers` says "upper bound", both are upper bounds: the noise is not Gaussian, or no solver could vouch for an
@@ -68,6 +69,15 @@ class Certificate:
     adversary: Adversary
     terms: Terms
     information: InformationMatrix = field(repr=False)
+
+    def __repr__(self) -> str:
+        cost = f"epsilon {self.max_epsilon:.5g} at delta {self.delta:g} ({self.numbers})"
+        return f"Certificate({self.adversary.describe()}: {cost})"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each honest party."""
+        numbers = zip(self.honest, self.mu.tolist(), self.mu_upper.tolist(), self.epsilon.tolist(), strict=True)
+        return [{"party": party, "mu": mu, "mu_upper": upper, "epsilon": epsilon} for party, mu, upper, epsilon in numbers]
 
     @property
     def honest(self) -> tuple[PartyId, ...]:

@@ -14,6 +14,7 @@ from scipy.stats import beta
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.tables import Tabular
 from quietmean.entropy import BitStream, Seed
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, Terms
@@ -26,8 +27,8 @@ Array = NDArray[np.float64]
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True, eq=False)
-class CoalitionCertificate:
+@dataclass(frozen=True, eq=False, repr=False)
+class CoalitionCertificate(Tabular):
     """The worst of many coalitions of one size, for one execution.
 
     ``mu`` is, for each party, the largest over the tried coalitions without it: shape (n,); upper bounds. If ``exhaustive``, this
@@ -45,6 +46,17 @@ class CoalitionCertificate:
     trusted: frozenset[PartyId]
     searched: bool
     exact: bool
+
+    def __repr__(self) -> str:
+        cost = f"epsilon {self.max_epsilon:.5g} at delta {self.delta:g} ({self.numbers})"
+        return f"CoalitionCertificate({self.describe()}: {cost})"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each party."""
+        return [
+            {"party": party, "mu": mu, "epsilon": epsilon}
+            for party, (mu, epsilon) in enumerate(zip(self.mu.tolist(), self.epsilon.tolist(), strict=True))
+        ]
 
     @property
     def delta(self) -> float:

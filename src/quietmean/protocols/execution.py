@@ -18,6 +18,7 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationN
 from quietmean.graphs import History, Schedule, complete_pairs
 from quietmean.protocols import Protocol, Releases, get_protocol
 from quietmean.protocols.fields import optional_field, required_field
+from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 ALL_PAIRS = "all"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Execution:
     """A configured protocol, the schedule, and who was online and what got lost.
 
@@ -46,6 +47,10 @@ class Execution:
             raise InputError(f"sensitivity is {self.sensitivity:g}: give the L2 diameter of one unit's domain, a number > 0")
         if self.weights.shape != (self.parties,) or not (np.isfinite(self.weights).all() and (self.weights > 0).all()):
             raise InputError(f"weights must be {self.parties} positive finite numbers, one per party")
+
+    def __repr__(self) -> str:
+        gone = self.parties - int(self.history.finished.sum())
+        return f"Execution({self.protocol!r}, {self.parties} parties, {self.schedule.rounds} rounds, {gone} gone for good)"
 
     @property
     def parties(self) -> int:
@@ -157,6 +162,15 @@ class Execution:
         return plain
 
     @classmethod
+    def load(cls, path: str | Path) -> Execution | OneShot:
+        """From an execution file or a receipt, or from the file of a noise mechanism. Raises :class:`InputError`."""
+        try:
+            raw = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
+        except (OSError, msgspec.DecodeError) as error:
+            raise InputError(f"file {path} cannot be read as an execution ({error}): give a file that quietmean wrote") from None
+        return read_execution(raw)
+
+    @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:
         """From an execution file's content. Raises :class:`InputError` with the field that is wrong."""
         kind = get_protocol(required_field(raw, "protocol", str))
@@ -189,6 +203,12 @@ class Execution:
 
     def save(self, path: Path) -> None:
         path.write_bytes(canonical_json(self.to_json()) + b"\n")
+
+
+def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
+    """An execution file's content: a protocol's execution or a noise mechanism. Raises :class:`InputError`."""
+    kind = raw.get("protocol")
+    return KINDS[kind](raw) if isinstance(kind, str) and kind in KINDS else Execution.from_json(raw)
 
 
 def _pairs(raw: Mapping[str, Any], parties: int) -> NDArray[np.int64]:

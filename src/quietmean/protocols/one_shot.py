@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -150,16 +149,10 @@ class PairwiseNoise:
 
 OneShot: TypeAlias = CorrelatedNoise | PairwiseNoise
 
-_KINDS: dict[str, Callable[[Mapping[str, Any]], OneShot]] = {
+KINDS: dict[str, Callable[[Mapping[str, Any]], OneShot]] = {
     "correlated": CorrelatedNoise.parse,
     "pairwise": PairwiseNoise.parse,
 }
-
-
-def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
-    """An execution file's content: a protocol's execution or a noise mechanism. Raises :class:`InputError`."""
-    kind = raw.get("protocol")
-    return _KINDS[kind](raw) if isinstance(kind, str) and kind in _KINDS else Execution.from_json(raw)
 
 
 def _analysis(mechanism: OneShot, delta: float) -> PrivacyAnalysis:

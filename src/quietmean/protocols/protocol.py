@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
 from quietmean.entropy import Seed
@@ -20,6 +21,7 @@ from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
+    from quietmean.planning.plan import Plan
     from quietmean.privacy import LossConversion
 
 ANY_DOMAIN = "any bounded set"
@@ -156,6 +158,16 @@ class Protocol(Configured, ABC):
             value = getattr(self, name)
             if not one.option and value is not OPEN and value != one.default:
                 raise InputError(f"{one.key} is given, but calibration chooses it: leave it out")
+
+    def calibrate(self, target: Target, *, calibration: str = "exact", executions: int | None = None) -> Plan:
+        """The plan of this protocol for a target: what is open is chosen, its noise above all.
+
+        See :func:`quietmean.planning.calibrate.calibrate`. Raises :class:`InputError` for what cannot be had.
+        """
+        plan: Plan = from_above("quietmean.planning.calibrate", "calibrate")(
+            target, self, calibration=calibration, executions=executions
+        )
+        return plan
 
     # --- what happens ---
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
+from quietmean.core.tables import Tabular
 from quietmean.entropy import BitStream, Seed
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History, Schedule, churn
@@ -24,8 +25,8 @@ from quietmean.protocols.execution import Execution
 _STACK = 2_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class SimulationResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulationResult(Tabular):
     """``estimates`` and the true means ``truth`` have shape (runs that finished, d), in the units of the encoded values.
 
     ``first`` is the execution of the first run.
@@ -36,6 +37,19 @@ class SimulationResult:
     truth: Vector
     runs: int
     first: Execution
+
+    def __repr__(self) -> str:
+        mse = f"mse {self.mse:.4g} +- {self.mse_standard_error:.2g}, predicted {self.prediction:.4g}"
+        return f"SimulationResult({self.plan.protocol.name}, {self.runs} runs, {mse})"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each run that finished and each coordinate, in the units of the encoded values."""
+        pairs = zip(self.estimates, self.truth, strict=True)
+        return [
+            {"run": run, "coordinate": place, "estimate": float(estimate), "truth": float(truth)}
+            for run, (estimates, truths) in enumerate(pairs)
+            for place, (estimate, truth) in enumerate(zip(estimates, truths, strict=True))
+        ]
 
     @cached_property
     def errors(self) -> Vector:
