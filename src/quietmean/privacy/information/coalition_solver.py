@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array, diags_array, hstack
 
 from quietmean.core.party import PartyId
+from quietmean.entropy import BitStream, Seed
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.scales import extra_variance
@@ -24,6 +25,8 @@ _MESSAGES = 2500
 _RIDGE = 1e-13
 _ACCURACY = 1e-11
 _DOUBTFUL = 1e-7
+# What two steps with the ridge may leave of a shift, at unit extra noise. Beyond it an observation lies below the ridge.
+_LEFT, _PROBES = 1e-13, 4
 # Up to so many messages in a row may build on each other for noise to be kept as a sparse matrix.
 _SHALLOW = 3
 
@@ -76,8 +79,8 @@ class CoalitionSolver:
         covariance = _gram(columns, observed, known_by == 0)
         unknown = np.diag(covariance) > 1e-9 * extra
         observed, covariance = observed[unknown], covariance[np.ix_(unknown, unknown)]
-        noisy = _information(covariance, values[np.ix_(observed, np.array(honest))])
-        information = InformationMatrix.of_noisy_values(honest, noisy, extra, _ACCURACY)
+        noisy, error = _information(covariance, values[np.ix_(observed, np.array(honest))], extra)
+        information = InformationMatrix.of_noisy_values(honest, noisy, extra, max(error, _ACCURACY))
         information = information.with_independent_noise(self._views.bare[1])
         # Where it is doubtful, perhaps something is disclosed exactly, which a covariance with a ridge cannot tell.
         return self._views.sparse(adversary) if information.relative_error > _DOUBTFUL else information
@@ -113,11 +116,26 @@ def _gram(
     return np.asarray((sparse @ sparse.T).toarray())
 
 
-def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64], extra: float) -> tuple[NDArray[np.float64], float]:
+    """The information about values that carry noise of variance ``extra``, and an estimate of its relative error."""
     if not len(covariance):
-        return np.zeros((shifts.shape[1], shifts.shape[1]))
+        return np.zeros((shifts.shape[1], shifts.shape[1])), 0.0
     spread = np.sqrt(np.diag(covariance))
-    scaled = covariance / np.outer(spread, spread) + _RIDGE * len(covariance) * np.eye(len(covariance))
+    ridge = _RIDGE * len(covariance)
+    factor = cho_factor(covariance / np.outer(spread, spread) + ridge * np.eye(len(covariance)))
     right = shifts / spread[:, None]
-    result: NDArray[np.float64] = right.T @ cho_solve(cho_factor(scaled), right)
-    return (result + result.T) / 2
+    solution = cho_solve(factor, right)
+    result: NDArray[np.float64] = right.T @ solution
+    # What the ridge took away, to first order; and all of it where an observation is smaller than the ridge.
+    lost = extra * ridge * float((solution**2).sum(axis=0).max(initial=0.0))
+    left = ridge * cho_solve(factor, ridge * (solution @ _probes(shifts.shape[1])))
+    if np.sqrt(extra) * float(np.abs(left).max()) > _LEFT:
+        return result, np.inf
+    return (result + result.T) / 2, lost
+
+
+@cache
+def _probes(columns: int) -> NDArray[np.float64]:
+    """Random signs: what is left of any column shows in one of these combinations of all."""
+    signs = np.where(BitStream(Seed.public("probes", columns)).uniform(columns * _PROBES) < 0.5, -1.0, 1.0)
+    return signs.reshape(columns, _PROBES)

@@ -80,6 +80,8 @@ def _exactly(transcript: Transcript, adversary: Adversary, sensitivity: float, p
     place = {party: number for number, party in enumerate(information.honest)}
     mu, upper = information.mu(sensitivity), information.mu_upper(sensitivity)
     found = [(float(mu[place[party]]), float(upper[place[party]])) for party in parties]
+    if not information.exact:
+        return [Bound(0.0, value, top) for value, top in found]
     return [Bound.exact(value) if value == top else Bound(2.0 * value - top, value, top) for value, top in found]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from scipy.sparse.linalg import SuperLU, splu
 from quietmean.core.errors import NumericalError
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.information.direct import direct_information
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.round_recursion import recursive_information
 from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
@@ -39,6 +41,8 @@ _MANY = 16
 _DOUBTFUL = 1e-7
 # Largest gap, with values scaled to unit extra noise: beyond it the refined solution cannot be vouched for.
 _ACCEPTED = 1e-9
+_Solve: TypeAlias = Callable[[Transcript, Adversary, tuple[PartyId, ...], float], tuple[Matrix, float]]
+_Factorise: TypeAlias = "Callable[[csc_array[np.float64]], SuperLU[np.float64]]"
 # Singular values of the dense view below this share of the largest noise anywhere are what rounding left of zero.
 _RANK = 1e-11
 
@@ -89,12 +93,29 @@ class ViewSolver:
         return found if found is not None and found.relative_error <= _DOUBTFUL else None
 
     def sparse(self, adversary: Adversary) -> InformationMatrix:
-        """By one sparse system for the whole execution, refined."""
+        """By one sparse system for the whole execution, refined; where that fails, by slower means, the bound being the last."""
+        for solve in (_quick, direct_information, _stable):
+            try:
+                found = self._vouched(adversary, solve)
+            except (RuntimeError, NumericalError):
+                continue
+            if solve is not direct_information or found.relative_error <= _DOUBTFUL:
+                return found
+        return self._bound(adversary)
+
+    def _vouched(self, adversary: Adversary, solve: _Solve) -> InformationMatrix:
         honest = tuple(adversary.honest(self.transcript.parties))
         bare, private_variance = self.bare
         extra = extra_variance(bare, private_variance)
-        noisy, error = _solve(bare, adversary, honest, extra)
+        noisy, error = solve(bare, adversary, honest, extra)
         return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
+
+    def _bound(self, adversary: Adversary) -> InformationMatrix:
+        """No view tells more about values than the values themselves with the private noise on each of them."""
+        honest, (_, private_variance) = tuple(adversary.honest(self.transcript.parties)), self.bare
+        if private_variance == 0.0:
+            raise NumericalError("too ill-conditioned a transcript, and no private noise on values that bounds what it tells")
+        return InformationMatrix(honest, np.eye(len(honest)), np.full(len(honest), private_variance), exact=False)
 
 
 def _dense(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
@@ -119,7 +140,18 @@ def _without(matrix: Matrix, disclosed: Matrix) -> Matrix:
     return keep @ matrix @ keep
 
 
-def _solve(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float) -> tuple[Matrix, float]:
+def _quick(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float) -> tuple[Matrix, float]:
+    return _solve(transcript, adversary, honest, extra, _quasi_definite)
+
+
+def _stable(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float) -> tuple[Matrix, float]:
+    # Rows without noise of their own make tiny pivots: order by stability rather than by symmetry.
+    return _solve(transcript, adversary, honest, extra, _pivoted)
+
+
+def _solve(
+    transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float, factorise: _Factorise
+) -> tuple[Matrix, float]:
     """The information about honest values that carry extra noise of variance ``extra``, and its relative error."""
     view = adversary.view(transcript)
     unit = eye_array(transcript.messages, format="csr") - transcript.dependence
@@ -135,20 +167,8 @@ def _solve(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, 
     noise, free, right = csr_array(row_scale @ noise), csr_array(row_scale @ free), (row_scale @ shifts).toarray()
     largest = np.asarray(abs(free).max(axis=0).todense()).ravel() if free.shape[1] else np.zeros(0)
     free = csr_array(free @ diags_array(1.0 / np.where(largest > 0, largest, 1.0)))
-    changes, gap = _saddle_point(noise, free, right * np.sqrt(extra))
+    changes, gap = _refined(noise, free, right * np.sqrt(extra), factorise)
     return changes.T @ changes / extra, gap
-
-
-def _saddle_point(noise: csr_array[np.float64], free: csr_array[np.float64], right: Matrix) -> tuple[Matrix, float]:
-    """The least u with noise u + free w = right for some w, and its error. Shapes (M, K), (M, U), (M, q) -> (K, q).
-
-    Regularised it is quasi-definite: a symmetric order without pivoting is stable and keeps the fill small.
-    """
-    try:
-        return _refined(noise, free, right, _quasi_definite)
-    except (RuntimeError, NumericalError):
-        # Rows without noise of their own make tiny pivots: order by stability rather than by symmetry.
-        return _refined(noise, free, right, _pivoted)
 
 
 def _quasi_definite(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
@@ -163,9 +183,13 @@ def _refined(
     noise: csr_array[np.float64],
     free: csr_array[np.float64],
     right: Matrix,
-    factorise: Callable[[csc_array[np.float64]], SuperLU[np.float64]],
+    factorise: _Factorise,
 ) -> tuple[Matrix, float]:
-    """Factorise, then refine until the gap between primal and dual no longer shrinks; the gap bounds the error of u'u."""
+    """The least u with noise u + free w = right for some w, and its error. Shapes (M, K), (M, U), (M, q) -> (K, q).
+
+    Factorise, then refine until the gap between primal and dual no longer shrinks; the gap bounds the error of u'u. Regularised
+    the system is quasi-definite: a symmetric order without pivoting is nearly always stable and keeps the fill small.
+    """
     rows, columns = free.shape
     gram = noise @ noise.T + _REGULARISATION * eye_array(rows)
     corner = -_REGULARISATION * eye_array(columns)
