@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from golden.interfaces import command
+from golden.compare import differences
+from golden.interfaces import canonical_json, command
 
 # By formula: the target is met without simulated executions.
 DESIGNED = {
@@ -23,7 +24,7 @@ CALIBRATED = {
     "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --partners 7",
     "muffliato": "--parties 8 --protocol muffliato --colluding 1 --rounds 2",
     "gossip": "--parties 10 --protocol gossip --rounds 3",
-    "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol muffliato --protocol cordp-dme --protocol local-dp",
+    "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol consensus --protocol cordp-dme --protocol local-dp",
 }
 PLANS = DESIGNED | CALIBRATED
 
@@ -34,3 +35,13 @@ def planned(arguments: list[str]) -> dict[str, Any]:
     if code:
         raise AssertionError(f"plan {' '.join(arguments)} ended with code {code}")
     return {"answer": json.loads(text), "plan": files["new-plan.json"]}
+
+
+def changes(golden: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Where a plan made anew differs from the golden one. If its numbers do in their last bits, so does its digest."""
+    kept = {"answer": found["answer"], "plan": found["plan"]}
+    if canonical_json(golden["plan"]) != canonical_json(found["plan"]):
+        first = found["answer"]["candidates"][0] | {"digest": golden["answer"]["candidates"][0]["digest"]}
+        candidates = [first, *found["answer"]["candidates"][1:]]
+        kept["answer"] = found["answer"] | {"candidates": candidates}
+    return differences({"answer": golden["answer"], "plan": golden["plan"]}, kept)
