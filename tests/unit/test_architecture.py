@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,7 @@ def test_rooms_of_the_node_are_entered_by_their_faces() -> None:
             assert here[:3] == there[:3], f"{'.'.join(here)} imports {'.'.join(there)}, not {'.'.join(there[:3])}"
 
 
+@cache
 def _arrows(package: Path) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
     """(file, file that it imports), both as names from the root; a folder's own file is its ``__init__``."""
     names = {path.relative_to(package.parent).with_suffix("").parts: path for path in sorted(package.rglob("*.py"))}
