@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from quietmean.node import child, rounds
-from quietmean.node.store import Store
+from quietmean.node.local import child
+from quietmean.node.session import rounds
+from quietmean.node.storage import Store
 
 
 class Stopwatch:

@@ -16,9 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from quietmean.node.identity import Identity
-from quietmean.node.roster import Roster
-from quietmean.node.tls import Credentials
+from quietmean.node.net import Credentials, Identity, Roster
 
 
 async def main(task: dict[str, Any]) -> float:

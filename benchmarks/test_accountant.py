@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from quietmean.core.bound import Bound
-from quietmean.privacy import Adversary, bound_mu, certify, noise_levels
-from quietmean.privacy.many import one_thread
+from quietmean.privacy import Adversary, bound_mu, noise_levels
+from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution, theorem41
+from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript
 
 # Parties, rounds, neighbours: one of them varies at a time.
@@ -67,8 +68,8 @@ def test_against_the_dense_theorem(table: Callable[[str], None]) -> None:
     document, transcript = execution.to_json(), execution.transcript()
     with one_thread():
         dense, exact = seconds(lambda: theorem41(document, adversary.corrupt), 1)
-        sparse, _ = seconds(lambda: certify(transcript, adversary, 1.0, "sparse").mu_upper, 1)
-        mine, mu = seconds(lambda: certify(transcript, adversary, 1.0).mu_upper, 7)
+        sparse, _ = seconds(lambda: certificate_of(transcript, adversary, 1.0, "sparse").mu_upper, 1)
+        mine, mu = seconds(lambda: certificate_of(transcript, adversary, 1.0).mu_upper, 7)
         once, levels = seconds(lambda: noise_levels(transcript, adversary))
         pair, again = seconds(lambda: levels.mu(0.5, 1.0, 1.0), 20)
     reference = np.sqrt(list(exact.values()))
@@ -86,7 +87,7 @@ def test_against_the_dense_theorem(table: Callable[[str], None]) -> None:
 def test_a_thousand_parties(table: Callable[[str], None]) -> None:
     transcript, adversary = make_execution(1000).transcript(), colluding(1000)
     with one_thread():
-        mine, certificate = seconds(lambda: certify(transcript, adversary, 1.0), 1)
+        mine, certificate = seconds(lambda: certificate_of(transcript, adversary, 1.0), 1)
         table(f"n=1000 T=20 k=1: exact {mine:.2f} s, peak {peak_gb():.2f} GB, max mu {certificate.max_mu:.6g}")
         sampled, bounds = seconds(lambda: bound_mu(transcript, adversary, 1.0, range(500, 564)), 1)
     widest = max(bound.relative_width for bound in bounds)
@@ -113,7 +114,7 @@ def test_scaling(what: str, table: Callable[[str], None]) -> None:
 
 
 def _certifying(transcript: Transcript, adversary: Adversary) -> float:
-    return seconds(lambda: certify(transcript, adversary, 1.0).max_mu, 1)[0]
+    return seconds(lambda: certificate_of(transcript, adversary, 1.0).max_mu, 1)[0]
 
 
 def _describe(bounds: list[Bound]) -> str:

@@ -21,9 +21,8 @@ import pytest
 
 from quietmean.entropy import Seed
 from quietmean.graphs import Schedule
-from quietmean.node.identity import Identity
 from quietmean.node.local import run_local
-from quietmean.node.roster import Roster, RosterEntry
+from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
@@ -113,7 +112,7 @@ def node(directory: Path, dimension: int, measured: bool = False) -> tuple[float
         elif event["event"] == "closing":
             ended.append(time.perf_counter())
 
-    program = [str(Path(__file__).with_name("measured_node.py"))] if measured else ["-m", "quietmean.node.child"]
+    program = [str(Path(__file__).with_name("measured_node.py"))] if measured else ["-m", "quietmean.node.local.child"]
     outcome = asyncio.run(
         run_local(plan(dimension), values, directory, round_timeout=120.0, start_timeout=180.0, report=watch, program=program)
     )

@@ -29,7 +29,7 @@ from quietmean.entropy import Seed
 from quietmean.entropy.insecure import InsecureStackedNoise
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.threads import one_thread
+from quietmean.privacy.information import one_thread
 from quietmean.protocols import get_protocol, registry
 
 PARTIES, DIMENSION, NEIGHBOURS, THRESHOLD = 100, 100_000, 20, 11

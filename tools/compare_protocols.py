@@ -20,7 +20,6 @@ from quietmean.entropy.insecure import InsecurePopulationNoise
 from quietmean.graphs import History
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import Adversary, certify, epsilon_of_mu
 from quietmean.protocols import Protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.simulation import SimulationResult, simulate
@@ -100,13 +99,10 @@ def epsilon_alone(plan: Plan) -> str:
     if not protocol.has_transcript:
         return f"{target.epsilon:g} (pure)"
     execution = plan.execution(Seed.public("alone"), History.everyone(protocol.rounds(plan.parameters), target.parties))
-    transcript = execution.transcript()
-    accounting = execution.accounting(target.delta)
-    worst = max(
-        certify(transcript, Adversary.everyone_but(party, target.parties), target.sensitivity, accounting=accounting).max_mu
-        for party in SAMPLED
-    )
-    return "everything" if math.isinf(worst) else f"{epsilon_of_mu(worst, target.delta):.3g}"
+    privacy = execution.privacy(target.delta)
+    parties = frozenset(range(target.parties))
+    worst = max(privacy.against(parties - {party}).max_epsilon for party in SAMPLED)
+    return "everything" if math.isinf(worst) else f"{worst:.3g}"
 
 
 def make_row(target: Target, protocol: Protocol[Any], quick: bool) -> Row:

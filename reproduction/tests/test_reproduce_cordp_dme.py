@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from quietmean.privacy import epsilon_of_mu, mu_of_budget
+from quietmean.privacy import mu_of_budget
+from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean_reproduction import registry
 from quietmean_reproduction.cordp_dme import FIGURES, responders, table, tradeoff
 from quietmean_reproduction.cordp_dme.priv_unit import measured_priv_unit

@@ -14,11 +14,11 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.candidates import rank
-from quietmean.planning.plan import Plan, Target, colluding_count
-from quietmean.privacy import Adversary, Certificate
-from quietmean.privacy import certify as certify_transcript
+from quietmean.planning.plan import Plan
+from quietmean.privacy import Certificate
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot, read_execution
+from quietmean.protocols.target import Target, colluding_count
 from quietmean.simulation import SimulationResult
 from quietmean.simulation import simulate as simulate_plan
 
@@ -72,11 +72,17 @@ def load_execution(path: str | Path) -> Execution | OneShot:
 
 
 def certify(
-    execution: Execution | OneShot, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] = ()
+    execution: Execution | OneShot,
+    corrupt: Iterable[PartyId] = (),
+    observed: Iterable[tuple[PartyId, int]] = (),
+    *,
+    delta: float = 1e-6,
 ) -> Certificate:
-    """What colluding parties and intercepted messages [party, round] reveal about each honest party."""
-    adversary = Adversary(frozenset(corrupt), frozenset(observed))
-    return certify_transcript(execution.transcript(), adversary, execution.sensitivity)
+    """What colluding parties and intercepted messages [party, round] reveal about each honest party, as the command says it.
+
+    Raises :class:`InputError` for parties, messages or a delta that cannot be.
+    """
+    return execution.privacy(delta).against(corrupt, observed)
 
 
 @dataclass(frozen=True)

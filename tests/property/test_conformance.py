@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +15,7 @@ from quietmean.testing.strategies import executions, values
 
 
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
-def test_every_registered_protocol_conforms(protocol: Protocol[Any]) -> None:
+def test_every_registered_protocol_conforms(protocol: type[Protocol]) -> None:
     @settings(max_examples=150)
     @given(st.data(), st.integers(0, 2**16))
     def conforms(data: st.DataObject, seed: int) -> None:
@@ -46,13 +44,13 @@ def test_inca_injects_one_portion_per_round_online(data: st.DataObject, seed: in
     execution = data.draw(executions("inca").filter(lambda drawn: bool(drawn.history.finished.all())))
     private = data.draw(values(execution.parties))
     noise = InsecurePopulationNoise(seed, execution.parties)
-    portion = execution.parameters.injection.portion
+    portion = execution.protocol.injections.portion
     injected = np.array([portion[:count].sum() for count in execution.history.online.sum(axis=0)])
-    noisy = private + execution.parameters.sigma_star * noise.normal("star", 0, private.shape[1])
+    noisy = private + execution.protocol.sigma_star * noise.normal("star", 0, private.shape[1])
     releases = execution.run_batch(private, noise)
     # Delta noise of up to 100 a term is added and taken out again, six terms of up to some ten coefficients each.
-    scale = np.abs(private).max() + 1e3 * execution.parameters.sigma_delta + execution.parameters.sigma_star
+    scale = np.abs(private).max() + 1e3 * execution.protocol.sigma_delta + execution.protocol.sigma_star
     # On a grid every injection is rounded once.
-    rounded = execution.parameters.grid / 2 * execution.history.online.sum()
+    rounded = execution.protocol.grid / 2 * execution.history.online.sum()
     assert np.abs(releases.vector.sum(axis=0) - injected @ noisy).max() <= 1e-12 * scale * execution.parties + rounded
     np.testing.assert_allclose(releases.weight.sum(), injected @ execution.weights, rtol=1e-12)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import History
 from quietmean.privacy import Adversary, information_matrix
-from quietmean.privacy.information import InformationMatrix
+from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.protocols.consensus.leakage import mutual_information
 from quietmean.protocols.consensus.transcript import full_transcript, short_transcript
 from quietmean.protocols.execution import Execution

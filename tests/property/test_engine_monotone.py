@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.privacy import Adversary, Certificate, certify, information_matrix
+from quietmean.privacy import Adversary, Certificate, information_matrix
 from quietmean.protocols.execution import Execution
+from quietmean.testing.privacy import certificate_of
 from quietmean.testing.strategies import executions, values
 from quietmean.transcript import Transcript
 
@@ -50,7 +51,7 @@ def test_one_more_message_never_lowers_mu(data: st.DataObject) -> None:
     adversary = data.draw(adversaries(transcript))
     message = data.draw(st.sampled_from(observable(transcript)))
     more = replace(adversary, observed=adversary.observed | {message})
-    assert_no_less(certify(transcript, more, 1.0), certify(transcript, adversary, 1.0), floor_of(execution))
+    assert_no_less(certificate_of(transcript, more, 1.0), certificate_of(transcript, adversary, 1.0), floor_of(execution))
 
 
 @given(st.data())
@@ -60,7 +61,7 @@ def test_one_more_colluder_never_lowers_mu(data: st.DataObject) -> None:
     adversary = data.draw(adversaries(transcript))
     traitor = data.draw(st.sampled_from(adversary.honest(execution.parties)))
     more = replace(adversary, corrupt=adversary.corrupt | {traitor})
-    assert_no_less(certify(transcript, more, 1.0), certify(transcript, adversary, 1.0), floor_of(execution))
+    assert_no_less(certificate_of(transcript, more, 1.0), certificate_of(transcript, adversary, 1.0), floor_of(execution))
 
 
 @given(st.data(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
@@ -69,7 +70,7 @@ def test_less_noise_never_lowers_mu(data: st.DataObject, star: float, delta: flo
     transcript, levels = execution.transcript(), execution.parameters
     adversary = data.draw(adversaries(transcript))
     quieter = transcript.with_noise_scales({"star": star * levels.sigma_star, "delta": delta * levels.sigma_delta})
-    assert_no_less(certify(quieter, adversary, 1.0), certify(transcript, adversary, 1.0), floor_of(execution))
+    assert_no_less(certificate_of(quieter, adversary, 1.0), certificate_of(transcript, adversary, 1.0), floor_of(execution))
 
 
 @given(st.data(), st.floats(0.1, 10.0))
@@ -78,7 +79,7 @@ def test_noise_and_values_in_other_units_change_nothing(data: st.DataObject, uni
     transcript, levels = execution.transcript(), execution.parameters
     adversary = data.draw(adversaries(transcript))
     scaled = transcript.with_noise_scales({"star": unit * levels.sigma_star, "delta": unit * levels.sigma_delta})
-    one, other = certify(transcript, adversary, 1.0), certify(scaled, adversary, unit)
+    one, other = certificate_of(transcript, adversary, 1.0), certificate_of(scaled, adversary, unit)
     np.testing.assert_allclose(one.mu, other.mu, rtol=1e-7, atol=floor_of(execution))
     np.testing.assert_allclose(
         information_matrix(scaled, adversary).scaled(unit**2).finite,
@@ -96,7 +97,7 @@ def test_sparse_and_dense_agree(data: st.DataObject, noiseless: bool) -> None:
     if noiseless:
         transcript = transcript.with_noise_scales({"star": 0.0, "delta": execution.parameters.sigma_delta})
     adversary = data.draw(adversaries(transcript))
-    sparse, dense = (certify(transcript, adversary, 1.0, method) for method in ("sparse", "dense"))
+    sparse, dense = (certificate_of(transcript, adversary, 1.0, method) for method in ("sparse", "dense"))
     assert sparse.information.disclosed.shape == dense.information.disclosed.shape
     np.testing.assert_allclose(sparse.mu, dense.mu, rtol=1e-6, atol=floor_of(execution))
     assert (sparse.mu_upper >= dense.mu * (1 - 1e-10) - floor_of(execution)).all()

@@ -11,10 +11,11 @@ import pytest
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import SCHEDULES, History, churn, make_schedule
 from quietmean.graphs.schedule import NOBODY
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import PROTOCOL
 from quietmean.testing import example_execution, theorem41
+from quietmean.testing.privacy import certificate_of
 
 CASES = 240
 # The dense twin and the tracing cost more: every third case.
@@ -85,7 +86,7 @@ def _worst(case: Case, number: int) -> float:
         traced = execution.traced_transcript()
         methods += [(declared, "dense"), (traced, "sparse"), (traced, "dense")]
     for transcript, method in methods:
-        certificate = certify(transcript, adversary, 1.0, method)
+        certificate = certificate_of(transcript, adversary, 1.0, method)
         information = certificate.information
         assert information.honest == tuple(expected)
         deviation = np.abs(information.mu(1.0) ** 2 - reference) / np.maximum(reference, nothing)
@@ -123,7 +124,7 @@ def test_the_upper_bound_holds_however_large_the_cancelled_noise_is(ratio: float
         )
         adversary = Adversary.collusion(numbers.permutation(10)[: numbers.integers(0, 4)].tolist())
         expected = np.array(list(theorem41(execution.to_json(), adversary.corrupt).values()))
-        upper = certify(execution.transcript(), adversary, 1.0).mu_upper
+        upper = certificate_of(execution.transcript(), adversary, 1.0).mu_upper
         # What leaks next to nothing is left out: 1e-6 of the local DP level.
         loud = expected > 1e-6 / 0.5**2
         shortfalls.append(float((1 - upper[loud] ** 2 / expected[loud]).max(initial=-1.0)))

@@ -29,10 +29,10 @@ from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.rounding import rounding_information, widened
 from quietmean.protocols.inca.rounds import next_online
 from quietmean.protocols.inca.spec import IncaParameters, Injection, Terms
-from quietmean.testing.faults import Crash, Story, check_story, run_story
-from quietmean.testing.network import Partition, Weather
 from quietmean.testing.strategies import PARAMETERS, executions
 from quietmean.transcript import run_lockstep
+from support.faults import Crash, FaultPlan, check_run, run_with_faults
+from support.network import NetworkConditions, Partition
 
 # Shares of numbers around 1 fit into 32 bits on the first grid; on the second nearly all are cut.
 ROOMY, CRAMPED = 2.0**-20, 2.0**-40
@@ -226,8 +226,10 @@ def test_sessions_agree_to_the_step_through_faults(tmp_path: Path) -> None:
     for seed in range(3):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        outcome = run_story(plan, values, Story(Weather(seed, 0.3, 0.1, 0.1, 0.1, split), {2: [Crash(8)]}), folder)
-        check_story(plan, values, outcome)
+        outcome = run_with_faults(
+            plan, values, FaultPlan(NetworkConditions(seed, 0.3, 0.1, 0.1, 0.1, split), {2: [Crash(8)]}), folder
+        )
+        check_run(plan, values, outcome)
         assert outcome.results
         assert all(on_grid(result.total_vector, plan.grid) for result in outcome.results.values())
 

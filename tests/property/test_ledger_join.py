@@ -15,7 +15,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
-from quietmean.node.identity import Identity
+from quietmean.node.net import Identity
 from quietmean.privacy import mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)

@@ -17,19 +17,17 @@ from quietmean.core.party import PartyId, Vector
 from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.graphs import History
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.knowledge import Knowledge
-from quietmean.node.result import NodeResult
-from quietmean.node.store import Store
+from quietmean.node.session import NodeResult
+from quietmean.node.session.gossip import GossipedLogs
+from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
-from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.certificate import certify
 from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.faults import Crash, Story, StoryResult, check_story, run_story
-from quietmean.testing.network import Partition, Weather
-from quietmean.testing.truth import heard_by_anybody, true_history
+from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
+from support.network import NetworkConditions, Partition
+from support.truth import heard_by_anybody, true_history
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 MEMORY = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
@@ -50,11 +48,11 @@ def values_of(parties: int) -> Vector:
 
 
 @contextmanager
-def told(plan: Plan, story: Story) -> Iterator[tuple[StoryResult, list[Path]]]:
+def told(plan: Plan, faults: FaultPlan) -> Iterator[tuple[FaultOutcome, list[Path]]]:
     """The outcome, and the stores of all parties."""
     parties = plan.target.parties
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-        outcome = run_story(plan, values_of(parties), story, Path(directory))
+        outcome = run_with_faults(plan, values_of(parties), faults, Path(directory))
         yield outcome, [Path(directory) / f"{party}.store" for party in range(parties)]
 
 
@@ -68,14 +66,14 @@ def public_part(result: NodeResult) -> dict[str, object]:
 def test_a_crash_at_every_write_of_the_end_while_all_others_leave() -> None:
     """Whoever has the others' logs or its result on disk needs nobody any more."""
     plan = inca(3, 2)
-    with told(plan, Story()) as (quiet, _):
+    with told(plan, FaultPlan()) as (quiet, _):
         writes = quiet.writes[0]
     complete = 0
     for write in range(writes - 4, writes):
         for committed in (False, True):
             # Away for longer than anybody waits.
-            story = Story(crashes={0: [Crash(write, committed, away=500.0)]})
-            with told(plan, story) as (outcome, _):
+            faults = FaultPlan(crashes={0: [Crash(write, committed, away=500.0)]})
+            with told(plan, faults) as (outcome, _):
                 assert sorted(outcome.results) == [0, 1, 2]
                 back, others = outcome.results[0], outcome.results[1]
                 np.testing.assert_array_equal(back.total_vector, quiet.results[0].total_vector)
@@ -93,10 +91,10 @@ def test_a_crash_at_every_write_of_the_end_while_all_others_leave() -> None:
 def test_who_has_all_releases_needs_nobody_to_confirm_them(away: float) -> None:
     """Whether the others are still there when it comes back, think that it never had their releases, or have left."""
     plan = inca(3, 3)
-    with told(plan, Story()) as (quiet, _):
+    with told(plan, FaultPlan()) as (quiet, _):
         # After the last release came in, before the round of releases is closed.
         write = quiet.writes[0] - 5
-    with told(plan, Story(crashes={0: [Crash(write, away=away)]})) as (outcome, _):
+    with told(plan, FaultPlan(crashes={0: [Crash(write, away=away)]})) as (outcome, _):
         assert outcome.failures == {}
         for result in outcome.results.values():
             assert result.heard == (0, 1, 2)
@@ -108,9 +106,9 @@ def test_who_has_all_releases_needs_nobody_to_confirm_them(away: float) -> None:
 def test_who_comes_back_while_the_others_close_is_sent_the_releases_again(before_the_end: int, away: float) -> None:
     """It died between its own release and the others' coming in; they went on without it and send them no more by themselves."""
     plan = inca(3, 3)
-    with told(plan, Story()) as (quiet, _):
+    with told(plan, FaultPlan()) as (quiet, _):
         write = quiet.writes[0] - before_the_end
-    with told(plan, Story(crashes={0: [Crash(write, away=away)]})) as (outcome, _):
+    with told(plan, FaultPlan(crashes={0: [Crash(write, away=away)]})) as (outcome, _):
         assert outcome.failures == {}
         assert [outcome.results[party].heard for party in range(3)] == [(0, 1, 2), (1, 2), (1, 2)]
         # A share that its last message held may have been taken back and settled: the same sum, rounded otherwise.
@@ -120,9 +118,9 @@ def test_who_comes_back_while_the_others_close_is_sent_the_releases_again(before
 
 def test_who_missed_the_last_round_learns_the_mean_of_the_others() -> None:
     plan = inca(3, 3)
-    with told(plan, Story()) as (quiet, _):
+    with told(plan, FaultPlan()) as (quiet, _):
         write = quiet.writes[0] - 11
-    with told(plan, Story(crashes={0: [Crash(write, away=6.0)]})) as (outcome, _):
+    with told(plan, FaultPlan(crashes={0: [Crash(write, away=6.0)]})) as (outcome, _):
         assert [outcome.results[party].heard for party in range(3)] == [(1, 2)] * 3
         for result in outcome.results.values():
             np.testing.assert_array_equal(result.total_vector, outcome.results[1].total_vector)
@@ -137,10 +135,10 @@ def test_started_again_after_the_end_the_result_is_the_same(monkeypatch: pytest.
         assert store.state() is None
 
     monkeypatch.setattr(Store, "finish", remember)
-    with told(plan, Story()) as (quiet, _):
+    with told(plan, FaultPlan()) as (quiet, _):
         results.append(quiet.results[0])
         last = quiet.writes[0] - 1
-    with told(plan, Story(crashes={0: [Crash(last, committed=True, away=1000.0)]})) as (outcome, _):
+    with told(plan, FaultPlan(crashes={0: [Crash(last, committed=True, away=1000.0)]})) as (outcome, _):
         results.append(outcome.results[0])
         # Nobody was asked: it is shown at the moment at which it is started.
         assert outcome.seconds == pytest.approx(quiet.seconds + 1000.0, abs=1.0)
@@ -160,9 +158,9 @@ def test_nothing_secret_is_left_after_the_end(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Store, "finish", spy)
     plan = inca(3, 2)
     # One dies between the end and the tidying up, and is started again.
-    with told(plan, Story()) as (quiet, _):
+    with told(plan, FaultPlan()) as (quiet, _):
         last = quiet.writes[1] - 1
-    with told(plan, Story(crashes={1: [Crash(last, committed=True)]})) as (outcome, stores):
+    with told(plan, FaultPlan(crashes={1: [Crash(last, committed=True)]})) as (outcome, stores):
         assert sorted(outcome.results) == [0, 1, 2]
         left = {file.name: file.read_bytes() for store in stores for file in store.parent.glob(store.name + "*")}
     assert len(secrets) >= 6
@@ -177,11 +175,10 @@ def leak(execution: Execution, colluder: PartyId, public: frozenset[PartyId] | N
     transcript = execution.transcript()
     if public is not None:
         transcript = replace(transcript, released=transcript.released & np.isin(transcript.sender, sorted(public)))
-    certificate = certify(transcript, Adversary(frozenset([colluder]), frozenset()), execution.sensitivity)
-    return certificate.mu_upper
+    return replace(execution.privacy(1e-6), transcript=transcript).against([colluder]).mu_upper
 
 
-def too_optimistic(outcome: StoryResult, stores: list[Path], *, silent: bool = False) -> dict[PartyId, float]:
+def too_optimistic(outcome: FaultOutcome, stores: list[Path], *, silent: bool = False) -> dict[PartyId, float]:
     """By how much the true leakage is above that of somebody's record, by colluder: who told that somebody its log, or did not.
 
     Published is what anybody has heard of among those who told.
@@ -211,85 +208,85 @@ def same(execution: Execution, truth: History) -> bool:
     )
 
 
-def assert_total_is_that_of_the_truth(plan: Plan, outcome: StoryResult, stores: list[Path]) -> None:
+def assert_total_is_that_of_the_truth(plan: Plan, outcome: FaultOutcome, stores: list[Path]) -> None:
     """Also where parties told nothing: their stores tell."""
     for party, result in outcome.results.items():
         truth = true_history(result.execution.schedule, stores, result.execution.history)
         really = replace(result, execution=result.execution.with_history(truth), silent=(), unresolved=())
-        check_story(plan, values_of(plan.target.parties), replace(outcome, results={party: really}))
+        check_run(plan, values_of(plan.target.parties), replace(outcome, results={party: really}))
 
 
 # Found by random search, then shrunk by hand: at the time no party told more than its own log, to whom it sent something.
 CHAINS = [
     # 3 left after a message to one of those who stayed; the other had an older log of it.
-    (inca(4, 3), Story(crashes={3: [Crash(15, away=None)], 2: [Crash(17, committed=False, away=None)]})),
-    (inca(4, 2), Story(crashes={3: [Crash(16, committed=False, away=None)], 1: [Crash(10, away=None)]})),
+    (inca(4, 3), FaultPlan(crashes={3: [Crash(15, away=None)], 2: [Crash(17, committed=False, away=None)]})),
+    (inca(4, 2), FaultPlan(crashes={3: [Crash(16, committed=False, away=None)], 1: [Crash(10, away=None)]})),
 ]
 
 
-@pytest.mark.parametrize(("plan", "story"), CHAINS)
-def test_a_chain_of_parties_that_left(plan: Plan, story: Story) -> None:
-    with told(plan, story) as (outcome, stores):
+@pytest.mark.parametrize(("plan", "faults"), CHAINS)
+def test_a_chain_of_parties_that_left(plan: Plan, faults: FaultPlan) -> None:
+    with told(plan, faults) as (outcome, stores):
         assert len(outcome.gone) == 2
         assert too_optimistic(outcome, stores) == {}
         assert_total_is_that_of_the_truth(plan, outcome, stores)
         assert len({str(result.execution.to_json()) for result in outcome.results.values()}) == 1
 
 
-@pytest.mark.parametrize(("plan", "story"), CHAINS[:1])
+@pytest.mark.parametrize(("plan", "faults"), CHAINS[:1])
 def test_without_what_messages_tell_the_record_is_too_optimistic(
-    monkeypatch: pytest.MonkeyPatch, plan: Plan, story: Story
+    monkeypatch: pytest.MonkeyPatch, plan: Plan, faults: FaultPlan
 ) -> None:
-    monkeypatch.setattr(Knowledge, "merge", lambda self, other: None)
-    with told(plan, story) as (outcome, stores):
+    monkeypatch.setattr(GossipedLogs, "merge", lambda self, other: None)
+    with told(plan, faults) as (outcome, stores):
         assert too_optimistic(outcome, stores)
 
 
-def leaving_story(luck: random.Random, parties: int) -> Story:
-    """Several leave for good, at any write or moment; sometimes the weather is bad too."""
-    gone = luck.sample(range(parties), luck.randint(1, max(1, parties - 2)))
+def leaving_plan(rng: random.Random, parties: int) -> FaultPlan:
+    """Several leave for good, at any write or moment; sometimes the network is bad too."""
+    gone = rng.sample(range(parties), rng.randint(1, max(1, parties - 2)))
     crashes = {
         party: [
-            Crash(luck.randint(4, 20), luck.random() < 0.5, away=None)
-            if luck.random() < 0.5
-            else Crash(after=luck.uniform(0.1, 4.0), away=None)
+            Crash(rng.randint(4, 20), rng.random() < 0.5, away=None)
+            if rng.random() < 0.5
+            else Crash(after=rng.uniform(0.1, 4.0), away=None)
         ]
         for party in gone
     }
-    weather = Weather(luck.randrange(10**6), luck.choice([0.01, 0.1, 0.3]))
-    if luck.random() < 0.5:
-        weather = replace(weather, loss=luck.choice([0.0, 0.1]), answer_loss=luck.choice([0.0, 0.1]))
-    if luck.random() < 0.3:
-        begin = luck.uniform(0.0, 4.0)
-        side = frozenset(luck.sample(range(parties), luck.randint(1, parties - 1)))
-        weather = replace(weather, partitions=(Partition(side, begin, begin + luck.uniform(0.0, 8.0)),))
-    return Story(weather, crashes)
+    conditions = NetworkConditions(rng.randrange(10**6), rng.choice([0.01, 0.1, 0.3]))
+    if rng.random() < 0.5:
+        conditions = replace(conditions, loss=rng.choice([0.0, 0.1]), answer_loss=rng.choice([0.0, 0.1]))
+    if rng.random() < 0.3:
+        begin = rng.uniform(0.0, 4.0)
+        side = frozenset(rng.sample(range(parties), rng.randint(1, parties - 1)))
+        conditions = replace(conditions, partitions=(Partition(side, begin, begin + rng.uniform(0.0, 8.0)),))
+    return FaultPlan(conditions, crashes)
 
 
-def whoever_leaves(seed: int, stories: int) -> None:
-    luck, blind = random.Random(seed), 0
-    for _ in range(stories):
-        parties = luck.randint(3, 6)
-        plan = inca(parties, luck.randint(2, 5), luck.randint(1, 2))
-        story = leaving_story(luck, parties)
-        with told(plan, story) as (outcome, stores):
+def whoever_leaves(seed: int, fault_plans: int) -> None:
+    rng, blind = random.Random(seed), 0
+    for _ in range(fault_plans):
+        parties = rng.randint(3, 6)
+        plan = inca(parties, rng.randint(2, 5), rng.randint(1, 2))
+        faults = leaving_plan(rng, parties)
+        with told(plan, faults) as (outcome, stores):
             # Against those who told the record is never too optimistic.
-            assert too_optimistic(outcome, stores) == {}, (plan.parameters, story)
+            assert too_optimistic(outcome, stores) == {}, (plan.parameters, faults)
             # What those who left told one another alone it cannot know.
             blind += bool(too_optimistic(outcome, stores, silent=True))
             if not any(result.unresolved for result in outcome.results.values()):
                 assert_total_is_that_of_the_truth(plan, outcome, stores)
-    print(f"in {blind} of {stories} stories somebody who left saw more than the record says")
-    assert blind <= 0.03 * stories + 1
+    print(f"in {blind} of {fault_plans} fault plans somebody who left saw more than the record says")
+    assert blind <= 0.03 * fault_plans + 1
 
 
 def test_the_record_errs_on_the_safe_side() -> None:
-    whoever_leaves(seed=1, stories=25)
+    whoever_leaves(seed=1, fault_plans=25)
 
 
 @pytest.mark.slow
 def test_the_record_errs_on_the_safe_side_in_many_stories() -> None:
-    whoever_leaves(seed=2, stories=400)
+    whoever_leaves(seed=2, fault_plans=400)
 
 
 # --- cut off until the end --------------------------------------------------------------------------------------------------
@@ -301,9 +298,13 @@ def test_loose_ends_are_told_in_sentences() -> None:
     keys = [Identity.generate().public_key for _ in range(4)]
     roster = Roster(tuple(map(RosterEntry, ["ada", "bob", "cy", "dee"], addresses, keys)))
     told_of: set[str] = set()
-    stories = [*cut_off_stories(), CHAINS[0][1], Story(Weather(partitions=(Partition(frozenset({1}), 1.5, 9000.0),)))]
-    for story in stories:
-        with told(plan, story) as (outcome, _):
+    fault_plans = [
+        *cut_off_stories(),
+        CHAINS[0][1],
+        FaultPlan(NetworkConditions(partitions=(Partition(frozenset({1}), 1.5, 9000.0),))),
+    ]
+    for faults in fault_plans:
+        with told(plan, faults) as (outcome, _):
             results = list(outcome.results.values())
         for result in results:
             sentences = " | ".join(notes_of(roster, result))
@@ -320,11 +321,11 @@ def test_loose_ends_are_told_in_sentences() -> None:
     assert len(told_of) >= 4
 
 
-def cut_off_stories() -> list[Story]:
+def cut_off_stories() -> list[FaultPlan]:
     """From the last rounds until nobody asks any more what became of a share; what is told at the end gets through again."""
     sides = [frozenset({1}), frozenset({1, 2})]
     return [
-        Story(Weather(seed, 0.3, partitions=(Partition(side, begin, begin + 11.0),)))
+        FaultPlan(NetworkConditions(seed, 0.3, partitions=(Partition(side, begin, begin + 11.0),)))
         for seed in range(4)
         for side in sides
         for begin in (2.0, 3.0)
@@ -335,8 +336,8 @@ def test_a_partition_that_outlasts_the_last_round() -> None:
     """What counts twice is listed, with a bound of its effect that holds, and certified as seen from the receipt alone."""
     plan, values = inca(4, 3), values_of(4)
     silence, twice = InsecureSilentPopulation(4), 0
-    for story in cut_off_stories():
-        with told(plan, story) as (outcome, stores):
+    for faults in cut_off_stories():
+        with told(plan, faults) as (outcome, stores):
             for result in outcome.results.values():
                 assert (result.counted_twice_part > 0) == bool(result.counted_twice)
                 if not result.counted_twice or result.heard != (0, 1, 2, 3):
@@ -361,7 +362,7 @@ def test_a_partition_that_never_ends() -> None:
     plan = inca(4, 3)
     for seed in range(6):
         split = Partition(frozenset({1, 2}), 1.0 + 0.4 * seed, 9000.0)
-        with told(plan, Story(Weather(seed, 0.2, partitions=(split,)))) as (outcome, stores):
+        with told(plan, FaultPlan(NetworkConditions(seed, 0.2, partitions=(split,)))) as (outcome, stores):
             assert too_optimistic(outcome, stores) == {}
             assert_total_is_that_of_the_truth(plan, outcome, stores)
             for party, result in outcome.results.items():

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.party import Message, PartyId, Vector
-from quietmean.node.store import Store
+from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import Protocol, get_protocol, registry
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.faults import Crash, Story, StoryResult, check_story, run_story
-from quietmean.testing.network import Partition, Weather
-from quietmean.testing.stories import short_stories, stories
+from support.fault_plans import fault_plans, short_fault_plans
+from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
+from support.network import NetworkConditions, Partition
 
 # Durable writes cost nothing on a memory file system.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
@@ -38,9 +38,9 @@ def values_of(parties: int, dimension: int = 2) -> Vector:
     return values
 
 
-def tell(plan: Plan, story: Story) -> StoryResult:
+def tell(plan: Plan, faults: FaultPlan) -> FaultOutcome:
     with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-        return run_story(plan, values_of(plan.target.parties, plan.target.dimension), story, Path(directory))
+        return run_with_faults(plan, values_of(plan.target.parties, plan.target.dimension), faults, Path(directory))
 
 
 @st.composite
@@ -54,8 +54,8 @@ def anything_may_happen(examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data(), settings_of_inca())
     def holds(data: st.DataObject, plan: Plan) -> None:
-        story = data.draw(stories(plan.target.parties))
-        check_story(plan, values_of(plan.target.parties), tell(plan, story))
+        faults = data.draw(fault_plans(plan.target.parties))
+        check_run(plan, values_of(plan.target.parties), tell(plan, faults))
 
     holds()
 
@@ -64,12 +64,12 @@ def nothing_lasts(examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data(), settings_of_inca())
     def holds(data: st.DataObject, plan: Plan) -> None:
-        assert_faultless(plan, tell(plan, data.draw(short_stories(plan.target.parties))))
+        assert_faultless(plan, tell(plan, data.draw(short_fault_plans(plan.target.parties))))
 
     holds()
 
 
-def assert_faultless(plan: Plan, outcome: StoryResult) -> None:
+def assert_faultless(plan: Plan, outcome: FaultOutcome) -> None:
     """Everybody finished with everybody's value in, once."""
     parties, dimension = plan.target.parties, plan.target.dimension
     assert sorted(outcome.results) == list(range(parties)), outcome.failures
@@ -101,48 +101,50 @@ def test_nothing_is_lost_in_thousands_of_short_stories() -> None:
 def test_a_crash_between_any_two_durable_writes() -> None:
     """Every point of every party, before and after the write, not a sample of them."""
     plan = inca(3, 3)
-    fault_free = tell(plan, Story())
+    fault_free = tell(plan, FaultPlan())
     assert_faultless(plan, fault_free)
     assert min(fault_free.writes) > 15
     for party, writes in enumerate(fault_free.writes):
         for write in range(writes):
             for committed in (False, True):
-                story = Story(crashes={party: [Crash(write, committed)]}, round_timeout=20.0)
-                assert_faultless(plan, tell(plan, story))
+                faults = FaultPlan(crashes={party: [Crash(write, committed)]}, round_timeout=20.0)
+                assert_faultless(plan, tell(plan, faults))
 
 
 def test_a_crash_between_durable_writes_of_large_vectors() -> None:
     """They are in a file of their own beside the database."""
     plan = inca(3, 2, dimension=10_000)
-    (writes, *_) = tell(plan, Story()).writes
+    (writes, *_) = tell(plan, FaultPlan()).writes
     for write in range(writes):
-        story = Story(crashes={0: [Crash(write, committed=write % 2 == 0)]}, round_timeout=20.0)
-        assert_faultless(plan, tell(plan, story))
+        faults = FaultPlan(crashes={0: [Crash(write, committed=write % 2 == 0)]}, round_timeout=20.0)
+        assert_faultless(plan, tell(plan, faults))
 
 
 def test_a_story_is_the_same_each_time() -> None:
     plan = inca(4, 4)
-    story = Story(Weather(5, 0.3, 0.1, 0.1, 0.1, [Partition(frozenset({1}), 0.5, 6.0)]), {2: [Crash(8), Crash(after=2.0)]})
-    first, second = tell(plan, story), tell(plan, story)
+    faults = FaultPlan(
+        NetworkConditions(5, 0.3, 0.1, 0.1, 0.1, [Partition(frozenset({1}), 0.5, 6.0)]), {2: [Crash(8), Crash(after=2.0)]}
+    )
+    first, second = tell(plan, faults), tell(plan, faults)
     assert (first.writes, first.seconds) == (second.writes, second.seconds)
     assert {party: result.to_json() for party, result in first.results.items()} == {
         party: result.to_json() for party, result in second.results.items()
     }
 
 
-def partitions_mid_round() -> list[Story]:
+def partitions_mid_round() -> list[FaultPlan]:
     """What was told before the partition is used; the answers come only when the senders have taken their shares back."""
     split = Partition(frozenset({1, 2}), 2.5, 8.5)
-    return [Story(Weather(seed, 0.2, 0.05, 0.1, partitions=[split])) for seed in range(8)]
+    return [FaultPlan(NetworkConditions(seed, 0.2, 0.05, 0.1, partitions=[split])) for seed in range(8)]
 
 
 def test_settlements_happen_and_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without them the same stories count shares twice."""
+    """Without them the same plans count shares twice."""
     plan = inca(4, 6)
     settled = 0
-    for story in partitions_mid_round():
-        outcome = tell(plan, story)
-        check_story(plan, values_of(4), outcome)
+    for faults in partitions_mid_round():
+        outcome = tell(plan, faults)
+        check_run(plan, values_of(4), outcome)
         settled += any(len(result.execution.history.settled) > 0 for result in outcome.results.values())
         assert not any(result.counted_twice for result in outcome.results.values())
     assert settled >= 4
@@ -151,7 +153,7 @@ def test_settlements_happen_and_are_needed(monkeypatch: pytest.MonkeyPatch) -> N
         return []
 
     monkeypatch.setattr(Store, "unsettled", forget)
-    outcomes = [tell(plan, story) for story in partitions_mid_round()]
+    outcomes = [tell(plan, faults) for faults in partitions_mid_round()]
     assert sum(any(result.counted_twice for result in outcome.results.values()) for outcome in outcomes) >= 4
 
 
@@ -162,9 +164,9 @@ def test_a_receiver_that_counts_what_was_taken_back_is_noticed(monkeypatch: pyte
     split = [Partition(frozenset({1, 2}), 2.5, 7.0)]
     for seed in range(20):
         crash = {1: [Crash(after=3.0, away=3.0)]}
-        outcome = tell(plan, Story(Weather(seed, 0.3, 0.1, 0.2, partitions=split), crash))
+        outcome = tell(plan, FaultPlan(NetworkConditions(seed, 0.3, 0.1, 0.2, partitions=split), crash))
         try:
-            check_story(plan, values_of(4), outcome)
+            check_run(plan, values_of(4), outcome)
         except AssertionError:
             wrong += 1
         wrong += any(result.counted_twice for result in outcome.results.values())
@@ -189,10 +191,10 @@ def every_protocol(protocol: Protocol[Any], examples: int) -> None:
     plan, values = plan_of(protocol, parties), accepted_values(protocol, parties)
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(stories(parties))
-    def holds(story: Story) -> None:
+    @given(fault_plans(parties))
+    def holds(faults: FaultPlan) -> None:
         with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-            check_story(plan, values, run_story(plan, values, story, Path(directory)))
+            check_run(plan, values, run_with_faults(plan, values, faults, Path(directory)))
 
     holds()
 

@@ -11,13 +11,14 @@ import pytest
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import SCHEDULES, History, churn, make_schedule
 from quietmean.graphs.schedule import NOBODY
-from quietmean.privacy import Adversary, Certificate, bound_mu, certify, noise_levels
-from quietmean.privacy.filter import filtered_information, private_diagonal
-from quietmean.privacy.many import CoalitionSolver
-from quietmean.privacy.rounds import find_rounds
+from quietmean.privacy import Adversary, Certificate, bound_mu, noise_levels
+from quietmean.privacy.information import CoalitionSolver
+from quietmean.privacy.information.round_recursion import private_diagonal, recursive_information
+from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import PROTOCOL
 from quietmean.testing import theorem41
+from quietmean.testing.privacy import certificate_of
 
 CASES, BLOCKS = 240, 8
 AGREEMENT = 1e-8
@@ -93,9 +94,9 @@ def test_by_rounds_equals_sparse_and_theorem_4_1(block: int) -> None:
         transcript, reference = case.execution.transcript(), case.reference()
         structure = find_rounds(transcript)
         assert structure is not None, f"case {number}"
-        information = filtered_information(structure, case.adversary)
+        information = recursive_information(structure, case.adversary)
         assert information is not None, f"case {number}"
-        sparse = certify(transcript, case.adversary, 1.0, "sparse")
+        sparse = certificate_of(transcript, case.adversary, 1.0, "sparse")
         assert information.honest == sparse.honest
         for other in (reference, sparse.mu**2):
             deviation = np.abs(information.mu(1.0) ** 2 - other) / np.maximum(other, case.floor)
@@ -115,9 +116,9 @@ def test_a_message_waiting_for_its_sender_to_return_is_intercepted_when_sent(blo
         transcript = case.execution.transcript()
         structure = find_rounds(transcript)
         assert structure is not None
-        information = filtered_information(structure, case.adversary)
+        information = recursive_information(structure, case.adversary)
         assert information is not None
-        mine, sparse = information.mu(1.0) ** 2, certify(transcript, case.adversary, 1.0, "sparse").mu ** 2
+        mine, sparse = information.mu(1.0) ** 2, certificate_of(transcript, case.adversary, 1.0, "sparse").mu ** 2
         assert (np.abs(mine - sparse) <= AGREEMENT * np.maximum(sparse, case.floor)).all(), f"case {number}"
 
 
@@ -147,7 +148,7 @@ def test_one_decomposition_serves_all_noise_levels(number: int) -> None:
     levels = noise_levels(transcript, case.adversary)
     for star, delta in ((0.1, 1.0), (2.0, 0.3), (1.0, 10.0)):
         other = transcript.with_noise_scales({"star": star, "delta": delta})
-        expected = certify(other, case.adversary, 2.0, "sparse").mu
+        expected = certificate_of(other, case.adversary, 2.0, "sparse").mu
         mine = levels.mu(star, delta / case.execution.parameters.sigma_delta, 2.0)
         np.testing.assert_allclose(mine, expected, rtol=AGREEMENT, atol=1e-4 / star)
 
@@ -163,7 +164,7 @@ def test_coalitions_of_a_large_execution_go_by_rounds() -> None:
     solver = CoalitionSolver(transcript)
     for _ in range(3):
         coalition = numbers.permutation(150)[:15].tolist()
-        expected = certify(transcript, Adversary.collusion(coalition), 1.0, "sparse").mu
+        expected = certificate_of(transcript, Adversary.collusion(coalition), 1.0, "sparse").mu
         np.testing.assert_allclose(solver.information(coalition).mu(1.0), expected, rtol=AGREEMENT, atol=1e-5)
 
 
@@ -172,7 +173,7 @@ def test_the_diagonal_alone_is_the_same() -> None:
         case = make_case(number)
         structure = find_rounds(case.execution.transcript())
         assert structure is not None
-        information, found = filtered_information(structure, case.adversary), private_diagonal(structure, case.adversary)
+        information, found = recursive_information(structure, case.adversary), private_diagonal(structure, case.adversary)
         assert information is not None
         assert found is not None
         np.testing.assert_allclose(found[0], information.diagonal, rtol=AGREEMENT, atol=AGREEMENT * case.floor * 1e6)

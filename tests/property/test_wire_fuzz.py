@@ -26,7 +26,8 @@ from quietmean.core.grid import on_grid
 from quietmean.core.party import Message
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.node import logs, vectors, wire
+from quietmean.node.net import vectors, wire
+from quietmean.node.session import logs
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.protocol import ANY_DOMAIN
@@ -50,10 +51,10 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", DIMENSION), VECTOR),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 0), b"content"),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", DIMENSION, width=4), SHORT),
-    (wire.Withdraw(10, 1, 2), b""),
-    (wire.Confirm(11, 1, 2), b""),
-    (wire.Again(12, 2, 1), b""),
-    (wire.Probe(12, 1, 2), b""),
+    (wire.CancelTransfer(10, 1, 2), b""),
+    (wire.ConfirmTransfer(11, 1, 2), b""),
+    (wire.ResendRequest(12, 2, 1), b""),
+    (wire.Heartbeat(12, 1, 2), b""),
     (wire.Log(13), LOG),
     (wire.Answer(13, "no", 3, 0, "why"), b""),
 ]
@@ -133,7 +134,7 @@ class Reading:
         except EOFError:
             return "ended early"
         try:
-            # As the door and the session do.
+            # As the inbox and the session do.
             if isinstance(frame, wire.Transfer):
                 wire.check_finite(frame.weight, "weight")
                 grid, raw = GRID if limits.short else 0.0, payload[: frame.width * frame.dimension]

@@ -19,7 +19,8 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Step, Vector
 from quietmean.entropy.insecure import InsecureSilence
-from quietmean.privacy import Adversary, delta_of_mu
+from quietmean.privacy import Adversary
+from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.party import IncaParty, IncaState
 from quietmean.simulation import attack

@@ -8,8 +8,9 @@ import pytest
 
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import Schedule, make_schedule
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary
 from quietmean.testing import assert_rate, example_execution
+from quietmean.testing.privacy import certificate_of
 
 RUNS = 300
 
@@ -91,7 +92,7 @@ def test_rank_decides_whether_the_limit_is_reached(out_degree: int) -> None:
         full = star_rank(execution.schedule, corrupt, observed) == honest - 1
         if out_degree == 1:
             assert full == connected(execution.schedule, corrupt, observed)
-        mu = certify(execution.transcript(), Adversary(corrupt, observed), 1.0, "dense").max_mu
+        mu = certificate_of(execution.transcript(), Adversary(corrupt, observed), 1.0, "dense").max_mu
         assert (mu**2 * honest < 1.05) == full, f"run {number}: {mu**2 * honest} times the limit, rank full: {full}"
         outcomes.append(full)
     assert 10 <= sum(outcomes) <= 50

@@ -12,7 +12,6 @@ from quietmean.entropy.insecure import InsecurePopulationNoise
 from quietmean.graphs import History, churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import certify_coalitions
 from quietmean.protocols import get_protocol
 from quietmean.simulation import NetworkModel, simulate, simulate_events
 
@@ -83,7 +82,7 @@ def test_event_driven_equals_batch_on_what_really_happened() -> None:
         np.testing.assert_allclose(result.estimate, batch, rtol=1e-11, atol=1e-11)
         present = History(result.execution.history.online).delivered(result.execution.schedule)
         lost += int(present.sum() - result.execution.history.delivered(result.execution.schedule).sum())
-        certificate = certify_coalitions(result.execution.transcript(), 1.0, 1)
+        certificate = result.execution.privacy(1e-6).coalitions(1)
         assert np.isfinite(certificate.mu).all()
     assert lost > 100, "the network lost too little to test anything"
 

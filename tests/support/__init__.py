@@ -1,1 +1,1 @@
-"""What the tests of the node run it in: a network in memory, virtual time, faults, bad roads, and the truth from the stores."""
+"""Test doubles for the node (a network in memory, virtual time, fault plans, TCP proxies, the true history) and an attack."""

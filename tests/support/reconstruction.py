@@ -34,8 +34,8 @@ class Recording:
 
 def record(execution: Execution, values: Vector, noise: PopulationNoise, corrupt: frozenset[PartyId]) -> Recording:
     """Run the real machines on values (n, d) and keep what the corrupt parties and everybody else can hear."""
-    parameters = execution.parameters
-    if execution.protocol.name != "consensus" or not execution.history.delivered(execution.schedule)[:, 0, 0].all():
+    parameters = execution.protocol
+    if not isinstance(parameters, ConsensusParameters) or not execution.history.delivered(execution.schedule)[:, 0, 0].all():
         raise InputError(f"protocol {execution.protocol.name!r} or its losses do not fit: record a consensus without any")
     links = parameters.links
     number = {(int(i), int(j)): link for link, (i, j) in enumerate(zip(links.sender, links.receiver, strict=True))}

@@ -191,31 +191,31 @@ def test_bad_data_are_told_here_in_words_and_there_as_a_fact(make: Make) -> None
     assert "data: row" in own_errors
     assert "2 are outside the bounds" in own_errors
     for secret in (VALUE, "200", "312.75"):
-        assert not tells(seen, secret)
-        assert not tells(seen_errors, secret)
-    assert not tells(own, VALUE)
-    assert not tells(own_errors, VALUE)
+        assert not gossips(seen, secret)
+        assert not gossips(seen_errors, secret)
+    assert not gossips(own, VALUE)
+    assert not gossips(own_errors, VALUE)
 
 
-def tells(document: object, secret: str) -> bool:
+def gossips(document: object, secret: str) -> bool:
     """Whether a text or a number somewhere in ``document`` is the value, also rounded to a whole number.
 
     Compared number by number: as substrings, "312" is in the digits of one measured time in a hundred.
     """
     if isinstance(document, dict):
-        return any(tells(part, secret) for item in document.items() for part in item)
+        return any(gossips(part, secret) for item in document.items() for part in item)
     if isinstance(document, list):
-        return any(tells(part, secret) for part in document)
+        return any(gossips(part, secret) for part in document)
     value = float(secret)
     return any(float(number) in (value, float(int(value)), float(round(value))) for number in re.findall(NUMBER, str(document)))
 
 
 def test_what_tells_a_value() -> None:
-    assert tells({"a": [{"b": "row 3 is 312.75"}]}, "312.75")
-    assert tells([1, 312.75], "312.75")
-    assert tells("about 313", "312.75")
-    assert not tells({"digest": "ab312-312c", "313.4.1": 1}, "312.75")
-    assert not tells({"clock": 2.3809814453125e-05, "passed": True}, "312.75")
+    assert gossips({"a": [{"b": "row 3 is 312.75"}]}, "312.75")
+    assert gossips([1, 312.75], "312.75")
+    assert gossips("about 313", "312.75")
+    assert not gossips({"digest": "ab312-312c", "313.4.1": 1}, "312.75")
+    assert not gossips({"clock": 2.3809814453125e-05, "passed": True}, "312.75")
 
 
 @pytest.mark.slow
@@ -250,8 +250,8 @@ def test_own_mistakes(make: Make) -> None:
     assert not here(document, "store")["passed"]
     assert "cannot listen" in errors
     assert "not usable" in errors
-    patience = consortium.start("check", "ada", "--wait", "-1")
-    assert "wait is -1" in end(patience, 2)[1]
+    silence_timeout = consortium.start("check", "ada", "--wait", "-1")
+    assert "wait is -1" in end(silence_timeout, 2)[1]
 
 
 @pytest.mark.slow

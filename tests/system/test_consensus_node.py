@@ -13,8 +13,9 @@ from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
-from quietmean.node.logs import PartyLog, encode_log
-from quietmean.node.wire import Answer, Transfer, encode_frame
+from quietmean.node.net import Answer, Transfer
+from quietmean.node.net.wire import encode_frame
+from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.consensus.analysis import Dynamics
@@ -58,7 +59,7 @@ def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) ->
 
 
 def test_who_leaves_is_left_out_by_the_others(tmp_path: Path) -> None:
-    plan = make_plan(5, 3, graph="complete", iterations=60, patience=2)
+    plan = make_plan(5, 3, graph="complete", iterations=60, silence_timeout=2)
     values = make_values(5, 3)
     outcome = run(plan, values, tmp_path, [Kill(2, 6)])
     assert outcome.failures == {}

@@ -27,8 +27,8 @@ PROTOCOL = get_protocol("cordp-dme")
 LEAVES_ITS_SEED = """
 import sys
 from pathlib import Path
-from quietmean.node import child
-from quietmean.node.store import Store
+from quietmean.node.local import child
+from quietmean.node.storage import Store
 
 finish = Store.finish
 

@@ -1,4 +1,4 @@
-"""A real process under attack by strangers and by a party with a valid key: bounded memory, a bounded log, the right result."""
+"""A real process under attack by unknown peers and by a party with a valid key: bounded memory and log, the right result."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
-from quietmean.node.child import ChildSettings
-from quietmean.node.logs import PartyLog, encode_log
-from quietmean.node.refusals import Refusals
-from quietmean.node.tls import Credentials
-from quietmean.node.wire import VERSION, AnyFrame, Commit, Hello, Limits, Log, Probe, Transfer, Withdraw, encode_frame, read_frame
+from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.net import VERSION, CancelTransfer, Commit, Credentials, Heartbeat, Limits, Log, Refusals, Transfer
+from quietmean.node.net.wire import AnyFrame, Hello, encode_frame, read_frame
+from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 
 # The victim is party 0, a process of its own. Party 3 plays honestly, and its key is used by an attacker too.
 VICTIM, LAST, INSIDER, PARTIES, ROUNDS, DIMENSION = 0, 2, 3, 4, 6, 2
-# 64 strangers in the middle of a handshake cost up to half a megabyte each: a TLS buffer of 256 KiB and OpenSSL's own state.
+# 64 unfinished handshakes cost up to half a megabyte each: a TLS buffer of 256 KiB and OpenSSL's own state.
 # The rest is for the connections of three parties, the largest logs, and the study itself.
 ALLOWED_GROWTH = (32 + 16) * 2**20
 LIMITS = Limits.of_study(PARTIES, ROUNDS, DIMENSION)
@@ -77,7 +76,7 @@ class Siege:
         entries = [RosterEntry(f"party-{k}", ("127.0.0.1", ports[k]), self.identities[k].public_key) for k in range(PARTIES)]
         self.roster = Roster(tuple(entries))
         self.insider = Credentials(self.identities[INSIDER], self.roster).client(VICTIM)
-        self.stranger = Credentials(Identity.generate(), self.roster).client(VICTIM)
+        self.handshake = Credentials(Identity.generate(), self.roster).client(VICTIM)
         self.study = self.settings(1).study
 
     def settings(self, party: int) -> NodeSettings:
@@ -120,7 +119,7 @@ class Siege:
         path = self.directory / "settings.json"
         path.write_bytes(msgspec.json.encode(settings))
         with (self.directory / "victim.log").open("wb") as log:
-            command = (sys.executable, "-m", "quietmean.node.child", str(path))
+            command = (sys.executable, "-m", "quietmean.node.local.child", str(path))
             process = await asyncio.create_subprocess_exec(
                 *command, stdout=PIPE, stderr=log, pass_fds=[listening.fileno()], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}
             )
@@ -148,7 +147,7 @@ class Siege:
             while not condition():
                 await asyncio.sleep(0.02)
 
-    # --- strangers -----------------------------------------------------------------------------------------------------
+    # --- unknown peers ------------------------------------------------------------------------------------------------
 
     async def garbage(self, number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -174,7 +173,7 @@ class Siege:
 
     async def wrong_key(self, number: int) -> None:
         with contextlib.suppress(OSError, EOFError):
-            reader, writer = await self.open(self.stranger)
+            reader, writer = await self.open(self.handshake)
             await until_closed(reader, writer)
 
     # --- the insider -----------------------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ class Siege:
         await until_closed(reader, writer)
 
     async def say(self, raw: bytes) -> None:
-        """Something for which the door is shut."""
+        """Something that is refused."""
         reader, writer = await self.enter()
         with contextlib.suppress(OSError):
             writer.write(raw)
@@ -227,7 +226,7 @@ class Siege:
             for number in range(20_000):
                 if writer.is_closing():
                     break
-                writer.write(encode_frame(Probe(number, 0, 0)))
+                writer.write(encode_frame(Heartbeat(number, 0, 0)))
                 await writer.drain()
         writer.transport.abort()
 
@@ -268,7 +267,7 @@ def bad_frames(count: int) -> list[bytes]:
         encode_frame(Log(1), 100) + b"\x91" * 100,
         # Line breaks and long texts in what the log would quote.
         struct.pack(">II", len(forged), 0) + forged,
-        b"".join(encode_frame(Withdraw(number, 1, 2)) for number in range(2000)),
+        b"".join(encode_frame(CancelTransfer(number, 1, 2)) for number in range(2000)),
     ]
     random = [struct.pack(">II", 80, 0) + stream.words(10).tobytes() for _ in range(max(0, count - len(told)))]
     return [*told, *random]
@@ -286,7 +285,7 @@ async def one_after_the_other(works: Iterable[Awaitable[None]]) -> None:
         await work
 
 
-async def under_siege(siege: Siege, strangers: int, floods: int, half_open: int) -> NodeResult:
+async def under_siege(siege: Siege, handshakes: int, floods: int, half_open: int) -> NodeResult:
     async with siege.victim() as victim:
         before = memory(victim, "VmRSS") or 0
         reset_peak(victim)
@@ -298,14 +297,14 @@ async def under_siege(siege: Siege, strangers: int, floods: int, half_open: int)
             growth = growth if most is None else most - before
             print(f"{time.monotonic() - begun:6.1f} s  RSS at most +{growth} bytes after {what}")
 
-        await asyncio.gather(*(siege.garbage(number) for number in range(strangers)))
-        await asyncio.gather(*(siege.wrong_key(number) for number in range(strangers // 5)))
-        tell(f"{strangers} connections with garbage, {strangers // 5} with a wrong key")
-        await one_after_the_other(siege.wrong_greeting(number) for number in range(strangers // 5))
-        frames = bad_frames(strangers)
+        await asyncio.gather(*(siege.garbage(number) for number in range(handshakes)))
+        await asyncio.gather(*(siege.wrong_key(number) for number in range(handshakes // 5)))
+        tell(f"{handshakes} connections with garbage, {handshakes // 5} with a wrong key")
+        await one_after_the_other(siege.wrong_greeting(number) for number in range(handshakes // 5))
+        frames = bad_frames(handshakes)
         await one_after_the_other(siege.say(raw) for raw in frames)
-        tell(f"{strangers // 5} wrong greetings, {len(frames)} bad frames")
-        await siege.flood(Probe(1, 0, 0), floods)
+        tell(f"{handshakes // 5} wrong greetings, {len(frames)} bad frames")
+        await siege.flood(Heartbeat(1, 0, 0), floods)
         await siege.never_reads()
         await one_after_the_other(siege.parked() for _ in range(3))
         tell(f"{floods} probes, 20000 more whose answers nobody reads, 48 early transfers")
@@ -364,9 +363,9 @@ def check_log(siege: Siege, result: NodeResult) -> None:
     assert any(refusal.endswith(" times)") for refusal in result.refusals)
 
 
-def besiege(tmp_path: Path, strangers: int, floods: int, half_open: int) -> None:
+def besiege(tmp_path: Path, handshakes: int, floods: int, half_open: int) -> None:
     siege = Siege(tmp_path)
-    result = asyncio.run(under_siege(siege, strangers, floods, half_open))
+    result = asyncio.run(under_siege(siege, handshakes, floods, half_open))
     np.testing.assert_allclose(result.mean, siege.values.mean(axis=0), rtol=1e-9)
     assert result.heard == tuple(range(PARTIES))
     check_log(siege, result)
@@ -393,9 +392,9 @@ def test_the_list_of_refusals_is_bounded_and_safe_to_print() -> None:
 
 
 def test_attacks_cost_a_bounded_amount(tmp_path: Path) -> None:
-    besiege(tmp_path, strangers=20, floods=400, half_open=5)
+    besiege(tmp_path, handshakes=20, floods=400, half_open=5)
 
 
 @pytest.mark.slow
 def test_many_attacks_cost_a_bounded_amount(tmp_path: Path) -> None:
-    besiege(tmp_path, strangers=100, floods=20_000, half_open=100)
+    besiege(tmp_path, handshakes=100, floods=20_000, half_open=100)

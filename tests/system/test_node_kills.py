@@ -21,7 +21,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.truth import arrivals, true_history
+from support.truth import arrivals, true_history
 
 # Longer than all processes need to start, and any of them to come back, on two slow cores: nobody is declared missing.
 PATIENT = 90.0
@@ -191,13 +191,13 @@ def check_leakage(result: NodeResult, truth: History, unknown: set[tuple[int, Pa
     """
     told_most = real_most = excess = 0.0
     for colluder in range(target.parties):
-        told = api.certify(result.execution, [colluder])
-        real = api.certify(result.execution.with_history(truth), [colluder])
+        told = api.certify(result.execution, [colluder], delta=target.delta)
+        real = api.certify(result.execution.with_history(truth), [colluder], delta=target.delta)
         if not unknown:
             assert (real.mu <= told.mu_upper * (1 + 1e-6)).all()
         excess = max(excess, float((real.mu / np.maximum(told.mu_upper, 1e-12)).max()))
-        told_most = max(told_most, told.max_epsilon(target.delta))
-        real_most = max(real_most, real.max_epsilon(target.delta))
+        told_most = max(told_most, told.max_epsilon)
+        real_most = max(real_most, real.max_epsilon)
     print(
         f"largest epsilon {told_most:.3f} by the record, {real_most:.3f} in truth; {len(unknown)} messages nobody can tell of; "
         f"largest mu of a party over that of the record {excess:.3f}"

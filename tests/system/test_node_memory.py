@@ -20,9 +20,10 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, run_party, tls
-from quietmean.node.child import read_value
+from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local import run_local
+from quietmean.node.local.child import read_value
+from quietmean.node.net import tls
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
@@ -34,7 +35,8 @@ PHASES = ("mixing", "dissemination", "closing", "done")
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
-from quietmean.node import child, store
+from quietmean.node.local import child
+from quietmean.node.storage import Store
 
 def open_and_tell(cls, *arguments, **more):
     opened = open_store(cls, *arguments, **more)
@@ -48,8 +50,8 @@ def tell_and_stop(event):
         seen.add(phase)
         os.kill(os.getpid(), signal.SIGSTOP)
 
-seen, tell, open_store = set(), child._print, store.Store.open.__func__
-child._print, store.Store.open = tell_and_stop, classmethod(open_and_tell)
+seen, tell, open_store = set(), child._print, Store.open.__func__
+child._print, Store.open = tell_and_stop, classmethod(open_and_tell)
 sys.exit(child.main(Path(sys.argv[-1])))
 """.replace("PHASES", repr(PHASES))
 

@@ -24,7 +24,7 @@ from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import mu_of_budget
-from quietmean.privacy.gaussian import epsilon_of_mu
+from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols import get_protocol
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108

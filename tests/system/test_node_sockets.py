@@ -18,25 +18,22 @@ import pytest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
-from quietmean.node.listener import Listener
-from quietmean.node.logs import PartyLog, encode_log
-from quietmean.node.tls import Credentials
-from quietmean.node.transport import Endpoint
-from quietmean.node.wire import (
+from quietmean.node.net import (
     VERSION,
     Answer,
     AnyRequest,
-    Hello,
+    Credentials,
+    Endpoint,
+    Heartbeat,
     Limits,
+    Listener,
     Log,
     Payload,
-    Probe,
     Refused,
     Transfer,
-    Welcome,
-    encode_frame,
-    read_frame,
 )
+from quietmean.node.net.wire import Hello, Welcome, encode_frame, read_frame
+from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination
@@ -341,7 +338,7 @@ def test_nobody_can_be_past_what_has_not_begun(tmp_path: Path) -> None:
             writer.write(encode_frame(Hello(VERSION, 2, study.settings(0).study)))
             await read_frame(reader, Limits.before_welcome())
             log = encode_log(PartyLog((1, 2, 3, 4), (), (), (0, 1, 2)))
-            writer.write(encode_frame(Log(1), len(log)) + log + encode_frame(Probe(2, 3, 0)))
+            writer.write(encode_frame(Log(1), len(log)) + log + encode_frame(Heartbeat(2, 3, 0)))
             answers = [(await read_frame(reader, limits))[0] for _ in range(2)]
             assert [isinstance(answer, Answer) and answer.status for answer in answers] == ["no", "ok"]
         finally:

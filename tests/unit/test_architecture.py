@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import quietmean
+from golden.interfaces import Execution, registry, silence
+from golden.machines import load
 
 PACKAGE = Path(quietmean.__file__).parent
-IMPURE = {"socket", "ssl", "asyncio", "anyio", "logging", "time", "random", "secrets", "os", "pathlib", "datetime"}
+# The only folder that may ask the operating system for randomness.
+RANDOMNESS = "entropy"
+IMPURE = frozenset(
+    ["socket", "ssl", "asyncio", "anyio", "logging", "time", "random", "secrets", "numpy.random", "os", "pathlib", "datetime"]
+)
+IMPURE_CALLS = frozenset(["open", "print", "input", "__import__", "exec", "eval"])
 
 
 def modules() -> list[Path]:
@@ -26,25 +36,192 @@ def imported(path: Path) -> Iterator[str]:
             yield node.module
 
 
-@pytest.mark.parametrize("path", [path for path in modules() if path.name == "party.py"], ids=str)
-def test_party_machines_are_pure(path: Path) -> None:
-    names = set(imported(path))
-    assert not {name for name in names if name.split(".")[0] in IMPURE}
-    assert "numpy.random" not in names
-    assert "np.random" not in path.read_text()
+class Sources:
+    """The modules of a package by name, and what they import."""
+
+    def __init__(self, package: Path) -> None:
+        self._root = package.parent
+        self.package = package.name
+
+    def path(self, module: str) -> Path | None:
+        """Where a module's text is; None if it is none of this package."""
+        base = self._root.joinpath(*module.split("."))
+        known = [base / "__init__.py", base.with_suffix(".py")] if module.split(".")[0] == self.package else []
+        return next((path for path in known if path.is_file()), None)
+
+    def nodes(self, module: str, deep: bool) -> Iterator[ast.AST]:
+        """All nodes but those for type checkers; without ``deep`` those only that run when the module is imported."""
+        path = self.path(module)
+        waiting: list[ast.AST] = [ast.parse(path.read_text())] if path else []
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+                waiting += node.orelse
+                continue
+            yield node
+            if deep or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                waiting += ast.iter_child_nodes(node)
+
+    def imports(self, module: str, deep: bool) -> set[str]:
+        """Full names: of modules, and of what is taken out of them, which may be modules too."""
+        names: set[str] = set()
+        for node in self.nodes(module, deep):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                source = self._source(module, node)
+                taken = {f"{source}.{alias.name}" for alias in node.names}
+                # Of a package's own modules, the folder's exports are not what is wanted.
+                names |= taken if all(map(self.path, taken)) else taken | {source}
+        return names
+
+    def reached(self, start: Iterable[str]) -> set[str]:
+        """Modules of the package that these import, and theirs; what functions import counts inside ``protocols``."""
+        found: set[str] = set()
+        waiting = list(start)
+        while waiting:
+            module = waiting.pop()
+            if module not in found and self.path(module):
+                found.add(module)
+                waiting += self.imports(module, self.is_protocol(module))
+        return found
+
+    def is_protocol(self, module: str) -> bool:
+        return module.split(".")[1:2] == ["protocols"]
+
+    def impurities(self, start: Iterable[str]) -> list[str]:
+        """What is impure in all that these modules reach."""
+        found = []
+        for module in sorted(self.reached(start)):
+            allowed = {"secrets"} if module.split(".")[1:2] == [RANDOMNESS] else set()
+            deep = self.is_protocol(module)
+            parts = {name.split(".")[0] for name in self.imports(module, deep)} | self.imports(module, deep)
+            found += [f"{module} imports {name}" for name in sorted(parts & IMPURE - allowed)]
+            found += [f"{module} uses {use}" for use in sorted(self._uses(module))]
+        return found
+
+    def _uses(self, module: str) -> Iterator[str]:
+        for node in self.nodes(module, deep=True):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("np.random", "numpy.random"):
+                yield "numpy.random"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+                yield f"{node.func.id}()"
+
+    def _source(self, module: str, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        path = self.path(module)
+        parts = module.split(".") + (["__init__"] if path and path.name == "__init__.py" else [])
+        return ".".join([*parts[: -node.level], *([node.module] if node.module else [])])
 
 
-def test_every_protocol_folder_has_a_party_or_builds_on_one() -> None:
-    for folder in (PACKAGE / "protocols").iterdir():
-        if folder.is_dir() and not folder.name.startswith("__"):
-            sources = "".join(path.read_text() for path in folder.glob("*.py"))
-            assert "PROTOCOL" in sources, folder.name
-            assert "Party" in sources, folder.name
+def machines_of(protocol: str) -> list[Any]:
+    """Real machines of all parties in all golden executions: every role that the protocol has."""
+    machines = []
+    for case in load("machines")[protocol]:
+        execution, values = Execution.from_json(case["execution"]), np.array(case["values"])
+        machines += [execution.machine(party, value, silence()) for party, value in enumerate(values)]
+    return machines
+
+
+def modules_of(value: Any, seen: set[int]) -> set[str]:
+    """Where the classes of an object are defined, and of all that it holds, as far as they are ours."""
+    if id(value) in seen:
+        return set()
+    seen.add(id(value))
+    found = {kind.__module__ for kind in type(value).__mro__ if kind.__module__.split(".")[0] == PACKAGE.name}
+    if isinstance(value, dict):
+        parts = [*value.keys(), *value.values()]
+    elif isinstance(value, tuple | list | set | frozenset):
+        parts = list(value)
+    else:
+        parts = [getattr(value, name, None) for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+        parts += list(getattr(value, "__dict__", {}).values())
+    return found.union(*(modules_of(part, seen) for part in parts))
+
+
+@pytest.mark.parametrize("protocol", registry())
+def test_party_machines_are_pure(protocol: str) -> None:
+    """No clock, no network, no file, no randomness of their own: not in any module that a machine is made of or reaches."""
+    seen: set[int] = set()
+    machines = machines_of(protocol)
+    assert machines, protocol
+    start = set[str]().union(*(modules_of(machine, seen) for machine in machines))
+    assert Sources(PACKAGE).impurities(start) == []
+
+
+IMPURE_SOURCES = {
+    "directly": ({"protocols/mine/party.py": "import time"}, ["imports time"]),
+    "with another name": ({"protocols/mine/party.py": "from os import path as p"}, ["imports os"]),
+    "inside a function": ({"protocols/mine/party.py": "def f():\n    import secrets"}, ["imports secrets"]),
+    "inside a class": ({"protocols/mine/party.py": "class A:\n    import asyncio.events"}, ["imports asyncio"]),
+    "as an attribute": ({"protocols/mine/party.py": "import numpy as np\ndef f():\n    np.random.rand()"}, ["uses numpy.random"]),
+    "as a part": ({"protocols/mine/party.py": "from numpy import random"}, ["imports numpy.random"]),
+    "without an import": ({"protocols/mine/party.py": "def f():\n    return open('x')"}, ["uses open()"]),
+    "two steps away": (
+        {
+            "protocols/mine/party.py": "from package.protocols.mine import edge",
+            "protocols/mine/edge.py": "from ..other import helper",
+            "protocols/other.py": "from package.core.codec import helper",
+            "core/codec.py": "import logging",
+        },
+        ["imports logging"],
+    ),
+    "through a package": (
+        {
+            "protocols/mine/party.py": "from package.core import b",
+            "core/__init__.py": "from .b import c",
+            "core/b.py": "import datetime",
+        },
+        ["imports datetime"],
+    ),
+    "randomness has a door of its own": (
+        {"protocols/mine/party.py": "import package.entropy", "entropy/__init__.py": "import secrets"},
+        [],
+    ),
+    "and no other": ({"protocols/mine/party.py": "import package.entropy", "entropy/__init__.py": "import os"}, ["imports os"]),
+    "for type checkers": (
+        {"protocols/mine/party.py": "import typing\nif typing.TYPE_CHECKING:\n    import time\nelse:\n    import math"},
+        [],
+    ),
+    "beyond a machine's reach": ({"protocols/mine/party.py": "import math", "protocols/mine/protocol.py": "import time"}, []),
+    "in a function elsewhere": (
+        {
+            "protocols/mine/party.py": "from package.core import b",
+            "core/__init__.py": "",
+            "core/b.py": "def f():\n    import time",
+        },
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), IMPURE_SOURCES.values(), ids=IMPURE_SOURCES.keys())
+def test_impure_modules_are_found(tmp_path: Path, files: dict[str, str], expected: list[str]) -> None:
+    """A test of the test above."""
+    for name, text in files.items():
+        path = tmp_path / "package" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = Sources(tmp_path / "package").impurities(["package.protocols.mine.party"])
+    assert [line.split(" ", 1)[1] for line in found] == expected
+
+
+def test_every_protocol_folder_is_a_protocol_with_machines_for_every_party() -> None:
+    folders = {path.name for path in (PACKAGE / "protocols").iterdir() if (path / "__init__.py").is_file()}
+    defined = {type(protocol).__module__.split(".")[2] for protocol in registry().values()}
+    assert folders == defined
+    for name in registry():
+        for machine in machines_of(name):
+            assert machine.rounds >= 1
+            state = machine.start().state
+            assert isinstance(state, machine.state_type), name
+            assert state.round == 1
 
 
 def test_randomness_has_one_source() -> None:
     for path in modules():
-        if path.parent.name == "entropy":
+        if path.parent.name == RANDOMNESS:
             continue
         text = path.read_text()
         assert "np.random" not in text, path
@@ -60,3 +237,91 @@ def test_only_the_node_opens_sockets() -> None:
 def test_files_are_short() -> None:
     for path in modules():
         assert len(path.read_text().splitlines()) <= 500, path
+
+
+# --- no circles ------------------------------------------------------------------------------------------------------
+
+
+def test_no_circle_between_the_files_and_folders_of_a_folder() -> None:
+    arrows = _arrows(PACKAGE)
+    for folder in sorted({path.parent for path in modules()}):
+        try:
+            tuple(TopologicalSorter(_inside(folder.relative_to(PACKAGE.parent).parts, arrows)).static_order())
+        except CycleError as error:
+            pytest.fail(f"a circle of imports in {folder.relative_to(PACKAGE.parent)}: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize(
+    ("files", "circle"),
+    [
+        ({"a.py": "from quietmean.b import x", "b.py": "def f():\n    import quietmean.a"}, True),
+        ({"a.py": "from quietmean import b", "b.py": "from quietmean.a import y"}, True),
+        ({"one/a.py": "from quietmean.two.a import x", "two/a.py": "pass", "two/b.py": "from quietmean.one import a"}, True),
+        ({"one/__init__.py": "from quietmean.one.a import x", "one/a.py": "from quietmean.one import x"}, True),
+        ({"one/__init__.py": "from quietmean.one.a import x", "one/a.py": "from quietmean.b import x", "b.py": ""}, False),
+        (
+            {
+                "a.py": "from quietmean.b import x",
+                "b.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from quietmean.a import y",
+            },
+            False,
+        ),
+    ],
+)
+def test_circles_are_found(files: dict[str, str], circle: bool, tmp_path: Path) -> None:
+    package = tmp_path / "quietmean"
+    for name, text in {"__init__.py": "", **files}.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    arrows = _arrows(package)
+    found = 0
+    for folder in {path.parent for path in package.rglob("*.py")}:
+        try:
+            tuple(TopologicalSorter(_inside(folder.relative_to(tmp_path).parts, arrows)).static_order())
+        except CycleError:
+            found += 1
+    assert (found > 0) == circle
+
+
+def test_rooms_of_the_node_are_entered_by_their_faces() -> None:
+    rooms = {path.parent.name for path in (PACKAGE / "node").glob("*/__init__.py")}
+    for here, there in _arrows(PACKAGE):
+        inner = there[:2] == ("quietmean", "node") and len(there) > 3 and there[2] in rooms
+        if inner and there[3] != "__init__":
+            assert here[:3] == there[:3], f"{'.'.join(here)} imports {'.'.join(there)}, not {'.'.join(there[:3])}"
+
+
+def _arrows(package: Path) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(file, file that it imports), both as names from the root; a folder's own file is its ``__init__``."""
+    names = {path.relative_to(package.parent).with_suffix("").parts: path for path in sorted(package.rglob("*.py"))}
+    return {(here, there) for here, path in names.items() for there in _imported_files(path, set(names)) if here != there}
+
+
+def _imported_files(path: Path, names: set[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Also of imports inside functions, which hide a circle from the interpreter only; not those for type checkers alone."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        waiting += ast.iter_child_nodes(node)
+        wanted = []
+        if isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # What is imported from a folder is a file in it, or a name that its ``__init__`` has.
+            wanted = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in wanted:
+            parts = tuple(name.split("."))
+            candidates = (parts, (*parts, "__init__"), parts[:-1], (*parts[:-1], "__init__"))
+            yield from [candidate for candidate in candidates if candidate in names][:1]
+
+
+def _inside(folder: tuple[str, ...], arrows: set[tuple[tuple[str, ...], tuple[str, ...]]]) -> dict[str, set[str]]:
+    """Who imports whom among the files and folders of a folder."""
+    depth, graph = len(folder), dict[str, set[str]]()
+    for here, there in arrows:
+        if here[:depth] == folder == there[:depth] and here[depth] != there[depth]:
+            graph.setdefault(here[depth], set()).add(there[depth])
+    return graph

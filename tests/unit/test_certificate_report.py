@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.privacy import Adversary, certify, certify_coalitions, certify_everyone_else, epsilon_of_mu
+from quietmean.privacy import Adversary, PrivacyAnalysis
+from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.explain import Explanation, explain, has_static_neighbours
 from quietmean.report.words import rounded_up
 from quietmean.testing import example_execution
+from quietmean.testing.privacy import certificate_of
 
 DELTA = 1e-6
 INCA = example_execution("inca", 9, rounds=5, sigma_star=1.0, sigma_delta=2.5, permanent=0.12, temporary=0.1)
@@ -25,7 +27,7 @@ RING = example_execution("inca", 10, rounds=5, sigma_star=1.5, sigma_delta=3.0, 
 
 
 def epsilon_of(execution: Execution, adversary: Adversary, party: int) -> float:
-    certificate = certify(execution.transcript(), adversary, execution.sensitivity)
+    certificate = certificate_of(execution.transcript(), adversary, execution.sensitivity)
     return epsilon_of_mu(float(certificate.mu_upper[certificate.honest.index(party)]), DELTA)
 
 
@@ -83,11 +85,11 @@ def test_each_neighbour_is_worth_what_a_certificate_says(found: Explanation) -> 
 def test_the_curve_is_that_of_all_coalitions(found: Explanation) -> None:
     assert [point.size for point in found.curve] == list(range(9))
     for point in found.curve[:4]:
-        certificate = certify_coalitions(INCA.transcript(), 1.0, point.size, limit=point.tried)
+        certificate = INCA.privacy(DELTA).coalitions(point.size, limit=point.tried)
         assert point.exhaustive
-        assert point.worst == pytest.approx(epsilon_of_mu(float(certificate.mu.max()), DELTA), rel=1e-6)
+        assert point.worst == pytest.approx(certificate.max_epsilon, rel=1e-6)
         assert point.median <= point.worst
-    alone = epsilon_of_mu(float(certify_everyone_else(INCA.transcript(), 1.0).max()), DELTA)
+    alone = epsilon_of_mu(float(PrivacyAnalysis.of_gaussian(INCA.transcript(), 1.0, 1e-6).single_honest().max()), DELTA)
     assert all(before.worst <= after.worst for before, after in zip(found.curve, found.curve[1:], strict=False))
     assert found.curve[-1].worst == pytest.approx(alone, rel=1e-6)
 
@@ -109,8 +111,8 @@ def test_interception_splits_the_crowd() -> None:
 def test_the_page_says_what_was_found(tmp_path: Path) -> None:
     page = page_of(INCA, tmp_path, size=2)
     words = words_of(page)
-    certificate = certify_coalitions(INCA.transcript(), 1.0, 2)
-    worst = rounded_up(epsilon_of_mu(float(certificate.mu.max()), DELTA))
+    certificate = INCA.privacy(DELTA).coalitions(2)
+    worst = rounded_up(certificate.max_epsilon)
     party = int(np.argmax(certificate.mu))
     found = explain(INCA, Adversary.collusion(certificate.worst), DELTA)
     assert found.party == party
@@ -135,8 +137,8 @@ def test_a_ring_is_warned_of(tmp_path: Path) -> None:
 def test_intercepted_messages_are_part_of_the_adversary(tmp_path: Path) -> None:
     adversary = Adversary(frozenset({0}), frozenset({(1, 0), (2, 1)}))
     words = words_of(page_of(INCA, tmp_path, adversary=adversary))
-    certificate = certify(INCA.transcript(), adversary, 1.0)
-    assert f"ε = {rounded_up(certificate.max_epsilon(DELTA))}" in words
+    certificate = certificate_of(INCA.transcript(), adversary, 1.0)
+    assert f"ε = {rounded_up(certificate.max_epsilon)}" in words
     assert "2 messages intercepted" in words
     assert "--observed observed.json" in words
 

@@ -222,7 +222,7 @@ def test_keygen_never_overwrites(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def join_files(folder: Path, port: int) -> list[str]:
     """A roster of two with the first one's key at hand; returns the arguments of join."""
-    from quietmean.node.identity import Identity
+    from quietmean.node.net import Identity
 
     lines = []
     for number, name in enumerate(("ada", "bob")):

@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import binom
 
 from quietmean.core.errors import InputError
-from quietmean.privacy import Adversary, certify, certify_coalitions, certify_everyone_else, search_worst_coalition
+from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.testing import example_execution
+from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript
 
 
@@ -21,12 +22,16 @@ def transcript(number: int = 0, parties: int = 9, permanent: float = 0.12) -> Tr
     ).transcript()
 
 
+def analysis(example: Transcript, sensitivity: float, trusted: frozenset[int] = frozenset()) -> PrivacyAnalysis:
+    return PrivacyAnalysis.of_gaussian(example, sensitivity, 1e-6, trusted=trusted)
+
+
 def test_all_coalitions_against_one_by_one() -> None:
     example = transcript()
-    certificate = certify_coalitions(example, 1.5, 2)
+    certificate = analysis(example, 1.5).coalitions(2)
     expected = np.zeros(9)
     for coalition in itertools.combinations(range(9), 2):
-        one = certify(example, Adversary.collusion(coalition), 1.5)
+        one = certificate_of(example, Adversary.collusion(coalition), 1.5)
         for party, mu in zip(one.honest, one.mu, strict=True):
             expected[party] = max(expected[party], mu)
     np.testing.assert_allclose(certificate.mu, expected, rtol=1e-6)
@@ -34,18 +39,18 @@ def test_all_coalitions_against_one_by_one() -> None:
     assert certificate.exhaustive
     assert certificate.tried == 36
     assert certificate.exceed_probability == 0
-    worst = certify(example, Adversary.collusion(certificate.worst), 1.5)
+    worst = certificate_of(example, Adversary.collusion(certificate.worst), 1.5)
     assert worst.max_mu == pytest.approx(expected.max(), rel=1e-6)
 
 
 def test_random_coalitions_claim_a_probability_and_no_more() -> None:
     example = transcript()
-    certificate = certify_coalitions(example, 1.0, 4, limit=50)
+    certificate = analysis(example, 1.0).coalitions(4, limit=50)
     assert not certificate.exhaustive
     assert certificate.tried == 50
     assert certificate.exceed_probability == pytest.approx(1 - 0.05 ** (1 / 50), rel=1e-9)
     assert "random coalition of 4 parties" in certificate.describe()
-    assert (certificate.mu <= certify_coalitions(example, 1.0, 4).mu * (1 + 1e-9)).all()
+    assert (certificate.mu <= analysis(example, 1.0).coalitions(4).mu * (1 + 1e-9)).all()
 
 
 def test_clopper_pearson_is_exact() -> None:
@@ -72,8 +77,8 @@ def test_a_bound_for_the_best_of_many_holds_for_each() -> None:
 @pytest.mark.parametrize("number", range(4))
 def test_the_search_finds_nearly_the_worst(number: int) -> None:
     example = transcript(number, 12)
-    every = float(certify_coalitions(example, 1.0, 3).mu.max())
-    found = search_worst_coalition(example, 1.0, 3, limit=120)
+    every = float(analysis(example, 1.0).coalitions(3).mu.max())
+    found = analysis(example, 1.0).search(3, limit=120)
     assert found.tried <= 120
     assert 0.97 * every <= float(found.mu.max()) <= every * (1 + 1e-9)
     assert found.exceed_probability == 1.0
@@ -84,18 +89,18 @@ def test_the_search_finds_nearly_the_worst(number: int) -> None:
 def test_trusted_parties_never_collude() -> None:
     example = example_execution("central-dp", 6, sigma=1.0).transcript()
     trusted = frozenset({0})
-    certificate = certify_coalitions(example, 1.0, 2, trusted=trusted)
+    certificate = analysis(example, 1.0, trusted).coalitions(2)
     assert np.isfinite(certificate.mu).all()
     assert "party 0 trusted never to collude" in certificate.describe()
-    assert np.isinf(certify_coalitions(example, 1.0, 2).mu).any()
-    found = search_worst_coalition(example, 1.0, 2, trusted=trusted)
+    assert np.isinf(analysis(example, 1.0).coalitions(2).mu).any()
+    found = analysis(example, 1.0, trusted).search(2)
     assert not found.worst & trusted
 
 
 def test_everybody_else_leaves_the_own_noise() -> None:
-    np.testing.assert_allclose(certify_everyone_else(transcript(permanent=0.0), 1.0), 1 / 0.7, rtol=1e-6)
+    np.testing.assert_allclose(analysis(transcript(permanent=0.0), 1.0).single_honest(), 1 / 0.7, rtol=1e-6)
     # A party that left early took part of its value along.
-    left = certify_everyone_else(transcript(), 1.0)
+    left = analysis(transcript(), 1.0).single_honest()
     assert (left <= 1 / 0.7 * (1 + 1e-6)).all()
     assert left.min() < 0.5
 
@@ -104,4 +109,4 @@ def test_impossible_sizes() -> None:
     example = transcript()
     for size in (-1, 9):
         with pytest.raises(InputError, match="colluding"):
-            certify_coalitions(example, 1.0, size)
+            analysis(example, 1.0).coalitions(size)

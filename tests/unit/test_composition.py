@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.privacy import InformationMatrix, delta_of_mu, epsilon_of_mu, mu_of_budget
+from quietmean.privacy import InformationMatrix, mu_of_budget
 from quietmean.privacy.composition import (
     classical_renyi_epsilon,
     compose_budgets,
@@ -29,6 +29,7 @@ from quietmean.privacy.composition import (
     set_mu,
     type_two_error,
 )
+from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 
 MU = st.floats(0, 50)
 MUS = st.lists(MU, max_size=6)

@@ -18,13 +18,15 @@ from quietmean.graphs.churn import NEVER
 from quietmean.graphs.undirected import diameter, harary, is_bipartite, is_connected, make_graph, neighbour_table
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import Adversary, certify, epsilon_of_mu
+from quietmean.privacy import Adversary
+from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.consensus import PROTOCOL, ConsensusParameters, Quantisation, error
 from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
 from quietmean.protocols.consensus.batch import ConsensusRun, run_consensus
 from quietmean.protocols.consensus.rate import found_rate, measured_rate, regular_rate
 from quietmean.protocols.execution import Execution
 from quietmean.testing import check_protocol
+from quietmean.testing.privacy import certificate_of
 
 GEOMETRIC = make_graph("geometric", 30, Seed.public("consensus test", 1))
 
@@ -267,7 +269,7 @@ def test_an_execution_file_names_edges_instead_of_neighbours() -> None:
     document = {"protocol": "consensus", "parties": 5, "edges": [[0, 1], [1, 2], [2, 3], [3, 4]], "theta": 0, "c": 1}
     execution = Execution.from_json({**document, "sigma_z": 10, "iterations": 200})
     assert "neighbours" not in execution.to_json()
-    certificate = certify(execution.transcript(), Adversary.collusion([2]), 1.0)
+    certificate = certificate_of(execution.transcript(), Adversary.collusion([2]), 1.0)
     nats = certificate.information.mutual_information(1.0)
     np.testing.assert_allclose(nats, [0.3515] * 4, atol=5e-5)
     assert certificate.information.disclosures() == [
@@ -280,9 +282,9 @@ def test_an_execution_file_names_edges_instead_of_neighbours() -> None:
 def test_two_connected_honest_parties(sigma_z: float, nats: float) -> None:
     edges = [[0, 1], [1, 2], [0, 2]]
     raw = {"protocol": "consensus", "parties": 3, "edges": edges, "sigma_z": sigma_z, "iterations": 200}
-    information = certify(Execution.from_json(raw).transcript(), Adversary.collusion([2]), 1.0).information
+    information = certificate_of(Execution.from_json(raw).transcript(), Adversary.collusion([2]), 1.0).information
     np.testing.assert_allclose(information.mutual_information(1.0), [nats] * 2, atol=5e-5)
-    alone = certify(Execution.from_json(raw).transcript(), Adversary.collusion([0, 2]), 1.0).information
+    alone = certificate_of(Execution.from_json(raw).transcript(), Adversary.collusion([0, 2]), 1.0).information
     assert alone.mutual_information(1.0) == [np.inf]
 
 
@@ -292,7 +294,9 @@ def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
     assert plan.parameters.sigma_z.min() > 0
     execution = plan.execution(Seed.public("plan"), History.everyone(plan.parameters.rounds, 8))
     transcript = execution.transcript()
-    worst = max(certify(transcript, Adversary.collusion([one, other]), 1.0).max_mu for one in range(8) for other in range(one))
+    worst = max(
+        certificate_of(transcript, Adversary.collusion([one, other]), 1.0).max_mu for one in range(8) for other in range(one)
+    )
     assert 0.98 < epsilon_of_mu(worst, 1e-6) <= 1.0
     assert plan.prediction["mse_noise"] == pytest.approx(plan.parameters.sigma_local**2 / 8, rel=1e-5)
     with pytest.raises(InputError, match=r"dropouts of 0.1"):

@@ -23,7 +23,8 @@ from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence
 from quietmean.graphs import History
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import Adversary, certify, epsilon_of_mu, information_matrix
+from quietmean.privacy import Adversary, information_matrix
+from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols import get_protocol
 from quietmean.protocols.cordp_dme import (
     CordpDmeParameters,
@@ -41,6 +42,7 @@ from quietmean.protocols.cordp_dme.pairs import place_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.sparse import sparse_leakage
 from quietmean.protocols.cordp_dme.spec import Decoder
 from quietmean.protocols.execution import Execution
+from quietmean.testing.privacy import certificate_of
 
 PROTOCOL = get_protocol("cordp-dme")
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))
@@ -171,7 +173,7 @@ def test_the_exact_accountant_confirms_the_target(data: st.DataObject, epsilon: 
     design = optimal_design(parties, responding, colluding, gaussian_variance(epsilon, delta, sensitivity))
     execution = make_execution(parties, math.sqrt(design.own), math.sqrt(design.pair), sensitivity=sensitivity)
     corrupt = data.draw(st.permutations(range(parties)))[:colluding]
-    certificate = certify(execution.transcript(), Adversary.collusion(corrupt), sensitivity)
+    certificate = certificate_of(execution.transcript(), Adversary.collusion(corrupt), sensitivity)
     assert certificate.mu.max() == pytest.approx(certificate.mu.min(), rel=1e-7)
     assert epsilon_of_mu(float(certificate.mu.max()), delta) == pytest.approx(epsilon, rel=1e-6)
     np.testing.assert_allclose(
@@ -182,9 +184,9 @@ def test_the_exact_accountant_confirms_the_target(data: st.DataObject, epsilon: 
 def test_fewer_messages_and_fewer_colluders_leak_less() -> None:
     design = optimal_design(8, 6, 2, 1.0)
     levels = (math.sqrt(design.own), math.sqrt(design.pair))
-    full = certify(make_execution(8, *levels).transcript(), Adversary.collusion({0, 1}), 1.0).max_mu
-    fewer_seen = certify(make_execution(8, *levels, absent=(7,)).transcript(), Adversary.collusion({0, 1}), 1.0).max_mu
-    fewer_colluding = certify(make_execution(8, *levels).transcript(), Adversary.collusion({0}), 1.0).max_mu
+    full = certificate_of(make_execution(8, *levels).transcript(), Adversary.collusion({0, 1}), 1.0).max_mu
+    fewer_seen = certificate_of(make_execution(8, *levels, absent=(7,)).transcript(), Adversary.collusion({0, 1}), 1.0).max_mu
+    fewer_colluding = certificate_of(make_execution(8, *levels).transcript(), Adversary.collusion({0}), 1.0).max_mu
     assert full == pytest.approx(1.0, rel=1e-8)
     assert fewer_seen < 0.99 * full
     assert fewer_colluding < 0.99 * full
@@ -296,11 +298,11 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
     assert PROTOCOL.trusted(with_aggregator.parameters) == frozenset()
     assert PROTOCOL.indispensable(with_aggregator.parameters) == {4}
     collusion = Adversary.collusion({4, 0})
-    aggregated = certify(with_aggregator.transcript(), collusion, 1.0)
-    published = certify(make_execution(9, *levels).transcript(), collusion, 1.0)
+    aggregated = certificate_of(with_aggregator.transcript(), collusion, 1.0)
+    published = certificate_of(make_execution(9, *levels).transcript(), collusion, 1.0)
     np.testing.assert_allclose(aggregated.mu, published.mu, rtol=1e-8)
     # Without the aggregator a coalition sees the sum only.
-    others = certify(with_aggregator.transcript(), Adversary.collusion({0, 1}), 1.0)
+    others = certificate_of(with_aggregator.transcript(), Adversary.collusion({0, 1}), 1.0)
     assert others.max_mu < aggregated.max_mu
     lone = make_execution(9, *levels, aggregator=4, absent=(4,))
     with pytest.raises(ProtocolFailure, match="nobody released"):
@@ -399,7 +401,7 @@ def test_the_exact_accountant_agrees_on_sparse_graphs(data: st.DataObject) -> No
     partners = 2 * data.draw(st.integers(1, (parties - 1) // 2))
     coalition = frozenset(data.draw(st.permutations(range(parties)))[: data.draw(st.integers(0, parties - 2))])
     execution = make_execution(parties, 0.7, 1.9, partners=partners)
-    certificate = certify(execution.transcript(), Adversary(coalition), 1.0)
+    certificate = certificate_of(execution.transcript(), Adversary(coalition), 1.0)
     expected = sparse_leakage(0.7**2, 1.9**2, parties, execution.schedule.pairs, coalition)
     assert certificate.mu.max() ** 2 == pytest.approx(expected, rel=1e-7)
 
@@ -407,7 +409,7 @@ def test_the_exact_accountant_agrees_on_sparse_graphs(data: st.DataObject) -> No
 def test_a_party_cut_off_is_hidden_by_its_own_noise_only() -> None:
     execution = make_execution(8, 0.5, 5.0, partners=2)
     left, right = execution.schedule.partners(3)
-    certificate = certify(execution.transcript(), Adversary.collusion({left, right}), 1.0)
+    certificate = certificate_of(execution.transcript(), Adversary.collusion({left, right}), 1.0)
     assert certificate.max_mu == pytest.approx(2.0, rel=1e-6)
 
 
@@ -446,8 +448,8 @@ def test_plans_keep_the_target_and_are_the_same_everywhere() -> None:
     assert chosen.digest == plan(0.2).digest
     assert Plan.from_json(chosen.to_json()).digest == chosen.digest
     execution = chosen.execution(Seed.public("test"), History.everyone(1, 20))
-    certificate = certify(execution.transcript(), Adversary.collusion({1, 2, 3}), 1.0)
-    assert 0.9999 < certificate.max_epsilon(1e-6) <= 1.0
+    certificate = certificate_of(execution.transcript(), Adversary.collusion({1, 2, 3}), 1.0)
+    assert 0.9999 < certificate.max_epsilon <= 1.0
     design = optimal_design(20, 16, 3, gaussian_variance(1.0, 1e-6, 1.0))
     assert chosen.prediction["mse_noise"] == pytest.approx(design.mse(1), rel=1e-4)
     assert chosen.prediction["mse_dropout_bias"] == pytest.approx((1 / 16 - 1 / 20) / 24)

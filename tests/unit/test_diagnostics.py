@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
+from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import TranscriptBuilder
 
 
@@ -26,7 +27,7 @@ def test_full_rank_is_where_the_central_limit_is_reached(number: int, out_degree
     adversary = Adversary.collusion({0, 1, 2} if number % 2 else {number % 8})
     transcript = execution.transcript()
     diagnosis = diagnose(transcript, adversary)
-    limit = certify(transcript, adversary, 1.0).mu ** 2
+    limit = certificate_of(transcript, adversary, 1.0).mu ** 2
     reached = bool(np.allclose(limit, 1 / diagnosis.honest, rtol=1e-3))
     assert diagnosis.full_rank == reached
     if out_degree == 1:

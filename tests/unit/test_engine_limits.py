@@ -11,10 +11,11 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.graphs import History, Schedule
-from quietmean.privacy import Adversary, certify
-from quietmean.privacy.information import Matrix
+from quietmean.privacy import Adversary
+from quietmean.privacy.information.matrix import Matrix
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
+from quietmean.testing.privacy import certificate_of
 
 METHODS = ("sparse", "dense")
 EXACT = 1e-9
@@ -35,7 +36,9 @@ def test_much_cancelled_noise_leaves_only_the_sum(corrupt: tuple[int, ...], inje
     """mu^2 -> 1 / (n_H sigma_star^2), and the distance falls as 1 / sigma_delta^2 (IncA, Theorem 4.5)."""
     honest, distances = 8 - len(corrupt), []
     for delta in (1e2, 1e3, 1e4):
-        certificate = certify(inca(delta=delta, injection=injection).transcript(), Adversary.collusion(corrupt), 1.0, method)
+        certificate = certificate_of(
+            inca(delta=delta, injection=injection).transcript(), Adversary.collusion(corrupt), 1.0, method
+        )
         limit = 1 / (honest * 0.5**2)
         distances.append(float((certificate.mu**2 / limit - 1).max()))
         # The released sum alone gives this much away: an upper bound below it would be no bound.
@@ -48,7 +51,7 @@ def test_much_cancelled_noise_leaves_only_the_sum(corrupt: tuple[int, ...], inje
 @pytest.mark.parametrize("delta", [0.1, 2.0, 100.0])
 def test_who_sees_everything_leaves_local_dp(delta: float, method: str) -> None:
     execution = inca(delta=delta)
-    seen = certify(execution.transcript(), all_messages(execution), 3.0, method)
+    seen = certificate_of(execution.transcript(), all_messages(execution), 3.0, method)
     np.testing.assert_allclose(seen.mu, 3.0 / 0.5, rtol=EXACT)
 
 
@@ -57,7 +60,7 @@ def test_who_sees_everything_leaves_local_dp(delta: float, method: str) -> None:
 def test_everyone_else_colluding_leaves_local_dp(out_degree: int, method: str) -> None:
     execution = inca(out_degree=out_degree)
     for party in range(8):
-        certificate = certify(execution.transcript(), Adversary.everyone_but(party, 8), 3.0, method)
+        certificate = certificate_of(execution.transcript(), Adversary.everyone_but(party, 8), 3.0, method)
         assert certificate.honest == (party,)
         np.testing.assert_allclose(certificate.mu, 3.0 / 0.5, rtol=EXACT)
 
@@ -66,13 +69,15 @@ def test_everyone_else_colluding_leaves_local_dp(out_degree: int, method: str) -
 def test_one_colluder_sees_everything_of_a_complete_graph(method: str) -> None:
     for schedule, out_degree in (("complete", 1), ("uniform", 7), ("permutation", 7)):
         execution = inca(schedule=schedule, out_degree=out_degree)
-        np.testing.assert_allclose(certify(execution.transcript(), Adversary.collusion([2]), 1.0, method).mu, 2.0, rtol=EXACT)
+        np.testing.assert_allclose(
+            certificate_of(execution.transcript(), Adversary.collusion([2]), 1.0, method).mu, 2.0, rtol=EXACT
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_out_neighbours_that_all_collude_leave_their_victim_local_dp(method: str) -> None:
     execution = inca(delta=1e3, schedule="ring")
-    certificate = certify(execution.transcript(), Adversary.collusion([3, 5]), 1.0, method)
+    certificate = certificate_of(execution.transcript(), Adversary.collusion([3, 5]), 1.0, method)
     mu = dict(zip(certificate.honest, certificate.mu, strict=True))
     # 3 and 5 surround 4: they know all that it receives and all that it sends. The others protect each other.
     assert mu[4] == pytest.approx(2.0, rel=EXACT)
@@ -86,24 +91,24 @@ def test_one_round_by_hand(method: str) -> None:
     # y_1 = 3/4 x~_1 + 1/4 x~_2 + (eta_1 + eta_2)/2 - eta_1 and likewise y_2: their sum is x~_1 + x~_2, their difference
     # (x~_1 - x~_2)/2 - (eta_1 - eta_2).
     expected = 1 / (2 * 1.0) + (1 / 2) ** 2 / (2 / 4 + 2 * 9.0)
-    certificate = certify(execution.transcript(), Adversary(), 1.0, method)
+    certificate = certificate_of(execution.transcript(), Adversary(), 1.0, method)
     np.testing.assert_allclose(certificate.mu**2, expected, rtol=EXACT)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_independent_noise_the_sum_is_disclosed(method: str) -> None:
-    outsider = certify(inca(star=0.0).transcript(), Adversary(), 1.0, method)
+    outsider = certificate_of(inca(star=0.0).transcript(), Adversary(), 1.0, method)
     assert (outsider.mu == math.inf).all()
     assert outsider.information.disclosures() == ["the sum of parties 0, 1, 2, 3, 4, 5, 6, 7 is disclosed"]
-    assert outsider.max_epsilon(1e-5) == math.inf
-    coalition = certify(inca(star=0.0).transcript(), Adversary.collusion([0, 5]), 1.0, method)
+    assert outsider.max_epsilon == math.inf
+    coalition = certificate_of(inca(star=0.0).transcript(), Adversary.collusion([0, 5]), 1.0, method)
     assert coalition.information.disclosures() == ["the sum of parties 1, 2, 3, 4, 6, 7 is disclosed"]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_independent_noise_full_observation_discloses_every_value(method: str) -> None:
     execution = inca(star=0.0)
-    seen = certify(execution.transcript(), all_messages(execution), 1.0, method)
+    seen = certificate_of(execution.transcript(), all_messages(execution), 1.0, method)
     assert seen.information.disclosures() == [f"the value of party {party} is disclosed" for party in range(8)]
 
 
@@ -112,7 +117,7 @@ def test_dropped_party_without_messages_leaks_nothing(method: str) -> None:
     online = np.ones((7, 8), dtype=bool)
     online[1:, 3] = False
     execution = replace(inca(), history=History(online))
-    certificate = certify(execution.transcript(), Adversary.collusion([0]), 1.0, method)
+    certificate = certificate_of(execution.transcript(), Adversary.collusion([0]), 1.0, method)
     assert certificate.mu[certificate.honest.index(3)] == pytest.approx(0.0, abs=1e-7)
 
 
@@ -122,7 +127,7 @@ def test_inverse_is_linear_in_the_variance_of_cancelled_noise(method: str) -> No
 
     def inverse(star: float, delta: float) -> Matrix:
         execution = inca(star=star, delta=delta, number=5)
-        information = certify(execution.transcript(), Adversary.collusion([2]), 1.0, method).information
+        information = certificate_of(execution.transcript(), Adversary.collusion([2]), 1.0, method).information
         return np.linalg.inv(information.finite).astype(np.float64)
 
     structure = inverse(1.0, 1.0) - np.eye(7)
@@ -133,13 +138,13 @@ def test_inverse_is_linear_in_the_variance_of_cancelled_noise(method: str) -> No
 @pytest.mark.parametrize("method", METHODS)
 def test_baselines(method: str) -> None:
     local = example_execution("local-dp", 5, sigma=0.5).transcript()
-    np.testing.assert_allclose(certify(local, Adversary.collusion([1]), 1.0, method).mu, 2.0, rtol=EXACT)
+    np.testing.assert_allclose(certificate_of(local, Adversary.collusion([1]), 1.0, method).mu, 2.0, rtol=EXACT)
     central = example_execution("central-dp", 5, sigma=0.5, curator=1).transcript()
-    np.testing.assert_allclose(certify(central, Adversary(), 1.0, method).mu, 2.0, rtol=EXACT)
-    np.testing.assert_allclose(certify(central, Adversary.collusion([0]), 1.0, method).mu, 2.0, rtol=EXACT)
-    trusted = certify(central, Adversary.collusion([1]), 1.0, method)
+    np.testing.assert_allclose(certificate_of(central, Adversary(), 1.0, method).mu, 2.0, rtol=EXACT)
+    np.testing.assert_allclose(certificate_of(central, Adversary.collusion([0]), 1.0, method).mu, 2.0, rtol=EXACT)
+    trusted = certificate_of(central, Adversary.collusion([1]), 1.0, method)
     assert trusted.information.disclosures() == [f"the value of party {party} is disclosed" for party in (0, 2, 3, 4)]
-    gossip = certify(example_execution("gossip", 6, rounds=4).transcript(), Adversary(), 1.0, method)
+    gossip = certificate_of(example_execution("gossip", 6, rounds=4).transcript(), Adversary(), 1.0, method)
     assert (gossip.mu == math.inf).all()
 
 
@@ -151,7 +156,7 @@ def test_static_neighbours_fail_where_dynamic_ones_do_not() -> None:
         for victims in (watched[:1], watched):
             execution = inca(parties=10, rounds=rounds, star=1.0, delta=1e4, schedule=schedule)
             adversary = Adversary.eavesdropper((i, t) for i in victims for t in range(rounds))
-            ratios[schedule, len(victims)] = float(10 * certify(execution.transcript(), adversary, 1.0).max_mu ** 2)
+            ratios[schedule, len(victims)] = float(10 * certificate_of(execution.transcript(), adversary, 1.0).max_mu ** 2)
     assert ratios["random-static", 2] > 1.1
     assert ratios["random-static", 1] == pytest.approx(1.0, rel=1e-3)
     assert ratios["permutation", 2] == pytest.approx(1.0, rel=1e-3)
@@ -160,17 +165,17 @@ def test_static_neighbours_fail_where_dynamic_ones_do_not() -> None:
 def test_impossible_adversaries_are_refused() -> None:
     transcript = inca().transcript()
     with pytest.raises(InputError, match="corrupt party 8 does not exist"):
-        certify(transcript, Adversary.collusion([8]), 1.0)
+        certificate_of(transcript, Adversary.collusion([8]), 1.0)
     for message in ((8, 0), (0, 7), (0, -1)):
         with pytest.raises(InputError, match="does not exist"):
-            certify(transcript, Adversary.eavesdropper([message]), 1.0)
+            certificate_of(transcript, Adversary.eavesdropper([message]), 1.0)
 
 
 def test_two_parties_without_any_message_stay_apart() -> None:
     """Nobody talks: each releases its own noisy value, as in local DP."""
     execution = replace(inca(parties=2, rounds=2), schedule=Schedule.from_lists([[[], []], [[], []]], 2))
     for transcript in (execution.transcript(), execution.traced_transcript()):
-        np.testing.assert_allclose(certify(transcript, Adversary(), 1.0).mu, 2.0, rtol=EXACT)
+        np.testing.assert_allclose(certificate_of(transcript, Adversary(), 1.0).mu, 2.0, rtol=EXACT)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -179,6 +184,8 @@ def test_what_rounding_leaves_of_cancelled_noise_hides_nothing(method: str) -> N
     execution = inca(parties=3, rounds=2, star=0.0, delta=1.0)
     schedule = Schedule.from_lists([[[1], [], []], [[], [0, 2], [1, 0]]], 3)
     online = np.array([[True, True, True], [False, False, True], [False, False, True]])
-    certificate = certify(replace(execution, schedule=schedule, history=History(online)).transcript(), Adversary(), 1.0, method)
+    certificate = certificate_of(
+        replace(execution, schedule=schedule, history=History(online)).transcript(), Adversary(), 1.0, method
+    )
     assert certificate.information.disclosures() == ["the value of party 2 is disclosed"]
     assert certificate.mu.tolist() == [0.0, 0.0, math.inf]

@@ -21,13 +21,14 @@ from quietmean.graphs import History
 from quietmean.planning.calibrate import calibrate, demand_of
 from quietmean.planning.candidates import rank
 from quietmean.planning.plan import Plan, Target
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.simulation import simulate
 from quietmean.studies.study import Study
+from quietmean.testing.privacy import certificate_of
 
 TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
 INCA = get_protocol("inca")
@@ -135,18 +136,19 @@ def test_predicted_bytes() -> None:
 def test_certificates_count_the_rounding() -> None:
     plan = planned(value_bits=32)
     execution = plan.execution(insecure_seed(3), History.everyone(4, 6))
-    exact = certify(execution.transcript(), Adversary.collusion({0}), 1.0)
-    widened = certify(execution.transcript(), Adversary.collusion({0}), 1.0, accounting=execution.accounting(1e-6))
+    exact = certificate_of(execution.transcript(), Adversary.collusion({0}), 1.0)
+    widened = execution.privacy(1e-6).against({0})
     assert (widened.mu > exact.mu).all()
     np.testing.assert_allclose(widened.mu, exact.mu, rtol=1e-6)
-    assert widened.accounting.kind == "upper bound"
+    assert widened.numbers == "upper bound"
     coarse = replace(execution, parameters=replace(plan.parameters, grid=2.0**-4))
-    extra = certify(execution.transcript(), Adversary.collusion({0}), 1.0, accounting=coarse.accounting(1e-6)).mu
+    terms = coarse.privacy(1e-6).terms
+    extra = replace(execution.privacy(1e-6), terms=terms).against({0}).mu
     assert (extra > 1.05 * exact.mu).all()
     again = Execution.from_json(execution.to_json())
-    assert again.accounting(1e-6).mu(Adversary.collusion({0}), [1], np.ones(1), 1.0) > 1.0
+    assert again.privacy(1e-6).terms.conversion.mu(Adversary.collusion({0}), [1], np.ones(1), 1.0) > 1.0
     with pytest.raises(InputError, match="dimension is missing"):
-        replace(execution, parameters=replace(plan.parameters, dimension=None)).accounting(1e-6)
+        replace(execution, parameters=replace(plan.parameters, dimension=None)).privacy(1e-6)
 
 
 def test_releases_spread_on_the_grid() -> None:

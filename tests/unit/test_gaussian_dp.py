@@ -13,7 +13,8 @@ from scipy.integrate import quad
 from scipy.special import erf
 
 from quietmean.core.errors import InputError
-from quietmean.privacy import delta_of_mu, epsilon_of_mu, mu_of_budget
+from quietmean.privacy import mu_of_budget
+from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.gaussian import classical_mu
 
 GRID = [(mu, epsilon) for mu in (0.05, 0.3, 1.0, 3.0, 8.0) for epsilon in (0.0, 0.1, 1.0, 4.0) if epsilon / mu - mu / 2 < 12]

@@ -17,7 +17,7 @@ from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilentPo
 from quietmean.graphs import History
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import Adversary, certify, epsilon_of_mu, search_worst_coalition
+from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
@@ -27,6 +27,7 @@ from quietmean.protocols.gopa.party import GopaCollector, GopaParty
 from quietmean.protocols.gopa.spec import draw_pairs, read_list, write_list
 from quietmean.simulation import simulate
 from quietmean.testing import check_batch, check_transcript, example_execution
+from quietmean.testing.privacy import certificate_of
 
 # (party, first round in which it is away for good)
 STORIES: dict[str, dict[int, int]] = {
@@ -77,7 +78,7 @@ def dense_information(execution: Execution, coalition: set[int]) -> dict[int, fl
 @pytest.mark.parametrize("coalition", [{0}, {0, 1}, {0, 4, 6}])
 def test_the_engine_equals_a_dense_computation(leaving: dict[int, int], coalition: set[int]) -> None:
     execution = story(leaving)
-    certificate = certify(execution.transcript(), Adversary(frozenset(coalition)), 1.0)
+    certificate = certificate_of(execution.transcript(), Adversary(frozenset(coalition)), 1.0)
     expected = dense_information(execution, coalition)
     assert set(certificate.honest) == set(expected)
     for party, mu in zip(certificate.honest, certificate.mu, strict=True):
@@ -89,13 +90,13 @@ def test_the_papers_reading_is_never_below_the_exact_one(leaving: dict[int, int]
     """And equals it where all who published stayed to roll back; without the collector a coalition knows the total only."""
     execution = story(leaving)
     for coalition in ({0}, {0, 6}, {0, 1, 7}):
-        exact = certify(execution.transcript(), Adversary(frozenset(coalition)), execution.sensitivity)
+        exact = certificate_of(execution.transcript(), Adversary(frozenset(coalition)), execution.sensitivity)
         bound = conservative_mu(execution, coalition)
         for party, mu in zip(exact.honest, exact.mu, strict=True):
             assert mu <= bound.get(party, 0.0) * (1 + 1e-9) + 1e-12
             if all(first == 1 for first in leaving.values()) and party in bound:
                 assert mu == pytest.approx(bound[party], rel=1e-7)
-    without = certify(execution.transcript(), Adversary(frozenset({7})), execution.sensitivity)
+    without = certificate_of(execution.transcript(), Adversary(frozenset({7})), execution.sensitivity)
     assert without.max_mu < max(conservative_mu(execution, {7}).values())
     if not leaving:
         assert without.max_mu == pytest.approx(1 / (0.5 * math.sqrt(7)), rel=1e-9)
@@ -175,10 +176,10 @@ def test_plans_hold_on_fresh_executions_and_searched_coalitions() -> None:
         online = np.ones((4, 30), dtype=np.bool_)
         for index, party in enumerate(range(3 + number, 3 + number + (0, 2, 3)[number % 3])):
             online[1 + (index + number) % 3 :, 1 + party % 29] = False
-        transcript = plan.execution(Seed.public("fresh gopa", number), History(online)).transcript()
-        found = search_worst_coalition(transcript, 1.0, 3, limit=40)
+        privacy = plan.execution(Seed.public("fresh gopa", number), History(online)).privacy(1e-6)
+        found = privacy.search(3, limit=40)
         assert 0 in found.worst
-        spent.append(epsilon_of_mu(float(found.mu.max()), 1e-6))
+        spent.append(found.max_epsilon)
     print("epsilon on fresh executions:", min(spent), max(spent))
     assert max(spent) <= 1.0
 

@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.entropy.insecure import insecure_seed
-from quietmean.privacy import Adversary, InformationMatrix, certify, information_matrix
-from quietmean.privacy.information import Matrix
+from quietmean.privacy import Adversary, InformationMatrix, information_matrix
+from quietmean.privacy.information.matrix import Matrix
 from quietmean.testing import example_execution
+from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 HONEST = (0, 2, 3, 7)
@@ -176,8 +177,8 @@ def test_disclosures_in_words(rows: list[list[float]], expected: list[str]) -> N
 
 def test_certificate_document() -> None:
     execution = example_execution("inca", 6, rounds=4, sigma_star=0.5, sigma_delta=2.0)
-    certificate = certify(execution.transcript(), Adversary.collusion([1]), 2.0)
-    document = certificate.to_json(epsilon=1.0, delta=1e-5, prior_sd=1.0, matrix=True)
+    certificate = certificate_of(execution.transcript(), Adversary.collusion([1]), 2.0)
+    document = certificate.to_json(epsilon=1.0, prior_sd=1.0, matrix=True)
     assert document["honest"] == [0, 2, 3, 4, 5]
     assert document["corrupt"] == [1]
     assert document["max_epsilon"] == max(document["epsilon"])
@@ -185,7 +186,7 @@ def test_certificate_document() -> None:
     assert document["disclosures"] == []
     np.testing.assert_allclose(2.0 * np.sqrt(np.diag(document["information_matrix"])), document["mu"])
     assert (document["mutual_information_nats"] > 0).all()
-    everybody = certify(execution.transcript(), Adversary.collusion(range(6)), 2.0)
+    everybody = certificate_of(execution.transcript(), Adversary.collusion(range(6)), 2.0)
     assert everybody.honest == ()
     assert everybody.max_mu == 0.0
 

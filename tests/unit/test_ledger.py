@@ -17,7 +17,8 @@ from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import RESERVED, SPENT, Ledger
-from quietmean.privacy import compose_mu, epsilon_of_mu, mu_of_budget
+from quietmean.privacy import compose_mu, mu_of_budget
+from quietmean.privacy.conversion import epsilon_of_mu
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
 HALF = mu_of_budget(0.5, 1e-6)

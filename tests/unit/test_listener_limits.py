@@ -1,4 +1,4 @@
-"""Strangers who hold the places for handshakes: who gives way, and that a party of the study gets in beside them."""
+"""Unknown peers that hold the places for handshakes: which is evicted, and that a party of the study gets in beside them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,26 @@ import pytest
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.listener import STRANGERS, Listener, open_socket
-from quietmean.node.refusals import Refusals
-from quietmean.node.strangers import Strangers, network_of
-from quietmean.node.tls import Credentials
-from quietmean.node.transport import Connection, Endpoint, Traffic
-from quietmean.node.wire import VERSION, Answer, AnyRequest, Hello, Limits, Payload, Welcome
+from quietmean.node.net import (
+    VERSION,
+    Answer,
+    AnyRequest,
+    Connection,
+    Credentials,
+    Endpoint,
+    Limits,
+    Listener,
+    Payload,
+    Refusals,
+    Traffic,
+    open_socket,
+)
+from quietmean.node.net.handshakes import HandshakePool, network_of
+from quietmean.node.net.listener import SPARE_HANDSHAKES
+from quietmean.node.net.wire import Hello, Welcome
 
 STUDY = "f" * 64
-PLACES = STRANGERS + 2
+PLACES = SPARE_HANDSHAKES + 2
 # How soon a party is to be in; it takes some hundredths of a second, and this may be a busy machine.
 SOON = 1.0
 ATTEMPTS = 5
@@ -34,55 +45,55 @@ CROWD = 220
 # --- who gives way ---------------------------------------------------------------------------------------------------
 
 
-def full_house(hosts: str) -> Strangers[int]:
-    """Stranger k comes from the host that letter k names."""
-    strangers: Strangers[int] = Strangers(len(hosts))
+def full_house(hosts: str) -> HandshakePool[int]:
+    """Handshake k comes from the host that letter k names."""
+    handshakes: HandshakePool[int] = HandshakePool(len(hosts))
     for number, host in enumerate(hosts):
-        strangers.enter(number, host)
-    assert strangers.full
-    return strangers
+        handshakes.add(number, host)
+    assert handshakes.full
+    return handshakes
 
 
 @pytest.mark.parametrize(("hosts", "goes"), [("aaaa", 0), ("abbb", 1), ("babcb", 0), ("aabb", 0), ("bcaa", 2), ("abcd", 0)])
 def test_the_oldest_of_the_fullest_network_gives_way(hosts: str, goes: int) -> None:
-    assert full_house(hosts).who_gives_way() == goes
+    assert full_house(hosts).next_to_evict() == goes
 
 
 def test_one_who_is_alone_at_its_address_stays_while_others_crowd() -> None:
-    strangers: Strangers[int] = Strangers(8)
-    strangers.enter(0, "192.0.2.1")
+    handshakes: HandshakePool[int] = HandshakePool(8)
+    handshakes.add(0, "192.0.2.1")
     for number in range(1, 10_000):
-        if strangers.full:
-            strangers.leave(strangers.who_gives_way())
-        strangers.enter(number, "198.51.100.7")
-    assert 0 in set(strangers)
-    assert set(strangers) == {0, *range(9993, 10_000)}
+        if handshakes.full:
+            handshakes.remove(handshakes.next_to_evict())
+        handshakes.add(number, "198.51.100.7")
+    assert 0 in set(handshakes)
+    assert set(handshakes) == {0, *range(9993, 10_000)}
 
 
 def test_no_more_is_kept_than_who_is_here() -> None:
-    """Whatever comes and goes: as a list of (stranger, host) does it, and nothing is left of who has gone."""
-    strangers: Strangers[int] = Strangers(16)
+    """Whatever comes and goes: as a list of (handshake, host) does it, and nothing is left of those removed."""
+    handshakes: HandshakePool[int] = HandshakePool(16)
     naive: list[tuple[int, str]] = []
     choices = BitStream(insecure_seed(1, "arrivals")).uniform(40_000).reshape(-1, 2)
     for number, (what, who) in enumerate(choices):
         if what < 0.3 and naive:
-            stranger, _ = naive.pop(int(who * len(naive)))
-            strangers.leave(stranger)
-            strangers.leave(stranger)
+            handshake, _ = naive.pop(int(who * len(naive)))
+            handshakes.remove(handshake)
+            handshakes.remove(handshake)
             continue
-        if strangers.full:
+        if handshakes.full:
             counts = {host: sum(host == other for _, other in naive) for _, host in naive}
             crowded = next(entry for entry in naive if counts[entry[1]] == max(counts.values()))
-            assert strangers.who_gives_way() == crowded[0]
+            assert handshakes.next_to_evict() == crowded[0]
             naive.remove(crowded)
-            strangers.leave(crowded[0])
+            handshakes.remove(crowded[0])
         # From a few addresses often, from many once.
         host = f"10.0.0.{int(who * 100) % 5}" if number % 2 else f"2001:db8:{number:x}::1"
-        strangers.enter(number, host)
+        handshakes.add(number, host)
         naive.append((number, host))
-        assert len(strangers) == len(naive) <= 16
-    assert list(strangers) == [stranger for stranger, _ in naive]
-    assert len(vars(strangers)["_here"]) <= 16
+        assert len(handshakes) == len(naive) <= 16
+    assert list(handshakes) == [handshake for handshake, _ in naive]
+    assert len(vars(handshakes)["_by_network"]) <= 16
 
 
 def test_networks() -> None:
@@ -100,7 +111,7 @@ class WithoutEviction(Listener):
     """As if nobody ever gave way: further ones wait in the system's queue."""
 
     def _accept(self) -> None:
-        if self._strangers.full:
+        if self._handshakes.full:
             self._pause()
         else:
             super()._accept()
@@ -108,11 +119,11 @@ class WithoutEviction(Listener):
 
 @dataclass
 class Place:
-    """A listener of party 0 that lets strangers be for a minute, on a port of its own; and who comes there."""
+    """A listener of party 0 with a handshake time-out of a minute, on a port of its own; and what it reports."""
 
     kind: type[Listener] = Listener
     refusals: Refusals = field(default_factory=Refusals)
-    told: list[tuple[str, str]] = field(default_factory=list)
+    reported: list[tuple[str, str]] = field(default_factory=list)
     connected: int = 0
     cut_off: int = 0
 
@@ -136,9 +147,9 @@ class Place:
         self.listener = self.kind(endpoint, self.listening, self.handle, lambda: (0, 0), handshake_seconds=60.0)
 
     def refused(self, who: str, reason: str) -> None:
-        told = self.refusals.note(who, reason)
-        if told is not None:
-            self.told.append(told)
+        reported = self.refusals.note(who, reason)
+        if reported is not None:
+            self.reported.append(reported)
 
     async def handle(self, party: int, request: AnyRequest, payload: Payload) -> Answer:
         raise AssertionError("nobody asks anything")
@@ -172,22 +183,22 @@ class Place:
             writer.transport.abort()
 
 
-async def siege(place: Place, host: str, story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run the story once a crowd of strangers has come, of which one in eleven trickles and the others are idle."""
+async def siege(place: Place, host: str, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run the scenario once a crowd of unknown peers has connected, of which one in eleven trickles and the others are idle."""
     place.listener.start()
-    strangers = [asyncio.create_task(place.until_turned_out(host, number % 11 == 0)) for number in range(CROWD)]
+    handshakes = [asyncio.create_task(place.until_turned_out(host, number % 11 == 0)) for number in range(CROWD)]
     try:
-        while place.connected < CROWD or not place.listener._strangers.full:
+        while place.connected < CROWD or not place.listener._handshakes.full:
             await asyncio.sleep(0.01)
-        await story()
+        await scenario()
     finally:
-        for stranger in strangers:
-            stranger.cancel()
-        await asyncio.gather(*strangers, return_exceptions=True)
+        for handshake in handshakes:
+            handshake.cancel()
+        await asyncio.gather(*handshakes, return_exceptions=True)
         await place.listener.close()
 
 
-# From the address of the strangers, as all come from one behind a router, and from another.
+# From the address of the unknown peers, as all come from one behind a router, and from another.
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
@@ -196,7 +207,7 @@ def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.Lo
         place = Place()
         times: list[float] = []
 
-        async def story() -> None:
+        async def scenario() -> None:
             for _ in range(4 * ATTEMPTS):
                 # A busy machine may hold up some of them.
                 with contextlib.suppress(TimeoutError):
@@ -207,13 +218,13 @@ def test_idle_strangers_do_not_keep_a_party_waiting(host: str, caplog: pytest.Lo
                 while place.cut_off < CROWD - PLACES:
                     await asyncio.sleep(0.01)
             # Once for the address; counted after that.
-            (told,) = place.told
-            assert told[0].startswith(f"{host}:")
-            assert told[1] == f"it gave way: all {PLACES} places for handshakes were taken, most of them by its address"
+            (reported,) = place.reported
+            assert reported[0].startswith(f"{host}:")
+            assert reported[1] == f"it gave way: all {PLACES} places for handshakes were taken, most of them by its address"
             assert place.refusals.lines()[0].endswith(" times)")
 
-        await siege(place, host, story)
-        print(f"in after {', '.join(f'{1000 * time:.0f}' for time in times)} ms; {place.cut_off} strangers cut off")
+        await siege(place, host, scenario)
+        print(f"in after {', '.join(f'{1000 * time:.0f}' for time in times)} ms; {place.cut_off} handshakes cut off")
         assert len(times) == ATTEMPTS
 
     asyncio.run(run())
@@ -225,12 +236,12 @@ def test_without_eviction_they_do() -> None:
     async def run() -> None:
         place = Place(WithoutEviction)
 
-        async def story() -> None:
+        async def scenario() -> None:
             for _ in range(2):
                 with pytest.raises(TimeoutError):
                     await place.party_comes_in()
 
-        await siege(place, "127.0.0.1", story)
+        await siege(place, "127.0.0.1", scenario)
         assert place.cut_off == 0
 
     asyncio.run(run())
@@ -246,7 +257,7 @@ def test_one_who_gives_way_before_anything_was_done_for_it_is_closed() -> None:
             place.listening.setblocking(False)
             for _ in callers:
                 place.listener._accept()
-            assert len(place.listener._strangers) == PLACES
+            assert len(place.listener._handshakes) == PLACES
             await asyncio.sleep(0)
             for caller in callers[:20]:
                 caller.settimeout(10.0)
@@ -272,9 +283,9 @@ def test_an_insider_who_does_not_greet_gives_way_too(caplog: pytest.LogCaptureFi
                 async with asyncio.timeout(60.0):
                     await connection.receive(Limits.before_welcome())
         # The others wait on.
-        assert len(place.listener._strangers) == PLACES
-        (told,) = place.told
-        assert told[1].startswith("it gave way")
+        assert len(place.listener._handshakes) == PLACES
+        (reported,) = place.reported
+        assert reported[1].startswith("it gave way")
         for connection in mute:
             connection.abort()
         await place.listener.close()

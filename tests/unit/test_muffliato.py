@@ -17,13 +17,15 @@ from quietmean.graphs import History, churn
 from quietmean.graphs.churn import NEVER
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import Adversary, certify, epsilon_of_mu, mu_of_budget
+from quietmean.privacy import Adversary, mu_of_budget
+from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.muffliato.mixing import gossip_matrix
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon, neighbour_epsilon, network_design, rounds_for
 from quietmean.protocols.muffliato.spec import chebyshev_momentum, default_rounds, spectral_gap
 from quietmean.testing import check_batch, check_transcript, example_execution
+from quietmean.testing.privacy import certificate_of
 
 GRAPHS = [("ring", 12, 1), ("ring", 7, 2), ("complete", 6, 1), ("hypercube", 16, 1), ("random-static", 11, 3), ("ring", 6, 3)]
 
@@ -106,8 +108,8 @@ def test_an_exchange_that_went_one_way_only_is_used_by_neither_end_but_seen() ->
     releases = execution.run(np.array([[2.0], [6.0]]), InsecureSilentPopulation(2)).releases
     assert [float(releases[party].vector[0]) for party in (0, 1)] == [2.0, 6.0]
     transcript = execution.transcript()
-    assert certify(transcript, Adversary(frozenset({1})), 1.0).max_mu == pytest.approx(1.0)
-    assert certify(transcript, Adversary(frozenset({0})), 1.0).max_mu == 0.0
+    assert certificate_of(transcript, Adversary(frozenset({1})), 1.0).max_mu == pytest.approx(1.0)
+    assert certificate_of(transcript, Adversary(frozenset({0})), 1.0).max_mu == 0.0
 
 
 def test_using_half_an_exchange_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +154,7 @@ def test_the_anchors_of_the_papers_figure() -> None:
 def test_true_loss_is_local_dp_for_a_neighbour_and_less_for_the_others() -> None:
     execution = calm("hypercube", 16, rounds=2, sigma=3.0)
     transcript = execution.transcript()
-    losses = np.array([certify(transcript, Adversary(frozenset({party})), 1.0).mu for party in range(16)])
+    losses = np.array([certificate_of(transcript, Adversary(frozenset({party})), 1.0).mu for party in range(16)])
     for observer in range(16):
         honest = [party for party in range(16) if party != observer]
         for party, mu in zip(honest, losses[observer], strict=True):
@@ -160,7 +162,7 @@ def test_true_loss_is_local_dp_for_a_neighbour_and_less_for_the_others() -> None
                 assert mu == pytest.approx(1 / 3.0, rel=1e-7)
             else:
                 assert mu < 0.9 / 3.0
-    assert certify(transcript, Adversary(frozenset({1, 9})), 1.0).max_mu == pytest.approx(1 / 3.0, rel=1e-7)
+    assert certificate_of(transcript, Adversary(frozenset({1, 9})), 1.0).max_mu == pytest.approx(1 / 3.0, rel=1e-7)
 
 
 @pytest.mark.parametrize("momentum", [1.0, "chebyshev"])
@@ -168,12 +170,16 @@ def test_the_papers_mean_loss_bounds_the_exact_mean_loss(momentum: float | str) 
     """Order-alpha loss of mu-GDP is alpha mu^2 / 2: the mean of mu^2 over observers against T d / (n sigma^2)."""
     execution = calm("hypercube", 16, rounds=4, momentum=momentum)
     transcript = execution.transcript()
-    square = sum(float((certify(transcript, Adversary(frozenset({party})), 1.0).mu ** 2).sum()) for party in range(16)) / 16**2
+    square = (
+        sum(float((certificate_of(transcript, Adversary(frozenset({party})), 1.0).mu ** 2).sum()) for party in range(16)) / 16**2
+    )
     print("mean mu^2:", square, "bound:", 2 * mean_renyi_epsilon(1.0, 4, 4, 16, 1.0))
     assert square <= 2 * mean_renyi_epsilon(1.0, 4, 4, 16, 1.0)
     assert square > 4 / 16, "the neighbours alone"
     if momentum == 1.0:
-        exposed = [np.isclose(certify(transcript, Adversary(frozenset({party})), 1.0).mu, 1.0).sum() for party in range(16)]
+        exposed = [
+            np.isclose(certificate_of(transcript, Adversary(frozenset({party})), 1.0).mu, 1.0).sum() for party in range(16)
+        ]
         assert exposed == [9] * 16, "four neighbours and five more"
 
 
@@ -183,7 +189,7 @@ def test_plans_are_local_dp(parties: int, colluding: int) -> None:
     plan = calibrate(target, get_protocol("muffliato"))
     assert plan.parameters.sigma == pytest.approx(1.0001 * 3.0 / mu_of_budget(1.0, 1e-6))
     transcript = plan.execution(Seed.public("plan"), History.everyone(plan.parameters.rounds, parties)).transcript()
-    worst = max(certify(transcript, Adversary(frozenset({party})), 3.0).max_mu for party in range(parties))
+    worst = max(certificate_of(transcript, Adversary(frozenset({party})), 3.0).max_mu for party in range(parties))
     assert 0.999 < epsilon_of_mu(worst, 1e-6) <= 1.0
     least = plan.parameters.sigma**2 / parties
     assert least <= plan.prediction["mse_noise"] <= 1.1 * least

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.roster import format_address
+from quietmean.node.net import format_address
 
 ADA, BEN = Identity.generate(), Identity.generate()
 
@@ -89,9 +89,9 @@ def test_roster_digest_covers_keys_and_order_but_no_addresses() -> None:
 
 
 def test_stranger_is_not_in_the_roster() -> None:
-    stranger = Identity(Ed25519PrivateKey.generate())
+    handshake = Identity(Ed25519PrivateKey.generate())
     with pytest.raises(InputError, match="your key is not in the roster"):
-        Roster((entry("ada", 1, ADA), entry("ben", 2, BEN))).find(stranger)
+        Roster((entry("ada", 1, ADA), entry("ben", 2, BEN))).find(handshake)
 
 
 def table(name: str = "ada", address: str = "127.0.0.1:7001", key: str = ADA.public_key) -> str:

@@ -14,8 +14,8 @@ from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
 from quietmean.entropy import Seed
-from quietmean.node.entries import ACCEPTED, PENDING, RECLAIMED, REFUSED, USED, ClosedRound, Outgoing
-from quietmean.node.store import Store
+from quietmean.node.net import ACCEPTED, REFUSED, encode_vector
+from quietmean.node.storage import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, Store
 
 STUDY = "ab" * 32
 VALUE = np.array([0.5, 0.25])
@@ -99,7 +99,7 @@ def test_a_round_from_start_to_end(path: Path) -> None:
     assert store.state() is None
     store.record(1, step(1, Message(0, (1, 2, 3), 1, np.array([1.0, 2.0]), 0.5)))
     incoming = Message(2, (0,), 1, np.array([3.0, 4.0]), 0.25)
-    store.accept(1, incoming)
+    store.accept(1, incoming, encode_vector(incoming.vector))
     store.close()
 
     store = opened(path)
@@ -114,9 +114,9 @@ def test_a_round_from_start_to_end(path: Path) -> None:
     np.testing.assert_array_equal(received.vector, incoming.vector)
     assert store.has_accepted(1, 1, 2)
 
-    closed = ClosedRound(1, {1: ACCEPTED, 2: REFUSED, 3: RECLAIMED})
+    closed = ClosedRound(1, {1: ACCEPTED, 2: REFUSED, 3: IN_DOUBT})
     store.record(1, step(4, release=Release(np.array([7.0, 8.0]), 1.5)), closed, missed=(2, 3))
-    assert store.reclaimed(1) == ((1, 3),)
+    assert store.in_doubt(1) == ((1, 3),)
     store.resolve(1, 1, 3, REFUSED)
     store.close()
 
@@ -124,8 +124,8 @@ def test_a_round_from_start_to_end(path: Path) -> None:
     assert store.rounds_online(1) == (1,)
     assert store.arrived_there(1) == ((1, 1),)
     assert store.arrived_here(1) == ((1, 2),)
-    assert store.unsettled_shares(USED) == ()
-    assert not store.reclaimed(1)
+    assert store.taken_back(COMMITTED) == ()
+    assert not store.in_doubt(1)
     assert store.has_accepted(1, 1, 2)
     release = store.release(1)
     assert release is not None
@@ -137,31 +137,47 @@ def test_a_share_that_was_used_though_taken_back(path: Path) -> None:
     """It stays in the store until it is settled, through restarts, and no longer."""
     store = opened(path)
     store.record(1, step(1, Message(0, (1, 3), 1, np.array([1.0, 2.0]), 0.5)))
-    store.record(1, step(2), ClosedRound(1, {1: ACCEPTED, 3: RECLAIMED}))
+    store.record(1, step(2), ClosedRound(1, {1: ACCEPTED, 3: IN_DOUBT}))
     assert store.unsettled(1, 0) == []
-    store.resolve(1, 1, 3, USED)
-    store.resolve(1, 1, 1, USED)  # settled questions are not opened again
+    store.resolve(1, 1, 3, COMMITTED)
+    store.resolve(1, 1, 1, COMMITTED)  # settled questions are not opened again
     store.close()
 
     store = opened(path)
     (share,) = store.unsettled(1, 0)
     assert (share.sender, share.recipients, share.round, share.weight) == (0, (3,), 1, 0.5)
     np.testing.assert_array_equal(share.vector, [1.0, 2.0])
-    assert store.unsettled_shares(USED) == ((1, 1, 3),)
+    assert store.taken_back(COMMITTED) == ((1, 1, 3),)
     assert store.settled(1) == ((1, 3, 0),)
     assert store.arrived_there(1) == ((1, 1), (1, 3))
     store.record(1, step(3), ClosedRound(2, {}, [(1, 3)]))
-    assert (store.unsettled(1, 0), store.unsettled_shares(USED), store.settled(1)) == ([], (), ((1, 3, 2),))
+    assert (store.unsettled(1, 0), store.taken_back(COMMITTED), store.settled(1)) == ([], (), ((1, 3, 2),))
     store.close()
     assert sqlite3.connect(path).execute("SELECT count(*) FROM message").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(("grid", "width"), [(0.0, 8), (0.25, 4), (0.25, 8)])
+@pytest.mark.parametrize("dimension", [2, 40_000])
+def test_a_received_vector_is_kept_as_it_came(path: Path, grid: float, width: int, dimension: int) -> None:
+    value, vector = np.zeros(dimension), np.arange(dimension, dtype=np.float64) / 2
+    store = Store.open(path, STUDY, value, 1.0, grid=grid)
+    encoded = bytes(encode_vector(vector, grid if width == 4 else 0.0))
+    assert len(encoded) == width * dimension
+    store.accept(1, Message(1, (0,), 1, vector, 0.5), memoryview(encoded))
+    store.close()
+    assert dimension > 2 or encoded in path.read_bytes()
+    store = Store.open(path, STUDY, value, 1.0, grid=grid)
+    (received,) = store.received(1, 1, 0)
+    np.testing.assert_array_equal(received.vector, vector)
+    store.close()
 
 
 def test_a_transfer_counts_once(path: Path) -> None:
     store = opened(path)
     message = Message(1, (0,), 1, np.ones(2), 0.5)
-    store.accept(1, message)
+    store.accept(1, message, encode_vector(message.vector))
     with pytest.raises(sqlite3.IntegrityError):
-        store.accept(1, message)
+        store.accept(1, message, encode_vector(message.vector))
     assert len(store.received(1, 1, 0)) == 1
     store.forget(1, 1, 1)
     assert store.received(1, 1, 0) == []
@@ -187,9 +203,9 @@ def test_pledges_stay(path: Path) -> None:
     store.save_commit(2, b"g" * 32)
     store.close()
     store = opened(path)
-    pledges = store.pledges()
-    assert (pledges[1].hash, pledges[1].nonce, pledges[1].weight) == (b"h" * 32, b"n" * 32, 2.0)
-    assert pledges[2].nonce is None
+    commitments = store.commitments()
+    assert (commitments[1].hash, commitments[1].nonce, commitments[1].weight) == (b"h" * 32, b"n" * 32, 2.0)
+    assert commitments[2].nonce is None
     store.close()
 
 
@@ -198,20 +214,20 @@ def test_after_the_end_other_data_are_noticed_without_the_seed(path: Path) -> No
     store = Store.open(path, STUDY, VALUE, 1.0, owner=owner)
     seed = store.seed
     store.record(2, step(2, release=Release(np.array([7.0, 8.0]), 1.5)))
-    store.save_told(1, b"log", b"known")
-    store.save_told(1, b"longer log", b"known")
-    assert store.told() == {1: (b"longer log", b"known")}
+    store.save_log(1, b"log", b"known")
+    store.save_log(1, b"longer log", b"known")
+    assert store.received_logs() == {1: (b"longer log", b"known")}
     store.finish(2, b"the result")
     store.close()
     assert seed.secret not in path.read_bytes()
     with pytest.raises(InputError, match="started with other data"):
         Store.open(path, STUDY, VALUE + 0.25, 1.0, owner=owner)
     store = Store.open(path, STUDY, VALUE, 1.0, owner=owner)
-    assert (store.result(), store.state(), store.told()) == (b"the result", None, {})
+    assert (store.result(), store.state(), store.received_logs()) == (b"the result", None, {})
     np.testing.assert_array_equal(store.required_release(2).vector, [7.0, 8.0])
     # Who is late may still tell something; it is too late to be kept.
-    store.save_told(2, b"log", b"")
-    assert store.told() == {}
+    store.save_log(2, b"log", b"")
+    assert store.received_logs() == {}
     store.close()
 
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.errors import PeerError
-from quietmean.node import logs, vectors, wire
+from quietmean.node.net import vectors, wire
+from quietmean.node.session import logs
 
 LIMITS = wire.Limits.of_study(parties=5, rounds=4, dimension=3)
 VECTOR = bytes(vectors.encode_vector(np.array([1.0, -2.0, 1e-300])))
@@ -25,10 +26,10 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Reveal(8, b"n" * 32, 2.5, b"x" * 32), b""),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3), VECTOR),
     (wire.Transfer(9, 1, 2, 0.25, 8000, b"12345678", 3, b"known", 8), VECTOR),
-    (wire.Withdraw(10, 1, 2), b""),
-    (wire.Confirm(11, 1, 2), b""),
-    (wire.Again(12, 2, 1), b""),
-    (wire.Probe(12, 1, 2), b""),
+    (wire.CancelTransfer(10, 1, 2), b""),
+    (wire.ConfirmTransfer(11, 1, 2), b""),
+    (wire.ResendRequest(12, 2, 1), b""),
+    (wire.Heartbeat(12, 1, 2), b""),
     (wire.Log(13), logs.encode_log(logs.PartyLog((1, 2), ((1, 0),), ((2, 4),), (0, 1)))),
     (wire.Answer(13, "no", 3, 0, "why"), b""),
 ]
@@ -134,7 +135,7 @@ def test_payload_must_fit_its_frame() -> None:
     with pytest.raises(PeerError, match="leaves -8 of content"):
         parse(wire.encode_frame(wire.Transfer(0, 1, 1, 1.0, 1000, b"", 3), 16) + bytes(16))
     with pytest.raises(PeerError, match="no payload"):
-        parse(wire.encode_frame(wire.Probe(0, 1, 1), 8) + bytes(8))
+        parse(wire.encode_frame(wire.Heartbeat(0, 1, 1), 8) + bytes(8))
 
 
 def test_content_comes_with_a_vector_or_without() -> None:

@@ -17,9 +17,10 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise, read_execution, trusted_parties
+from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise, read_execution
+from quietmean.testing.privacy import certificate_of
 
 Matrix = NDArray[np.float64]
 PAIRWISE: dict[str, Any] = {
@@ -61,19 +62,19 @@ def test_correlated_noise_is_the_conditional_covariance(parties: int, data: st.D
 def test_singular_covariances_disclose_combinations() -> None:
     sums_to_zero = 3 * np.eye(3) - np.ones((3, 3))
     noise = CorrelatedNoise(sums_to_zero, 1.0)
-    certificate = certify(noise.transcript(), Adversary(), 1.0)
+    certificate = certificate_of(noise.transcript(), Adversary(), 1.0)
     assert np.isinf(certificate.mu).all()
     assert certificate.information.disclosures() == ["the sum of parties 0, 1, 2 is disclosed"]
     # Of two equal noises the difference of the values is disclosed; the third value is hidden by variance 4.
     twins = CorrelatedNoise(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 4.0]]), 1.0)
-    certificate = certify(twins.transcript(), Adversary(), 1.0)
+    certificate = certificate_of(twins.transcript(), Adversary(), 1.0)
     assert certificate.information.disclosures() == ["the combination x_0 - x_1 is disclosed"]
     assert certificate.mu[2] == pytest.approx(0.5)
     # One of them colludes: its own noise tells the other's.
-    certificate = certify(twins.transcript(), Adversary.collusion({0}), 1.0)
+    certificate = certificate_of(twins.transcript(), Adversary.collusion({0}), 1.0)
     assert np.isinf(certificate.mu[0])
     nothing = CorrelatedNoise(np.zeros((2, 2)), 1.0)
-    assert np.isinf(certify(nothing.transcript(), Adversary(), 1.0).mu).all()
+    assert np.isinf(certificate_of(nothing.transcript(), Adversary(), 1.0).mu).all()
 
 
 @settings(max_examples=60)
@@ -116,12 +117,12 @@ def test_the_two_kinds_agree_where_nobody_colludes() -> None:
     pairwise = PairwiseNoise.parse(PAIRWISE)
     _, noise = pairwise.transcript().eliminated()
     correlated = CorrelatedNoise(noise @ noise.T, 2.0)
-    both = [certify(kind.transcript(), Adversary(), 2.0).mu for kind in (pairwise, correlated)]
+    both = [certificate_of(kind.transcript(), Adversary(), 2.0).mu for kind in (pairwise, correlated)]
     np.testing.assert_allclose(both[0], both[1], rtol=1e-7)
     # A colluder knows the pairwise terms, which a covariance cannot say.
-    known = [certify(kind.transcript(), Adversary.collusion({1}), 2.0).max_mu for kind in (pairwise, correlated)]
+    known = [certificate_of(kind.transcript(), Adversary.collusion({1}), 2.0).max_mu for kind in (pairwise, correlated)]
     assert known[0] > known[1]
-    assert trusted_parties(pairwise) == frozenset()
+    assert pairwise.privacy(1e-6).trusted == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -172,6 +173,6 @@ def test_files_are_loaded_and_certified(tmp_path: Path, capsys: pytest.CaptureFi
 def test_protocols_are_still_read() -> None:
     execution = read_execution({"protocol": "local-dp", "parties": 2, "sigma": 1.0})
     assert isinstance(execution, Execution)
-    assert trusted_parties(execution) == frozenset()
+    assert execution.privacy(1e-6).trusted == frozenset()
     central = read_execution({"protocol": "central-dp", "parties": 2, "sigma": 1.0, "neighbours": [[[], [0]]]})
-    assert trusted_parties(central) == {0}
+    assert central.privacy(1e-6).trusted == {0}

@@ -20,7 +20,7 @@ from quietmean.planning.choices import Calibration
 from quietmean.planning.explain import why_first
 from quietmean.planning.plan import colluding_count
 from quietmean.planning.scenarios import draw_scenario
-from quietmean.privacy import certify_coalitions, epsilon_of_mu, mu_of_budget
+from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import get_protocol
 
@@ -54,9 +54,8 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
         rounds = protocol.rounds(plan.parameters)
         history = churn(drawn.derive("churn"), rounds, 7, permanent=0.2 if rounds else 0.0)
         history.online[:, list(trusted)] = True
-        transcript = plan.execution(drawn.derive("schedule"), history).transcript()
-        certificate = certify_coalitions(transcript, 3.0, colluding, trusted=trusted)
-        assert epsilon_of_mu(float(certificate.mu.max()), delta) <= epsilon
+        certificate = plan.execution(drawn.derive("schedule"), history).privacy(delta).coalitions(colluding)
+        assert certificate.max_epsilon <= epsilon
 
 
 def test_fresh_executions_rarely_exceed_the_target() -> None:
@@ -66,8 +65,8 @@ def test_fresh_executions_rarely_exceed_the_target() -> None:
     spent = []
     for number in range(60):
         seed = Seed.public("fresh", number)
-        transcript = plan.execution(seed, churn(seed, rounds, 12, permanent=0.1)).transcript()
-        spent.append(epsilon_of_mu(float(certify_coalitions(transcript, 1.0, 2).mu.max()), 1e-6))
+        privacy = plan.execution(seed, churn(seed, rounds, 12, permanent=0.1)).privacy(1e-6)
+        spent.append(privacy.coalitions(2).max_epsilon)
     print("epsilon over fresh executions:", min(spent), float(np.median(spent)), max(spent))
     assert sum(epsilon > 1.0 for epsilon in spent) <= 3
     assert max(spent) < 1.05
@@ -89,8 +88,8 @@ def test_plans_hold_if_fewer_drop_out_than_planned() -> None:
     rounds = plan.protocol.rounds(plan.parameters)
     for number, dropouts in enumerate((0.0, 0.0, 0.05, 0.1, 0.2)):
         seed = Seed.public("fewer", number)
-        transcript = plan.execution(seed, churn(seed, rounds, 30, permanent=dropouts)).transcript()
-        spent = epsilon_of_mu(float(certify_coalitions(transcript, 1.0, 1).mu.max()), 1e-6)
+        privacy = plan.execution(seed, churn(seed, rounds, 30, permanent=dropouts)).privacy(1e-6)
+        spent = privacy.coalitions(1).max_epsilon
         assert spent <= 1.01, f"dropouts {dropouts}: {spent}"
 
 
@@ -183,8 +182,8 @@ def test_a_thousand_fresh_executions_exceed_no_more_than_stated() -> None:
     exceeding = 0
     for number in range(1000):
         seed = Seed.public("thousand", number)
-        transcript = plan.execution(seed, churn(seed, rounds, 12, permanent=0.1)).transcript()
-        exceeding += epsilon_of_mu(float(certify_coalitions(transcript, 1.0, 2).mu.max()), 1e-6) > 1.0
+        privacy = plan.execution(seed, churn(seed, rounds, 12, permanent=0.1)).privacy(1e-6)
+        exceeding += privacy.coalitions(2).max_epsilon > 1.0
     print("exceeding:", exceeding, "of 1000, stated:", plan.prediction["exceed_probability"])
     assert exceeding <= 1000 * plan.prediction["exceed_probability"]
 

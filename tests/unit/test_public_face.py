@@ -20,8 +20,8 @@ NAMES = {"certify", "load_execution", "node", "plan", "simulate"}
 IMPORTS = [
     "from quietmean.node import Identity",
     "import quietmean.node",
-    "import quietmean.node.identity",
-    "from quietmean.node.identity import Identity",
+    "import quietmean.node.net.identity",
+    "from quietmean.node.net.identity import Identity",
     "import importlib; importlib.import_module('quietmean.node')",
     "from quietmean import node",
     "import quietmean.cli.main, quietmean.node.local",
@@ -34,7 +34,7 @@ for statement in {statements!r}:
     assert inspect.isclass(qm.node), statement
     assert hasattr(qm.node, "__aenter__")
 from quietmean.node import Identity, Roster
-from quietmean.node.identity import Identity as again
+from quietmean.node.net.identity import Identity as again
 assert again is Identity is sys.modules["quietmean.node"].Identity
 """
 
@@ -72,7 +72,7 @@ def test_node_stays_what_is_called(statements: list[str]) -> None:
 def test_the_package_of_that_name_stays_importable() -> None:
     package = importlib.import_module("quietmean.node")
     assert isinstance(package, ModuleType)
-    identity = importlib.import_module("quietmean.node.identity")
+    identity = importlib.import_module("quietmean.node.net.identity")
     assert package.Identity is identity.Identity
     for each in (package.Identity, qm.node):
         assert pickle.loads(pickle.dumps(each)) is each  # noqa: S301

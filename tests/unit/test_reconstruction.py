@@ -10,9 +10,10 @@ import pytest
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.graphs import History
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import PROTOCOL
 from quietmean.protocols.execution import Execution
+from quietmean.testing.privacy import certificate_of
 from support.reconstruction import component_sums, record
 
 # Parties 2 and 5 cut the graph into {0, 1}, {3, 4} and {6, 7, 8}.
@@ -42,7 +43,7 @@ def test_sums_are_recovered_and_values_are_not(options: dict[str, Any]) -> None:
     assert sorted(sums) == [(0, 1), (3, 4), (6, 7, 8)]
     for group, total in sums.items():
         np.testing.assert_allclose(total, values[list(group)].sum(axis=0), atol=1e-3)
-    information = certify(execution.transcript(), Adversary.collusion(CORRUPT), 1.0).information
+    information = certificate_of(execution.transcript(), Adversary.collusion(CORRUPT), 1.0).information
     assert information.disclosures() == [
         "the sum of parties 0, 1 is disclosed",
         "the sum of parties 3, 4 is disclosed",

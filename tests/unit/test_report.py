@@ -12,7 +12,6 @@ import pytest
 
 from quietmean.entropy import Seed
 from quietmean.graphs import History
-from quietmean.privacy import certify_coalitions, certify_everyone_else, epsilon_of_mu
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.report import StudyReport, exchange_figure, write_study_report
@@ -40,8 +39,7 @@ def _execution(protocol: str = "inca", parties: int = 8, *, away: bool = False, 
 
 
 def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, target: float = 5.0) -> StudyReport:
-    transcript = execution.transcript()
-    trusted = execution.protocol.trusted(execution.parameters)
+    privacy = execution.privacy(DELTA)
     return StudyReport(
         title="Age and weight of patients",
         columns=["age", "weight"],
@@ -49,9 +47,8 @@ def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, tar
         estimate=np.array([48.31, 71.234]),
         standard_error=np.array([0.62, 12.0]),
         execution=execution,
-        certificate=certify_coalitions(transcript, execution.sensitivity, colluding, trusted=trusted),
-        everyone_else_mu=certify_everyone_else(transcript, execution.sensitivity),
-        delta=DELTA,
+        privacy=privacy,
+        certificate=privacy.coalitions(colluding),
         target_epsilon=target,
         unit="record",
         party_names=[f"clinic {party}" for party in range(execution.parties)],
@@ -91,9 +88,9 @@ def usual() -> StudyReport:
 
 def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> None:
     words = _words(_page(usual, tmp_path))
-    assert f"at most ε = {rounded_up(epsilon_of_mu(usual.certificate.mu.max(), DELTA))} at δ = 10⁻⁶" in words
+    assert f"at most ε = {rounded_up(usual.certificate.max_epsilon)} at δ = 10⁻⁶" in words
     assert usual.certificate.describe() in words
-    assert rounded_up(epsilon_of_mu(usual.everyone_else_mu.max(), DELTA)) in words
+    assert rounded_up(usual.privacy.epsilon(usual.privacy.single_honest().max())) in words
     assert "one record of one party" in words
     assert "ε = 7.50" in words
     assert "quietmean certify receipt.json" in words

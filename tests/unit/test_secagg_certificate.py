@@ -18,15 +18,9 @@ from quietmean.graphs import History
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
-from quietmean.privacy import (
-    Adversary,
-    certify,
-    certify_coalitions,
-    certify_everyone_else,
-    delta_of_mu,
-    epsilon_of_mu,
-)
-from quietmean.privacy.accounting import EXACT, UPPER_BOUND
+from quietmean.privacy import Adversary, PrivacyAnalysis
+from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
+from quietmean.privacy.loss import EXACT, UPPER_BOUND
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.secagg.accounting import (
@@ -36,7 +30,7 @@ from quietmean.protocols.secagg.accounting import (
     sum_bound,
     wrap_chance,
 )
-from quietmean.protocols.secagg.certificate import DiscreteAccounting
+from quietmean.protocols.secagg.certificate import DiscreteLossConversion
 from quietmean.protocols.secagg.encoding import conditional_norm
 from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.queries import ColumnMeans
@@ -44,6 +38,7 @@ from quietmean.report.certificate import write_certificate_report
 from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
 from quietmean.studies.outcome import conclude
+from quietmean.testing.privacy import certificate_of
 
 Array = NDArray[np.float64]
 DELTA = 1e-5
@@ -162,50 +157,54 @@ def executed(plan: Plan, gone: int) -> Execution:
     return plan.execution(Seed.public("a study"), history)
 
 
-def certified_epsilon(plan: Plan, execution: Execution, colluding: int) -> float:
-    accounting = execution.accounting(DELTA)
-    certificate = certify_coalitions(execution.transcript(), plan.target.sensitivity, colluding, limit=60, accounting=accounting)
-    assert certificate.to_json(DELTA)["numbers"] == UPPER_BOUND
-    return accounting.epsilon(float(certificate.mu.max()), DELTA)
+def certified_epsilon(execution: Execution, colluding: int) -> float:
+    certificate = execution.privacy(DELTA).coalitions(colluding, limit=60)
+    assert certificate.to_json()["numbers"] == UPPER_BOUND
+    return certificate.max_epsilon
+
+
+def conversion_of(execution: Execution) -> DiscreteLossConversion:
+    conversion = execution.privacy(DELTA).terms.conversion
+    assert isinstance(conversion, DiscreteLossConversion)
+    return conversion
 
 
 @pytest.mark.parametrize("name", ["secagg", "secagg-plus"])
 def test_the_certificate_is_the_plan_for_the_fewest_survivors(name: str) -> None:
     plan = planned(name)
-    fewest = certified_epsilon(plan, executed(plan, 6), 2)
+    fewest = certified_epsilon(executed(plan, 6), 2)
     assert 2.0 * (1 - 1e-4) <= fewest <= 2.0
     # More survivors than were counted on cost less, and exactly what the same bound says of their number.
     everybody = executed(plan, 0)
     spent = spent_epsilon(plan.parameters, 1.0, 22, 4, DELTA)
-    assert certified_epsilon(plan, everybody, 2) == pytest.approx(spent, rel=1e-6)
+    assert certified_epsilon(everybody, 2) == pytest.approx(spent, rel=1e-6)
     assert spent < fewest
-    assert certified_epsilon(plan, everybody, 5) == pytest.approx(spent_epsilon(plan.parameters, 1.0, 19, 4, DELTA), rel=1e-6)
+    assert certified_epsilon(everybody, 5) == pytest.approx(spent_epsilon(plan.parameters, 1.0, 19, 4, DELTA), rel=1e-6)
     # It is above what continuous noise would say.
-    gaussian = certify_coalitions(everybody.transcript(), 1.0, 2, limit=5)
-    assert epsilon_of_mu(float(gaussian.mu.max()), DELTA) < spent
+    gaussian = PrivacyAnalysis.of_gaussian(everybody.transcript(), 1.0, DELTA).coalitions(2, limit=5)
+    assert gaussian.max_epsilon < spent
 
 
 def test_against_everybody_else_only_the_own_noise_counts() -> None:
     plan = planned("secagg")
     execution = executed(plan, 1)
-    accounting = execution.accounting(DELTA)
-    alone = certify_everyone_else(execution.transcript(), 1.0, accounting)
+    privacy = execution.privacy(DELTA)
+    alone = privacy.single_honest()
     expected = spent_epsilon(plan.parameters, 1.0, 1, 4, DELTA)
-    assert accounting.epsilon(float(alone[0]), DELTA) == pytest.approx(expected, rel=1e-6)
+    assert privacy.epsilon(float(alone[0])) == pytest.approx(expected, rel=1e-6)
     assert alone[-1] == 0.0, "who left before its input arrived tells nothing"
 
 
 def test_a_coalition_that_can_open_masks_sees_single_inputs() -> None:
     plan = planned("secagg")
     threshold = plan.parameters.threshold
-    accounting = executed(plan, 0).accounting(DELTA)
-    assert isinstance(accounting, DiscreteAccounting)
+    conversion = conversion_of(executed(plan, 0))
     # Party 0 is the aggregator. Without it shares are of no use.
     below, enough = frozenset(range(threshold - 1)), frozenset(range(threshold))
-    assert set(accounting.unknown_noise(Adversary(below)).tolist()) == {0, 24 - threshold + 1}
-    assert set(accounting.unknown_noise(Adversary(enough)).tolist()) == {0, 1}
+    assert set(conversion.unknown_noise(Adversary(below)).tolist()) == {0, 24 - threshold + 1}
+    assert set(conversion.unknown_noise(Adversary(enough)).tolist()) == {0, 1}
     others = frozenset(range(1, threshold + 1))
-    assert set(accounting.unknown_noise(Adversary(others)).tolist()) == {0, 24 - threshold}
+    assert set(conversion.unknown_noise(Adversary(others)).tolist()) == {0, 24 - threshold}
 
 
 def test_a_coalition_that_cuts_the_graph_sees_the_sums_of_the_parts() -> None:
@@ -214,33 +213,32 @@ def test_a_coalition_that_cuts_the_graph_sees_the_sums_of_the_parts() -> None:
     parameters = protocol.parse(raw, 10)
     schedule = protocol.schedule(parameters, 10, Seed.public("ring"))
     execution = Execution(protocol, parameters, schedule, History.everyone(7, 10), 1.0, np.ones(10))
-    accounting = execution.accounting(DELTA)
-    assert isinstance(accounting, DiscreteAccounting)
+    conversion = conversion_of(execution)
     ring = [0]
     while len(ring) < 10:
         ring.append(next(other for other in schedule.partners(ring[-1]) if other not in ring))
     corrupt = frozenset({ring[0], ring[4]})
-    sizes = accounting.unknown_noise(Adversary(corrupt))
+    sizes = conversion.unknown_noise(Adversary(corrupt))
     assert [int(sizes[party]) for party in ring] == [0, 3, 3, 3, 0, 5, 5, 5, 5, 5]
     # A corrupt party that is not the aggregator is of no use to an aggregator that is honest.
-    assert set(accounting.unknown_noise(Adversary(frozenset({ring[4]}))).tolist()) == {0, 9}
-    worst = certify(execution.transcript(), Adversary(corrupt), 1.0, accounting=accounting)
-    assert worst.max_epsilon(DELTA) == pytest.approx(spent_epsilon(parameters, 1.0, 3, 1, DELTA), rel=1e-6)
+    assert set(conversion.unknown_noise(Adversary(frozenset({ring[4]}))).tolist()) == {0, 9}
+    worst = execution.privacy(DELTA).against(corrupt)
+    assert worst.max_epsilon == pytest.approx(spent_epsilon(parameters, 1.0, 3, 1, DELTA), rel=1e-6)
 
 
 def test_deltas_at_other_epsilons_are_bounds_too() -> None:
     plan = planned("secagg")
-    accounting = executed(plan, 6).accounting(DELTA)
-    mu = float(certify(executed(plan, 6).transcript(), Adversary(frozenset({0, 1})), 1.0, accounting=accounting).max_mu)
+    conversion = conversion_of(executed(plan, 6))
+    mu = executed(plan, 6).privacy(DELTA).against({0, 1}).max_mu
     scale, change = plan.parameters.scale, 1.0 / plan.parameters.granularity
     assert change > 1000, "rounding hardly matters"
     for epsilon in (0.5, 1.0, 3.0):
         # At such scales the truth is that of continuous noise to many digits.
         truth = delta_of_mu(change / (scale * math.sqrt(16)), epsilon)
-        assert truth < accounting.delta(mu, epsilon) < 3 * truth + 2e-7
-        other = accounting.epsilon(mu, 1e-7)
+        assert truth < conversion.delta(mu, epsilon) < 3 * truth + 2e-7
+        other = conversion.epsilon(mu, 1e-7)
         assert epsilon_of_mu(change / (scale * math.sqrt(16)), 1e-7) < other
-    assert accounting.group_epsilon(mu, 2.0, DELTA) > 2 * accounting.epsilon(mu, DELTA)
+    assert conversion.group_epsilon(mu, 2.0, DELTA) > 2 * conversion.epsilon(mu, DELTA)
 
 
 def test_a_study_reports_the_bound_under_its_name() -> None:
@@ -270,14 +268,13 @@ def test_without_noise_or_without_a_dimension() -> None:
     plan = planned("secagg")
     execution = executed(plan, 0)
     silent = replace(execution, parameters=replace(plan.parameters, noise="none", sigma=0.0))
-    certificate = certify(silent.transcript(), Adversary(), 1.0, accounting=silent.accounting(DELTA))
-    assert certificate.max_mu == math.inf
+    assert silent.privacy(DELTA).against().max_mu == math.inf
     nameless = replace(execution, parameters=replace(plan.parameters, dimension=None))
     with pytest.raises(InputError, match="dimension"):
-        nameless.accounting(DELTA)
-    exact = certify(execution.transcript(), Adversary(), 1.0)
+        nameless.privacy(DELTA)
+    exact = certificate_of(execution.transcript(), Adversary(), 1.0)
     assert exact.to_json()["numbers"] == EXACT
-    bound = certify(execution.transcript(), Adversary(), 1.0, accounting=execution.accounting(DELTA))
+    bound = execution.privacy(DELTA).against()
     with pytest.raises(InputError, match="mutual information"):
         bound.to_json(prior_sd=1.0)
 

@@ -15,7 +15,8 @@ from quietmean.entropy import BitStream, Seed
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.gaussian import delta_of_mu, mu_of_budget
+from quietmean.privacy.conversion import delta_of_mu
+from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.protocols import get_protocol
 from quietmean.protocols.secagg.accounting import concentrated, delta_of_rho, spent_delta, spent_epsilon, sum_bound
 from quietmean.protocols.secagg.encoding import rounded_norm

@@ -19,29 +19,48 @@ from quietmean.cli import live
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
 from quietmean.entropy import Seed
-from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, wire
-from quietmean.node.readiness import Agreed, Reply, Standing, store_exists
-from quietmean.node.status import process_identity, read_status, status_path, write_status
-from quietmean.node.store import Store
-from quietmean.node.transport import Traffic
-from quietmean.node.watch import NodeView, Watch
-from quietmean.node.wire import VERSION, Answer, Check, Probe, Readiness, Transfer
+from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
+from quietmean.node.monitor import (
+    AgreementWaits,
+    AlreadyOver,
+    Done,
+    Event,
+    Failed,
+    FinalizationBegun,
+    Late,
+    Monitor,
+    NodeView,
+    Refusal,
+    RoundBegun,
+    Waiting,
+    event_json,
+    process_identity,
+    read_status,
+    status_path,
+    write_status,
+)
+from quietmean.node.net import VERSION, Answer, Check, Heartbeat, Readiness, Traffic, Transfer, wire
+from quietmean.node.phase import Phase
+from quietmean.node.preflight import Agreed, Reply, Standing
+from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.testing.virtual_time import run_virtually
+from support.virtual_time import run_virtually
 
-ROUND = {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"]}
-LATE = {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}
+ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"))
+LATE = Late(Phase.MIXING, 2, ("eve",))
 
 
-def watch(story: Callable[[Watch], None], status: Path | None = None, pause: float = 0.0) -> list[NodeView]:
-    """What ada's watch shows during and after a story."""
+def watch(scenario: Callable[[Monitor], None], status: Path | None = None, pause: float = 0.0) -> list[NodeView]:
+    """What ada's monitor shows during and after a scenario."""
     views: list[NodeView] = []
 
     async def run() -> None:
-        with Watch(0, ("ada", "bob", "eve"), {"study": "s"}, Traffic(7, 9), lambda event: None, views.append, status) as watched:
-            story(watched)
+        with Monitor(
+            0, ("ada", "bob", "eve"), {"study": "s"}, Traffic(7, 9), lambda event: None, views.append, status
+        ) as watched:
+            scenario(watched)
             await asyncio.sleep(pause)
 
     # How many views there are does not hang on how busy this machine is.
@@ -54,7 +73,7 @@ def transfer(round_: int) -> Transfer:
 
 
 def test_a_view_says_who_is_where() -> None:
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         watched.event(ROUND)
         watched.heard(1, (1, 3))
         watched.heard(1, (1, 2))
@@ -63,11 +82,11 @@ def test_a_view_says_who_is_where() -> None:
         for _ in range(2):
             # A repeated transfer is one message.
             watched.arrived(1, transfer(2), Answer(0, "ok", 1, 2))
-        watched.arrived(2, Probe(0, 1, 1), Answer(0, "ok", 1, 2))
+        watched.arrived(2, Heartbeat(0, 1, 1), Answer(0, "ok", 1, 2))
         watched.event(LATE)
-        watched.event({"event": "refused", "peer": "203.0.113.9", "reason": "TLS handshake failed"})
+        watched.event(Refusal("203.0.113.9", "TLS handshake failed"))
 
-    view = watch(story)[-1]
+    view = watch(scenario)[-1]
     assert (view.state, view.phase, view.round, view.of, view.waiting_for) == ("finished", "mixing", 2, 5, ())
     bob, eve = view.peers
     assert (bob.phase, bob.round, bob.sent, bob.received, bob.late) == ("mixing", 3, True, True, 0)
@@ -78,12 +97,12 @@ def test_a_view_says_who_is_where() -> None:
 
 
 def test_views_come_a_few_times_a_second_however_much_happens() -> None:
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         for _ in range(1000):
             watched.heard(1, (1, 1))
 
     # The first, one for what happened, the last.
-    assert len(watch(story, pause=0.3)) == 3
+    assert len(watch(scenario, pause=0.3)) == 3
     assert len(watch(lambda watched: None, pause=1.2)) == 3
 
 
@@ -98,12 +117,12 @@ def test_views_come_a_few_times_a_second_however_much_happens() -> None:
 def test_the_last_word_is_how_it_ended(error: BaseException, state: str, reason: str, tmp_path: Path) -> None:
     path = status_path(tmp_path / "my.store")
 
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         watched.event(ROUND)
         raise error
 
     with pytest.raises(type(error)):
-        watch(story, path)
+        watch(scenario, path)
     status = read_status(path)
     assert (status["state"], status["reason"], status["alive"], status["study"]) == (state, reason, True, "s")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -142,12 +161,12 @@ def test_status_command_on_what_is_no_status(tmp_path: Path, capsys: pytest.Capt
 def test_status_command_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "study-ada.store"
 
-    def story(watched: Watch) -> None:
+    def scenario(watched: Monitor) -> None:
         watched.event(ROUND)
         watched.event(LATE)
-        watched.event({"event": "refused", "peer": "eve", "reason": "study \x1b[31mdiffers"})
+        watched.event(Refusal("eve", "study \x1b[31mdiffers"))
 
-    watch(story, status_path(store))
+    watch(scenario, status_path(store))
     main(["status", str(store)])
     output = capsys.readouterr().out
     for words in ("s, ada, mixing: round 2 of 5", "finished (process", "eve: never heard of, late 1 times", "study ?[31mdiffers"):
@@ -177,7 +196,7 @@ def test_events_are_lines_of_json_until_nobody_listens() -> None:
     file = io.StringIO()
     stream = live.EventStream(file)
     stream.party = "ada"
-    stream.write(ROUND)
+    stream.write(event_json(ROUND))
     stream.write({"event": "result", "epsilon": float("inf")})
     first, second = (json.loads(line) for line in file.getvalue().splitlines())
     assert first.items() >= {"party": "ada", "event": "round", "round": 2}.items()
@@ -188,14 +207,32 @@ def test_events_are_lines_of_json_until_nobody_listens() -> None:
             raise BrokenPipeError
 
     broken = live.EventStream(Gone())
-    broken.write(ROUND)
-    broken.write(ROUND)
+    broken.write(event_json(ROUND))
+    broken.write(event_json(ROUND))
+
+
+@pytest.mark.parametrize(
+    ("event", "document"),
+    [
+        (AgreementWaits(("bob",)), {"event": "agreement", "phase": "agreement", "waiting_for": ["bob"]}),
+        (ROUND, {"event": "round", "phase": "mixing", "round": 2, "of": 5, "waiting_for": ["bob", "eve"]}),
+        (Waiting(Phase.MIXING, 2, ("eve",)), {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"]}),
+        (LATE, {"event": "late", "phase": "mixing", "round": 2, "names": ["eve"]}),
+        (Refusal("eve", "study differs"), {"event": "refused", "peer": "eve", "reason": "study differs"}),
+        (FinalizationBegun(("bob", "eve")), {"event": "closing", "phase": "closing", "waiting_for": ["bob", "eve"]}),
+        (AlreadyOver(), {"event": "over", "phase": "closing", "waiting_for": []}),
+        (Failed("bob never came", 3), {"event": "error", "message": "bob never came", "exit_code": 3}),
+        (Done(), {"event": "done"}),
+    ],
+)
+def test_what_programs_read_of_an_event(event: Event, document: dict[str, Any]) -> None:
+    assert json.dumps(event_json(event)) == json.dumps(document)
 
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     shown = live.NodeDisplay(None, lines=True, stream=None)
-    waiting = {"event": "waiting", "phase": "mixing", "round": 2, "waiting_for": ["eve"]}
-    for event in (ROUND, ROUND | {"round": 3}, waiting, waiting, waiting | {"waiting_for": ["bob"]}, LATE):
+    waiting = Waiting(Phase.MIXING, 2, ("eve",))
+    for event in (ROUND, replace(ROUND, round=3), waiting, waiting, replace(waiting, waiting_for=("bob",)), LATE):
         shown.report(event)
     assert capsys.readouterr().err.splitlines() == [
         "quietmean: mixing: round 2 of 5, with bob, eve",
@@ -219,7 +256,7 @@ def test_a_failure_is_an_event_too(tmp_path: Path) -> None:
 def test_the_screen_shows_first_who_is_waited_for(height: int) -> None:
     from rich.console import Console
 
-    view = watch(lambda watched: watched.event(ROUND | {"waiting_for": ["eve"]}))[-1]
+    view = watch(lambda watched: watched.event(replace(ROUND, waiting_for=("eve",))))[-1]
     console = Console(file=io.StringIO(), width=100, record=True)
     console.print(live.screen(replace(view, waiting_for=("eve",)), height))
     text = console.export_text()
@@ -291,9 +328,9 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
     plan = Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(2), 1.0, 0.5))
     path = tmp_path / "my.store"
     settings = NodeSettings(identities[0], Roster(tuple(entries)), plan, np.array([0.25]), 1.0, path)
-    assert not store_exists(settings)
+    assert not settings.store_exists()
     path.touch()
-    assert not store_exists(settings)
+    assert not settings.store_exists()
     assert path.stat().st_size == 0
 
     def crash() -> Seed:
@@ -302,8 +339,8 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         # A process that died between making the tables and drawing its seed.
         Store.open(path, settings.study, settings.value, 1.0, crash)
-    assert not store_exists(settings)
+    assert not settings.store_exists()
     settings.open_store().close()
-    assert store_exists(settings)
+    assert settings.store_exists()
     with pytest.raises(InputError, match="other data"):
-        store_exists(replace(settings, value=np.array([0.5])))
+        replace(settings, value=np.array([0.5])).store_exists()

@@ -11,9 +11,10 @@ from scipy.optimize import brentq
 from quietmean.core.errors import InputError
 from quietmean.planning.accuracy import noise_variance
 from quietmean.planning.variances import optimal_variances
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.testing import example_execution
+from quietmean.testing.privacy import certificate_of
 
 COALITIONS = [frozenset({0}), frozenset({3})]
 MU = 0.3
@@ -27,7 +28,7 @@ def executions() -> list[Execution]:
 
 
 def worst_mu(examples: list[Execution]) -> float:
-    return max(certify(e.transcript(), Adversary(c), e.sensitivity).max_mu for e in examples for c in COALITIONS)
+    return max(certificate_of(e.transcript(), Adversary(c), e.sensitivity).max_mu for e in examples for c in COALITIONS)
 
 
 def mean_variance(examples: list[Execution]) -> float:

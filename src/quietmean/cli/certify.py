@@ -11,21 +11,11 @@ from cyclopts import Parameter
 from quietmean.cli.console import epsilon_text, out, print_json, progress, read_json
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.privacy import (
-    GAUSSIAN,
-    Accounting,
-    Adversary,
-    CoalitionCertificate,
-    certify,
-    certify_coalitions,
-    certify_everyone_else,
-    search_worst_coalition,
-)
-from quietmean.privacy.accounting import EXACT
-from quietmean.privacy.certificate import assumptions
+from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
+from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.one_shot import OneShot, read_execution, trusted_parties
+from quietmean.protocols.one_shot import OneShot, read_execution
 
 DELTA = 1e-6
 
@@ -90,25 +80,24 @@ def command(
     happened = read_execution(raw)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     with progress("solving for what the adversary knows"):
+        analysis = happened.privacy(delta)
         if corrupt is None and observed is None and observe_fraction is None:
             size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
-            coalitions = _coalitions(happened, size, delta)
-            document = _against_coalitions(happened, coalitions, epsilon, delta)
+            document = _against_coalitions(analysis, size, epsilon)
             if report is not None:
-                _write_report(report, happened, delta, coalitions)
+                _write_report(report, happened, delta, size, None)
         else:
             adversary = Adversary(parse_parties(corrupt or ""), read_observations(observed))
-            transcript = happened.transcript()
             if observe_fraction is not None:
-                drawn = Adversary.random_eavesdropper(observe_fraction, transcript, Seed.public("observe", seed))
+                drawn = Adversary.random_eavesdropper(observe_fraction, analysis.transcript, Seed.public("observe", seed))
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
-            certificate = certify(transcript, adversary, happened.sensitivity, accounting=_accounting(happened, delta))
-            document = certificate.to_json(epsilon=epsilon, delta=delta, prior_sd=prior_sd, matrix=matrix)
+            certificate = analysis.against(adversary.corrupt, adversary.observed)
+            document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
             # The theorems speak of shares that are passed on and of noise that pairs have in common.
             if isinstance(happened, Execution) and _has_cancelled_noise(happened):
-                document["diagnostics"] = diagnose(transcript, adversary).sentences()
+                document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
             if report is not None:
-                _write_report(report, happened, delta, adversary)
+                _write_report(report, happened, delta, 0, adversary)
     if json:
         print_json(document)
     else:
@@ -117,79 +106,52 @@ def command(
             out.print(f"explained in {report}", markup=False)
 
 
-def _write_report(path: Path, execution: Execution | OneShot, delta: float, against: CoalitionCertificate | Adversary) -> None:
+def _write_report(path: Path, execution: Execution | OneShot, delta: float, size: int, adversary: Adversary | None) -> None:
     from quietmean.report.certificate import write_certificate_report
 
     if not isinstance(execution, Execution):
         raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
     try:
-        if isinstance(against, Adversary):
-            write_certificate_report(execution, path, delta=delta, adversary=against)
-        else:
-            write_certificate_report(execution, path, delta=delta, coalitions=against)
+        write_certificate_report(execution, path, delta=delta, size=size, adversary=adversary)
     except OSError as error:
         raise InputError(f"report {path} cannot be written ({error.strerror}): choose another place") from None
 
 
 def _has_cancelled_noise(execution: Execution) -> bool:
     """In what the transcript says; masks of secure aggregation are not in it."""
-    linear = execution.protocol.is_linear(execution.parameters)
+    linear = execution.protocol.is_linear
     return execution.protocol.sends_shares or (linear and bool(execution.schedule.pairs.size))
 
 
-def _accounting(execution: Execution | OneShot, delta: float) -> Accounting:
-    return execution.accounting(delta) if isinstance(execution, Execution) else GAUSSIAN
-
-
-def _coalitions(execution: Execution | OneShot, size: int, delta: float) -> CoalitionCertificate:
-    return certify_coalitions(
-        execution.transcript(),
-        execution.sensitivity,
-        size,
-        trusted=trusted_parties(execution),
-        accounting=_accounting(execution, delta),
-    )
-
-
-def _against_coalitions(
-    execution: Execution | OneShot, coalitions: CoalitionCertificate, epsilon: float | None, delta: float
-) -> dict[str, Any]:
-    transcript, accounting = execution.transcript(), coalitions.accounting
-    alone = certify_everyone_else(transcript, execution.sensitivity, accounting)
+def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
+    coalitions, alone = analysis.coalitions(size), analysis.single_honest()
     document: dict[str, Any] = {
         "adversary": coalitions.describe(),
-        "sensitivity": execution.sensitivity,
-        "honest": list(range(execution.parties)),
+        "sensitivity": analysis.sensitivity,
+        "honest": list(range(analysis.transcript.parties)),
         "mu": coalitions.mu,
         "mu_upper": coalitions.mu,
-        "at_delta": delta,
-        "epsilon": [accounting.epsilon(float(mu), delta) for mu in coalitions.mu],
-        "max_epsilon": accounting.epsilon(float(coalitions.mu.max()), delta),
+        "at_delta": analysis.delta,
+        "epsilon": coalitions.epsilon,
+        "max_epsilon": coalitions.max_epsilon,
         "disclosures": [],
-        "numbers": accounting.kind,
-        "definition": accounting.definition,
-        "assumptions": assumptions(accounting),
+        "numbers": coalitions.numbers,
+        "definition": analysis.terms.conversion.definition,
+        "guarantee": analysis.guarantee,
+        "assumptions": analysis.assumptions,
         "certificates": {
-            "coalitions": coalitions.to_json(delta),
+            "coalitions": coalitions.to_json(),
             "everyone_else": {
                 "adversary": "everybody else together",
                 "mu": alone,
-                "max_epsilon": accounting.epsilon(float(alone.max()), delta),
+                "max_epsilon": analysis.epsilon(float(alone.max())),
             },
         },
     }
     if not coalitions.exhaustive:
-        found = search_worst_coalition(
-            transcript,
-            execution.sensitivity,
-            coalitions.size,
-            trusted=coalitions.trusted,
-            limit=coalitions.tried,
-            accounting=accounting,
-        )
-        document["certificates"]["worst_found"] = found.to_json(delta)
+        document["certificates"]["worst_found"] = analysis.search(size, limit=coalitions.tried).to_json()
     if epsilon is not None:
-        document |= {"at_epsilon": epsilon, "delta": [accounting.delta(float(mu), epsilon) for mu in coalitions.mu]}
+        document |= {"at_epsilon": epsilon, "delta": analysis.terms.deltas(coalitions.mu, epsilon)}
     return document
 
 
@@ -223,6 +185,7 @@ def _show(document: dict[str, Any], delta: float) -> None:
         extra = [f"{document['delta'][row]:.3g}"] if "at_epsilon" in document else []
         table.add_row(str(party), f"{document['mu_upper'][row]:.4f}", epsilon_text(document["epsilon"][row]), *extra)
     out.print(table)
+    out.print(f"claim: {document['guarantee']}", markup=False)
     if document["numbers"] != EXACT:
         out.print(f"these are an {document['numbers']}: {'; '.join(document['assumptions'])}", markup=False)
     out.print(f"worst party: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")

@@ -15,7 +15,7 @@ from quietmean.cli.preparation import Files
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.node.check import CheckSession
+    from quietmean.node.preflight import CheckSession
     from quietmean.planning.plan import Plan
     from quietmean.queries import Encoded
 
@@ -72,8 +72,7 @@ def command(
     """
     import asyncio
 
-    from quietmean.node.check import CheckSession
-    from quietmean.node.readiness import Agreed, package_version
+    from quietmean.node.preflight import Agreed, CheckSession, package_version
 
     if account is not None and ledger is None:
         raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
@@ -155,9 +154,7 @@ def _count_rows(files: Files, data: Path) -> tuple[int, int, int]:
 
 def _store_text(files: Files, plan: Plan, encoded: Encoded, store: Path) -> str:
     """Raises :class:`InputError` where join would."""
-    from quietmean.node.readiness import store_exists
-
-    if store_exists(files.settings(plan, encoded, store)):
+    if files.settings(plan, encoded, store).store_exists():
         return f"{store} belongs to this study and these data: join continues it"
     folder = store.absolute().parent
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
@@ -166,7 +163,7 @@ def _store_text(files: Files, plan: Plan, encoded: Encoded, store: Path) -> str:
 
 
 def _listen(files: Files, session: CheckSession) -> Finding:
-    from quietmean.node.roster import format_address
+    from quietmean.node.net import format_address
 
     try:
         session.listen()

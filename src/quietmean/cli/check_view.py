@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from quietmean.node import Roster
-    from quietmean.node.check import CheckSession
-    from quietmean.node.readiness import Standing
+    from quietmean.node.preflight import CheckSession, Standing
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def _verdict(standing: Standing) -> str:
 
 
 def _state(standing: Standing) -> str:
-    from quietmean.node.whereabouts import Phase
+    from quietmean.node.phase import Phase
 
     if standing.reply is None:
         return "unknown"
@@ -72,7 +71,7 @@ def _table(roster: Roster, standings: Sequence[Standing]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from quietmean.node.roster import format_address
+    from quietmean.node.net import format_address
 
     table = Table(box=None, pad_edge=False)
     for title in ("party", "address", "key", "version", "plan", "data", "clock", "round trip", "is"):
@@ -146,7 +145,7 @@ def to_json(roster: Roster, findings: Sequence[Finding], session: CheckSession) 
 
 
 def _standing_json(roster: Roster, standing: Standing) -> dict[str, Any]:
-    from quietmean.node.roster import format_address
+    from quietmean.node.net import format_address
 
     entry, reply = roster.entries[standing.party], standing.reply
     peer = None if reply is None else reply.readiness

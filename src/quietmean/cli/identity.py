@@ -30,7 +30,7 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.identity import Identity
+    from quietmean.node.net import Identity
 
     identity = Identity.generate()
     identity.save(key)

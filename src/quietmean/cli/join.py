@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.node import NodeResult, NodeSettings, Roster
-    from quietmean.node.whereabouts import Phase
+    from quietmean.node.phase import Phase
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
@@ -131,7 +131,7 @@ def _loose_ends(result: NodeResult) -> dict[str, Any]:
 
 def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     """The same in words, for whoever must judge the result."""
-    from quietmean.node.whereabouts import Phase
+    from quietmean.node.phase import Phase
 
     notes = list(result.remarks)
     if result.silent:
@@ -168,7 +168,7 @@ def _without_release(result: NodeResult) -> list[int]:
     protocol, execution = result.execution.protocol, result.execution
     if not protocol.releases_are_public:
         return []
-    published = protocol.releasers(execution.parameters, execution.parties) - set(result.heard)
+    published = protocol.releasers(execution.parties) - set(result.heard)
     return [party for party in sorted(published) if execution.history.finished[party]]
 
 
@@ -187,8 +187,8 @@ def _rounds(sent: list[str]) -> str:
 
 def _origin(files: Files, settings: NodeSettings, result: NodeResult) -> dict[str, Any]:
     """For the receipt: which software, study, plan and parties this execution belongs to."""
-    from quietmean.node.readiness import package_version
-    from quietmean.node.status import now
+    from quietmean.node.monitor import now
+    from quietmean.node.preflight import package_version
 
     plan = settings.plan
     return {

@@ -100,7 +100,7 @@ class Charge:
         from quietmean.ledger import Ledger
 
         certificate = outcome.certificate
-        note = f"against {certificate.describe()}; mu {outcome.everyone_else_mu[party]:.4g} should everybody else collude"
+        note = f"against {certificate.describe()}; mu {outcome.privacy.single_honest()[party]:.4g} should everybody else collude"
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, float(certificate.mu[party]), when=datetime.now(UTC), note=note)
             return book.account(self.account)

@@ -22,7 +22,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError, QuietmeanError
 
 if TYPE_CHECKING:
-    from quietmean.node.watch import NodeView, PeerView
+    from quietmean.node.monitor import Event, NodeView, PeerView
 
 _LOGGER = "quietmean.node"
 # Lines of the same kind are this many seconds apart where nobody looks at a terminal.
@@ -63,12 +63,15 @@ class NodeDisplay:
         if self._live is not None:
             self._live.update(Text(text), refresh=True)
 
-    def report(self, event: dict[str, Any]) -> None:
+    def report(self, event: Event) -> None:
         """An event of the node."""
+        from quietmean.node.monitor import event_json
+
+        document = event_json(event)
         if self.stream is not None:
-            self.stream.write(event)
+            self.stream.write(document)
         if self._lines:
-            self._line(event)
+            self._line(document)
 
     def observe(self, view: NodeView) -> None:
         """The node as it is now."""
@@ -138,7 +141,7 @@ def _stream(events: bool | Path) -> Iterator[EventStream | None]:
 
 
 def sentence(event: Mapping[str, Any]) -> str:
-    """An event in words."""
+    """An event in words, from its JSON object."""
     names = ", ".join(event.get("waiting_for") or event.get("names") or [])
     match event["event"]:
         case "round":

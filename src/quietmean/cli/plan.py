@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.console import err, out, print_json, progress
+from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
@@ -41,14 +42,7 @@ def command(
     convention: SensitivityConvention | None = None,
     unit: PrivacyUnit = PrivacyUnit.PARTY,
     protocol: list[str] | None = None,
-    rounds: int | None = None,
-    neighbours: int | None = None,
-    schedule: str | None = None,
-    partners: int | None = None,
-    aggregator: int | None = None,
-    decoder: str | None = None,
-    value_bits: int | None = None,
-    largest_value: float | None = None,
+    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     server: Server = Server.NONE,
     max_messages: int | None = None,
     calibration: Calibration = Calibration.EXACT,
@@ -85,22 +79,6 @@ def command(
         What is protected: one record, or all of a party.
     protocol
         Only these protocols; repeat for several.
-    rounds
-        Mixing rounds of protocols that mix; default from the number of parties.
-    neighbours
-        To how many others each party sends per round; default 1.
-    schedule
-        Who sends to whom: permutation (default), uniform, circulant, never-same, ring, complete, hypercube, random-static.
-    partners
-        With how many others each party shares noise (cordp-dme); default with all.
-    aggregator
-        Party that collects all messages and publishes their sum (cordp-dme); default nobody, all publish.
-    decoder
-        unbiased (default), or biased: least worst-case error over a ball (cordp-dme).
-    value_bits
-        Bits of a value on the wire: 64 (default), or 32: whole numbers on a public grid (inca, gossip).
-    largest_value
-        With 32 bits: the largest absolute coordinate of any party's vector, for the finest grid with room for it.
     server
         What may be relied on besides equal parties: none, collector (not trusted with values), curator (sees them).
     max_messages
@@ -122,11 +100,6 @@ def command(
         if not 1 <= responding <= parties:
             raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
         dropouts = (parties - responding) / parties
-    given: dict[str, Any] = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
-    given |= {"partners": partners, "aggregator": aggregator, "decoder": decoder}
-    given |= {"value_bits": value_bits, "largest_value": largest_value}
-    if domain is not None:
-        given["radius"] = 1.0
     asked = {
         "parties": parties,
         "epsilon": epsilon,
@@ -137,7 +110,9 @@ def command(
         "dropouts": dropouts or 0.0,
         "unit": str(unit),
         "protocols": protocol,
-        "options": {name: value for name, value in given.items() if value is not None},
+        "options": options.chosen(),
+        # Values in a ball: for protocols that can make use of it.
+        "offered": {} if domain is None else {"radius": 1.0},
         "server": str(server),
         "max_messages": max_messages,
         "calibration": str(calibration),
@@ -171,7 +146,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     # Nothing of this is needed where the answer is known already.
     from quietmean.planning.candidates import rank
     from quietmean.planning.explain import when_another, why_first
-    from quietmean.planning.plan import Target, colluding_count
+    from quietmean.protocols.target import Target, colluding_count
 
     parties = asked["parties"]
     target = Target(
@@ -188,7 +163,15 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
     def ranking(wanted: Target, accepted: Server) -> list[Candidate]:
         most = asked["max_messages"]
-        return rank(wanted, asked["protocols"], asked["options"], calibration, server=accepted, max_messages=most)
+        return rank(
+            wanted,
+            asked["protocols"],
+            asked["options"],
+            calibration,
+            offered=asked["offered"],
+            server=accepted,
+            max_messages=most,
+        )
 
     candidates = ranking(target, server)
     document = {

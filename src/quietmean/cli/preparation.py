@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from quietmean.cli.console import read_json
 from quietmean.core.errors import InputError
@@ -13,7 +13,7 @@ from quietmean.core.party import PartyId
 
 if TYPE_CHECKING:
     from quietmean.node import Identity, NodeSettings, Roster
-    from quietmean.node.watch import NodeView
+    from quietmean.node.monitor import NodeView, Report
     from quietmean.planning.plan import Plan
     from quietmean.queries import ColumnMeans, Encoded
     from quietmean.studies.study import Study
@@ -85,7 +85,7 @@ class Files:
 
     def settings(self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None) -> NodeSettings:
         from quietmean.node import NodeSettings
-        from quietmean.node.status import status_path
+        from quietmean.node.monitor import status_path
 
         settings = NodeSettings(
             identity=self.identity,
@@ -106,5 +106,5 @@ class Files:
 class Show:
     """Who watches a node."""
 
-    report: Callable[[dict[str, Any]], None]
+    report: Report
     observe: Callable[[NodeView], None] | None = field(default=None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress
+from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 
@@ -31,11 +32,7 @@ def command(
     delta: float = 1e-6,
     colluding: int | None = None,
     dropouts: float = 0.0,
-    rounds: int | None = None,
-    neighbours: int | None = None,
-    schedule: str | None = None,
-    value_bits: int | None = None,
-    largest_value: float | None = None,
+    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     missing: Literal["refuse", "drop"] = "refuse",
     clip: Annotated[bool, Parameter(negative="")] = False,
@@ -60,7 +57,7 @@ def command(
     party_column
         Column that says which party a row belongs to, instead of --parties.
     protocol
-        inca, local-dp, central-dp or gossip (no privacy).
+        The protocol to run; quietmean plan compares them.
     epsilon
         Privacy target, together with delta.
     delta
@@ -69,16 +66,6 @@ def command(
         How many parties may pool what they see; default one in ten, at least one.
     dropouts
         Fraction of the parties whose process is killed for good in a random round.
-    rounds
-        Mixing rounds; default from the number of parties.
-    neighbours
-        To how many others each party sends per round; default 1.
-    schedule
-        Who sends to whom: permutation (default), uniform, circulant, never-same, ring, complete, hypercube, random-static.
-    value_bits
-        Bits of a value on the wire: 64 (default), or 32: whole numbers on a public grid (inca, gossip).
-    largest_value
-        With 32 bits: the largest absolute coordinate of any party's vector, for the finest grid with room for it.
     unit
         What is protected: one record, or all of a party.
     missing
@@ -96,8 +83,6 @@ def command(
 
     if len(bounds) != len(column):
         raise InputError(f"{len(column)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column")
-    given: dict[str, Any] = {"rounds": rounds, "out_degree": neighbours, "schedule": schedule}
-    given |= {"value_bits": value_bits, "largest_value": largest_value}
     study = Study.parse(
         {
             "name": data.stem,
@@ -108,7 +93,7 @@ def command(
             "colluding": colluding,
             "dropouts": dropouts,
             "protocol": protocol,
-            "options": {name: value for name, value in given.items() if value is not None},
+            "options": options.chosen(),
             "round_timeout": round_timeout,
         }
     )
@@ -186,9 +171,8 @@ def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[s
         estimate=outcome.estimate,
         standard_error=outcome.standard_error,
         execution=outcome.execution,
+        privacy=outcome.privacy,
         certificate=outcome.certificate,
-        everyone_else_mu=outcome.everyone_else_mu,
-        delta=study.delta,
         target_epsilon=study.epsilon,
         unit=str(study.unit),
         party_names=list(names),

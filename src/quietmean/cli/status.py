@@ -36,7 +36,7 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.status import read_status
+    from quietmean.node.monitor import read_status
 
     nodes = [{"store": str(where), **_judged(read_status(path))} for where, path in _files(store, study)]
     if json:
@@ -50,7 +50,7 @@ def command(
 
 def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
     """Stores and their status files."""
-    from quietmean.node.status import status_path
+    from quietmean.node.monitor import status_path
 
     if (store is None) == (study is None):
         raise InputError("whose status is not clear: give either STORE or --study STUDY")
@@ -74,7 +74,7 @@ def _judged(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(node: dict[str, Any]) -> None:
-    from quietmean.node.watch import NodeView
+    from quietmean.node.monitor import NodeView
 
     try:
         view = msgspec.convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView)

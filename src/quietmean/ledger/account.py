@@ -11,7 +11,8 @@ from typing import Final, Self
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.privacy.composition import compose_mu, epsilon_within, fits, remaining_mu
-from quietmean.privacy.gaussian import epsilon_of_mu, mu_of_budget
+from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.privacy.gaussian import mu_of_budget
 
 RESERVED: Final = "reserved"
 SPENT: Final = "spent"

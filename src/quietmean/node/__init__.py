@@ -1,8 +1,8 @@
 """The peer: sockets, clock, durable store and log. One party of a study, over the network."""
 
-from quietmean.node.identity import Identity
-from quietmean.node.peer import NodeSettings, run_party
-from quietmean.node.result import Late, NodeResult
-from quietmean.node.roster import Roster, RosterEntry
+from quietmean.node.monitor import Late
+from quietmean.node.net import Identity, Roster, RosterEntry
+from quietmean.node.peer import run_party
+from quietmean.node.session import NodeResult, NodeSettings
 
 __all__ = ["Identity", "Late", "NodeResult", "NodeSettings", "Roster", "RosterEntry", "run_party"]

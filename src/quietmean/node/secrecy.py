@@ -1,4 +1,4 @@
-"""What a process can do so that its memory stays its own."""
+"""Protection of the memory of this process against other processes and core dumps."""
 
 from __future__ import annotations
 

@@ -22,13 +22,13 @@ from quietmean.entropy import Seed
 from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.large import WATCHED, worst_mu
-from quietmean.planning.plan import Plan, Target
+from quietmean.planning.plan import Plan
 from quietmean.planning.scenarios import Scenario, draw_estimates, draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.privacy.many import one_thread
-from quietmean.protocols import Demand, Design, Protocol
+from quietmean.privacy.information import one_thread
+from quietmean.protocols import Design, Protocol, SelfCalibrating, Target
 from quietmean.protocols.dissemination import Dissemination
 
 # Broadcast costs n messages a party; beyond this many parties the releases spread by push-sum.
@@ -53,40 +53,37 @@ _TOLERANCE = 0.01
 
 def calibrate(
     target: Target,
-    protocol: Protocol[Any],
-    options: dict[str, Any] | None = None,
+    protocol: Protocol,
     *,
     calibration: Calibration = Calibration.EXACT,
     dissemination: Dissemination | None = None,
     executions: int | None = None,
     seed: Seed | None = None,
 ) -> Plan:
-    """The plan of a protocol for a target. ``options`` override parameters such as rounds, schedule, injection.
+    """The plan of a configured protocol for a target: what is open in it, its noise above all, is chosen.
 
     The guarantee is worst case over some simulated ``executions`` (schedule; dropouts as planned, and fewer; coalitions found
     from each party's own receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really
-    happens is certified on its own afterwards. Deterministic: the same target gives the same plan.
+    happens is certified on its own afterwards. Deterministic: the same target gives the same plan. Raises :class:`InputError` for
+    what cannot be had, and for noise levels that are given.
     """
-    unknown = set(options or {}) - protocol.options
-    if unknown:
-        known = ", ".join(sorted(protocol.options)) or "none"
-        raise InputError(f"protocol {protocol.name} has no option {min(unknown)!r}: it has {known}")
-    demand, spread = demand_of(target), dissemination or _default_dissemination(target.parties)
-    if (design := protocol.design(demand, options or {})) is not None:
-        return Plan(target, protocol, design.parameters, spread, _designed(design))
-    draft = protocol.draft(target.parties, {**protocol.defaults(demand), **(options or {})})
-    seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(protocol.describe(draft)))
+    protocol.refuse_levels()
+    spread = dissemination or _default_dissemination(target.parties)
+    if isinstance(protocol, SelfCalibrating):
+        design = protocol.design(target)
+        return Plan(target, design.protocol, spread, _designed(design))
+    draft = protocol.template(target)
+    seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(draft.describe()))
     if not protocol.private:
-        error = _predicted_error(target, _estimates(target, protocol, draft, seed), 0.0, 0.0)
-        return Plan(target, protocol, protocol.completed(draft, demand), spread, {**error, "certificate": "no privacy"})
+        error = _predicted_error(target, _estimates(target, draft, seed), 0.0, 0.0)
+        return Plan(target, draft.completed(target), spread, {**error, "certificate": "no privacy"})
     with one_thread():
         if target.parties > _MODEL_FROM and calibration == Calibration.EXACT and executions is None:
-            levels = _levels_of_many(target, protocol, options or {}, draft, seed)
+            levels = _levels_of_many(target, protocol, draft, seed)
         else:
-            levels = _levels(target, protocol, draft, calibration, executions, seed)
+            levels = _levels(target, draft, calibration, executions, seed)
     prediction = {**levels.error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
-    parameters = protocol.completed(protocol.with_noise(draft, levels.star, levels.delta), demand)
-    return Plan(target, protocol, parameters, spread, prediction)
+    return Plan(target, draft.with_noise(levels.star, levels.delta).completed(target), spread, prediction)
 
 
 @dataclass(frozen=True)
@@ -99,15 +96,13 @@ class _Levels:
     certified: Mapping[str, Any]
 
 
-def _levels(
-    target: Target, protocol: Protocol[Any], draft: Any, calibration: Calibration, executions: int | None, seed: Seed
-) -> _Levels:
+def _levels(target: Target, draft: Protocol, calibration: Calibration, executions: int | None, seed: Seed) -> _Levels:
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))
     count = executions or _trials(target, tried)
-    scenarios = [draw_scenario(target, protocol, draft, seed.derive(number), tried) for number in range(count)]
+    scenarios = [draw_scenario(target, draft, seed.derive(number), tried) for number in range(count)]
     if calibration == Calibration.EXACT:
-        scenarios += draw_guards(target, protocol, draft, seed, tried, count // 2)
-    estimates = _estimates(target, protocol, draft, seed)
+        scenarios += draw_guards(target, draft, seed, tried, count // 2)
+    estimates = _estimates(target, draft, seed)
     star, delta = choose_levels(target, scenarios, calibration, estimates)
     # The paper's ways choose one level only, and so do protocols that have one; else the best ratio of two is looked for.
     choices = len(_RATIOS) if delta and calibration == Calibration.EXACT else 1
@@ -120,20 +115,20 @@ def _trials(target: Target, coalitions: int) -> int:
     return int(np.clip(max(_BUDGET // cost, min(_EFFORT // target.parties, 16)), _FEWEST, _MOST))
 
 
-def _levels_of_many(target: Target, protocol: Protocol[Any], options: dict[str, Any], draft: Any, seed: Seed) -> _Levels:
+def _levels_of_many(target: Target, protocol: Protocol, draft: Protocol, seed: Seed) -> _Levels:
     """See :mod:`quietmean.planning.large`."""
-    estimates = _estimates(target, protocol, draft, seed)
+    estimates = _estimates(target, draft, seed)
     ratio = 0.0
     if any(estimate.delta_variance is not None for estimate in estimates):
         colluding = min(max(round(target.colluding * _MODEL / target.parties), 1), _MODEL - 1)
         model = replace(target, parties=_MODEL, colluding=colluding)
-        same = {"rounds": protocol.rounds(draft)} if "rounds" in protocol.options else {}
-        small = protocol.draft(_MODEL, {**protocol.defaults(demand_of(model)), **same, **options})
-        found = _levels(model, protocol, small, Calibration.EXACT, None, seed.derive("model"))
+        # As many rounds as the many have, where they can be chosen.
+        smaller = protocol.filled(rounds=draft.rounds) if "rounds" in protocol.options() else protocol
+        found = _levels(model, smaller.template(model), Calibration.EXACT, None, seed.derive("model"))
         ratio = found.delta / found.star
-    unit = protocol.with_noise(draft, 1.0, ratio)
+    unit = draft.with_noise(1.0, ratio)
     fractions = sorted({0.0, target.dropouts})
-    worst = max(worst_mu(target, protocol, unit, seed.derive("large", number), one) for number, one in enumerate(fractions))
+    worst = max(worst_mu(target, unit, seed.derive("large", number), one) for number, one in enumerate(fractions))
     star = round_up(worst * target.sensitivity / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN))
     delta = round_up(star * ratio)
     certified = {
@@ -144,25 +139,12 @@ def _levels_of_many(target: Target, protocol: Protocol[Any], options: dict[str, 
     return _Levels(star, delta, _predicted_error(target, estimates, star, delta), certified)
 
 
-def _estimates(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed) -> list[LinearEstimate]:
+def _estimates(target: Target, draft: Protocol, seed: Seed) -> list[LinearEstimate]:
     count = int(np.clip(_PREDICTIONS // target.parties, 16, 256))
-    return draw_estimates(target, protocol, draft, seed.derive("prediction"), count)
+    return draw_estimates(target, draft, seed.derive("prediction"), count)
 
 
-def demand_of(target: Target) -> Demand:
-    """What a protocol that designs itself is asked for."""
-    return Demand(
-        target.parties,
-        target.dimension,
-        target.epsilon,
-        target.delta,
-        target.sensitivity,
-        target.colluding,
-        target.dropouts,
-    )
-
-
-def _designed(design: Design[Any]) -> dict[str, Any]:
+def _designed(design: Design) -> dict[str, Any]:
     return {
         "mse_noise": float(f"{design.mse_noise:.6g}"),
         "mse_dropout_bias": float(f"{design.mse_dropout_bias:.6g}"),
@@ -171,14 +153,14 @@ def _designed(design: Design[Any]) -> dict[str, Any]:
     }
 
 
-def draw_guards(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int, count: int) -> list[Scenario]:
+def draw_guards(target: Target, draft: Protocol, seed: Seed, tried: int, count: int) -> list[Scenario]:
     """Executions in which fewer parties drop out than planned, from none upwards.
 
     The noise that dropouts leave behind hides the sum as well; a plan must not count on it.
     """
     fractions = np.linspace(0.0, target.dropouts, count if target.dropouts else 0, endpoint=False)
     return [
-        draw_scenario(target, protocol, draft, seed.derive("guard", number), tried, float(fraction))
+        draw_scenario(target, draft, seed.derive("guard", number), tried, float(fraction))
         for number, fraction in enumerate(fractions)
     ]
 
@@ -206,7 +188,7 @@ def choose_levels(
         star, ratio = _best_pair(scenarios, estimates, largest_mu)
         star = round_up(star * margin)
         return star, round_up(star * ratio)
-    remaining = demand_of(target).responding - target.colluding
+    remaining = target.responding - target.colluding
     star = float(np.sqrt(_PAPER_EXCESS / max(remaining, 1))) / largest_mu
     needed = max(required_delta(scenario, star, largest_mu, calibration) for scenario in scenarios)
     if not np.isfinite(needed):
@@ -270,5 +252,5 @@ def _certified(target: Target, scenarios: list[Scenario], choices: int) -> dict[
 def _predicted_error(target: Target, estimates: list[LinearEstimate], star: float, delta: float) -> dict[str, float]:
     """Per coordinate: noise, and lost values that are spread uniformly over the domain. Means over executions."""
     noise = np.mean([estimate.noise_variance(star, delta) for estimate in estimates])
-    lost = np.mean([estimate.bias_square for estimate in estimates]) * demand_of(target).value_variance
+    lost = np.mean([estimate.bias_square for estimate in estimates]) * target.value_variance
     return {"mse_noise": float(f"{noise:.6g}"), "mse_dropout_bias": float(f"{lost:.6g}")}

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import OPEN, nearest
 from quietmean.entropy import Seed
-from quietmean.planning.calibrate import calibrate, demand_of
+from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import Calibration
-from quietmean.planning.plan import Plan, Target
+from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
-from quietmean.protocols import Protocol, get_protocol, registry
-from quietmean.protocols.protocol import ANY_DOMAIN, Server
+from quietmean.protocols import Protocol, Server, Target, get_protocol, registry
+from quietmean.protocols.protocol import ANY_DOMAIN
 
 # Header and framing of one message besides its vector.
 _OVERHEAD_BYTES = 40
@@ -41,14 +42,14 @@ class Candidate:
     def rounds(self) -> int:
         protocol = self.plan.protocol
         telling = self.plan.dissemination.rounds if protocol.releases_are_public else 0
-        return protocol.rounds(self.plan.parameters) + telling
+        return protocol.rounds + telling
 
     @property
     def bytes_sent(self) -> float:
         """Of a mixing message as much as its protocol says, of a telling one the vector."""
         plan, dimension = self.plan, self.plan.target.dimension
-        content = plan.protocol.message_bytes(plan.parameters, plan.target.parties, dimension)
-        told = plan.protocol.vector_bytes(plan.parameters, dimension)
+        content = plan.protocol.message_bytes(plan.target.parties, dimension)
+        told = plan.protocol.vector_bytes(dimension)
         return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (told + _OVERHEAD_BYTES)
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +58,7 @@ class Candidate:
         one = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
         return {
             "protocol": self.plan.protocol.name,
-            "parameters": self.plan.protocol.describe(self.plan.parameters),
+            "parameters": self.plan.protocol.describe(),
             "trust": self.plan.protocol.trust if self.plan.protocol.private else "no privacy",
             "mse": self.mse,
             "mse_central": one / target.parties**2,
@@ -68,7 +69,7 @@ class Candidate:
             "rounds": self.rounds,
             "certificate": dict(self.plan.prediction),
             "digest": self.plan.digest,
-            **self.plan.protocol.figures(self.plan.parameters, demand_of(target)),
+            **self.plan.protocol.figures(target),
         }
 
 
@@ -78,23 +79,28 @@ def rank(
     options: Mapping[str, Any] | None = None,
     calibration: Calibration = Calibration.EXACT,
     *,
+    offered: Mapping[str, Any] | None = None,
     server: Server = Server.NONE,
     max_messages: int | None = None,
 ) -> list[Candidate]:
     """Calibrated candidates, least predicted error first.
 
-    By default all that take any bounded values, tolerate that parties leave, and need no more than ``server``. ``max_messages``:
-    what a party may send on average before the result is told to all; rounds are cut to fit where a protocol has them.
+    By default all that take any bounded values, tolerate that parties leave, and need no more than ``server``. ``options`` go to
+    the protocols that have them; one that none of them has is refused. ``offered`` ones are taken by whoever has them.
+    ``max_messages``: what a party may send on average before the result is told to all; rounds are cut to fit where a protocol
+    has them. Raises :class:`InputError`.
     """
     chosen = names or [name for name, protocol in registry().items() if _is_general(protocol, server)]
     if not chosen:
         raise InputError("no protocol is left to choose from: name one with --protocol")
+    kinds = [get_protocol(name) for name in chosen]
+    _refuse_unknown(kinds, options or {})
+    given = {**(offered or {}), **(options or {})}
     candidates, refusals = [], []
-    for name in chosen:
-        protocol = get_protocol(name)
-        known = {key: value for key, value in (options or {}).items() if key in protocol.options}
+    for kind in kinds:
+        known = {name: value for name, value in given.items() if name in kind.options()}
         try:
-            plan = calibrate(target, protocol, _within(protocol, target, known, max_messages), calibration=calibration)
+            plan = calibrate(target, _within(kind.from_options(known), target, max_messages), calibration=calibration)
             candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _telling_messages(plan)), max_messages))
         except InputError as error:
             # Not every protocol can do what is asked; only who named one wants to know why.
@@ -106,16 +112,30 @@ def rank(
     return sorted(candidates, key=lambda candidate: candidate.mse)
 
 
-def _is_general(protocol: Protocol[Any], server: Server) -> bool:
+def _is_general(protocol: type[Protocol], server: Server) -> bool:
     return protocol.private and protocol.lets_go and server.allows(protocol.server) and protocol.domain == ANY_DOMAIN
 
 
-def _within(protocol: Protocol[Any], target: Target, options: dict[str, Any], most: int | None) -> dict[str, Any]:
-    """Options with no more rounds than there are messages to send."""
-    if most is None or "rounds" not in protocol.options or "rounds" in options:
-        return options
-    usual = protocol.rounds(protocol.draft(target.parties, {**protocol.defaults(demand_of(target)), **options}))
-    return {**options, "rounds": max(1, min(usual, most // int(options.get("out_degree", 1))))}
+def _refuse_unknown(kinds: Sequence[type[Protocol]], options: Mapping[str, Any]) -> None:
+    if len(kinds) == 1:
+        # Its own sentence says which options it has.
+        kinds[0].from_options(options)
+    known = {name for kind in kinds for name in kind.options()}
+    for name in options:
+        if name not in known:
+            listed = ", ".join(sorted(known))
+            raise InputError(
+                f"none of the protocols to choose from has an option {name!r}{nearest(name, known)}: they have {listed}"
+            )
+
+
+def _within(protocol: Protocol, target: Target, most: int | None) -> Protocol:
+    """With no more rounds than there are messages to send."""
+    if most is None or "rounds" not in protocol.options() or protocol.rounds is not OPEN:
+        return protocol
+    template = protocol.template(target)
+    sent = int(getattr(template, "out_degree", 1))
+    return protocol.filled(rounds=max(1, min(template.rounds, most // sent)))
 
 
 def _affordable(candidate: Candidate, most: int | None) -> Candidate:
@@ -134,6 +154,6 @@ def _telling_messages(plan: Plan) -> float:
     if not plan.protocol.releases_are_public:
         return 0.0
     parties = plan.target.parties
-    releasers = len(plan.protocol.releasers(plan.parameters, parties))
+    releasers = len(plan.protocol.releasers(parties))
     spread = plan.dissemination
     return releasers * (parties - 1) / parties if spread.kind == "broadcast" else float(spread.rounds * spread.out_degree)

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from quietmean.core.errors import InputError
 from quietmean.planning.candidates import Candidate
-from quietmean.planning.plan import Target
-from quietmean.protocols.protocol import Server
+from quietmean.protocols import Server, Target
 
 Ranking = Callable[[Target, Server], list[Candidate]]
 

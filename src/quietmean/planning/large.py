@@ -6,17 +6,14 @@ needed, and bounds for a few parties need no matrix of all parties. One coalitio
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.entropy import BitStream, Seed
-from quietmean.planning.plan import Target
 from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import Adversary, bound_mu
-from quietmean.protocols import Protocol
+from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
 
 # Parties whose mu is bounded in each execution.
@@ -25,13 +22,13 @@ WATCHED = 16
 _WIDTH = 5e-3
 
 
-def worst_mu(target: Target, protocol: Protocol[Any], parameters: Any, seed: Seed, dropouts: float) -> float:
+def worst_mu(target: Target, protocol: Protocol, seed: Seed, dropouts: float) -> float:
     """An upper bound of mu, at unit sensitivity, of the worst of some parties in one simulated execution.
 
     The coalition holds everybody who received from them or shares noise with them, as far as there are colluders enough.
     """
-    execution = draw_execution(target, protocol, parameters, seed, dropouts)
-    watched, coalition = _exposed(execution, target.colluding, protocol.trusted(parameters), seed)
+    execution = draw_execution(target, protocol, seed, dropouts)
+    watched, coalition = _exposed(execution, target.colluding, protocol.trusted, seed)
     bounds = bound_mu(execution.transcript(), Adversary(coalition), 1.0, watched, _WIDTH)
     worst = max(bound.upper for bound in bounds)
     if not np.isfinite(worst):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +13,10 @@ from quietmean.core.party import PartyId
 from quietmean.entropy import Seed
 from quietmean.graphs import churn
 from quietmean.planning.accuracy import LinearEstimate, linear_estimate
-from quietmean.planning.plan import Target
 from quietmean.privacy import InformationMatrix
 from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
-from quietmean.privacy.many import CoalitionSolver
-from quietmean.protocols import Protocol
+from quietmean.privacy.information import CoalitionSolver
+from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import Transcript
 
@@ -45,13 +43,11 @@ class Scenario:
         return float(np.einsum("cij,cj->ci", self.squares, 1.0 / release).max())
 
 
-def draw_scenario(
-    target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, tried: int, dropouts: float | None = None
-) -> Scenario:
+def draw_scenario(target: Target, draft: Protocol, seed: Seed, tried: int, dropouts: float | None = None) -> Scenario:
     """Schedule, dropouts (as planned by default) and up to ``tried`` coalitions from a public seed; ``draft`` has unit noise."""
     dropouts = target.dropouts if dropouts is None else dropouts
-    execution = draw_execution(target, protocol, draft, seed, dropouts)
-    transcript, trusted = execution.transcript(), protocol.trusted(draft)
+    execution = draw_execution(target, draft, seed, dropouts)
+    transcript, trusted = execution.transcript(), draft.trusted
     solver = CoalitionSolver(transcript)
     # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
     own = 1.0 if "delta" in transcript.noise_group else 0.0
@@ -66,18 +62,18 @@ def draw_scenario(
     return Scenario(np.array(squares), np.array(release), paper_star, paper_delta, estimate, dropouts)
 
 
-def draw_estimates(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, count: int) -> list[LinearEstimate]:
+def draw_estimates(target: Target, draft: Protocol, seed: Seed, count: int) -> list[LinearEstimate]:
     """How noise and values enter the result in ``count`` simulated executions, dropouts as planned."""
-    executions = (draw_execution(target, protocol, draft, seed.derive(number), target.dropouts) for number in range(count))
+    executions = (draw_execution(target, draft, seed.derive(number), target.dropouts) for number in range(count))
     return [linear_estimate(execution.transcript(), execution.weights) for execution in executions]
 
 
-def draw_execution(target: Target, protocol: Protocol[Any], draft: Any, seed: Seed, dropouts: float) -> Execution:
+def draw_execution(target: Target, draft: Protocol, seed: Seed, dropouts: float) -> Execution:
     """Schedule and dropouts from a public seed; who is indispensable stays."""
-    schedule = protocol.schedule(draft, target.parties, seed.derive("schedule"))
+    schedule = draft.draw_schedule(target.parties, seed.derive("schedule"))
     history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
-    history.online[:, list(protocol.indispensable(draft))] = True
-    return Execution(protocol, draft, schedule, history, target.sensitivity, np.ones(target.parties))
+    history.online[:, list(draft.indispensable)] = True
+    return Execution(draft, schedule, history, target.sensitivity, np.ones(target.parties))
 
 
 def _paper_costs(information: InformationMatrix, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, NumericalError
 from quietmean.core.party import PartyId
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA, Injection
 
 Array = NDArray[np.float64]
 
@@ -31,12 +31,12 @@ _REDUNDANT = 1e-9
 
 @dataclass(frozen=True)
 class OptimalVariances:
-    """``parameters``: IncA with its own variance for each noise term; ``gain``: over the best equal variances.
+    """``protocol``: IncA with its own variance for each noise term; ``gain``: over the best equal variances.
 
     Variances of the noise in the estimate are per coordinate and an average over the executions.
     """
 
-    parameters: IncaParameters
+    protocol: IncA
     variance: float
     equal_variance: float
 
@@ -52,14 +52,14 @@ def optimal_variances(
 
     All executions share IncA parameters; their noise levels do not matter. Needs the extra ``conic``.
     """
-    parameters = executions[0].parameters
-    if not isinstance(parameters, IncaParameters):
-        raise InputError(f"protocol {executions[0].protocol.name} has no noise per round to optimise: choose inca")
+    protocol = executions[0].protocol
+    if not isinstance(protocol, IncA):
+        raise InputError(f"protocol {protocol.name} has no noise per round to optimise: choose inca")
     views = [_view(execution, coalition) for execution in executions for coalition in coalitions]
     costs = np.mean([_costs(execution) for execution in executions], axis=0)
     free = _solve(views, costs, largest_mu, equal=False)
     equal = _solve(views, costs, largest_mu, equal=True)
-    result = _levels(parameters, free)
+    result = _levels(protocol, free)
     excess = _excess(executions, coalitions, result, largest_mu)
     # The solver stops a little off; scaling all noise makes the inequalities hold exactly.
     result = replace(result, sigma_star=result.sigma_star * excess, sigma_delta=result.sigma_delta * excess)
@@ -80,7 +80,7 @@ def _view(execution: Execution, coalition: frozenset[PartyId]) -> _View:
     honest = adversary.honest(execution.parties)
     values, noise = transcript.eliminated()
     observed = np.nonzero(adversary.view(transcript).messages)[0]
-    terms = execution.parameters.injection.noise_terms
+    terms = execution.transcript().noise.shape[1] // execution.parties - 1
     columns = [execution.parties + np.array(honest) * terms + index for index in range(terms)]
     blocks = [values[np.ix_(observed, np.array(honest))], *(noise[np.ix_(observed, own)] for own in columns)]
     kept = _independent(np.hstack(blocks))
@@ -137,21 +137,23 @@ def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) 
     return found
 
 
-def _levels(parameters: IncaParameters, variances: Array) -> IncaParameters:
+def _levels(protocol: IncA, variances: Array) -> IncA:
     """Relative scales of the noise terms become part of the injection."""
     scales = np.sqrt(np.maximum(variances[1:], 1e-12 * max(float(variances[1:].max()), 1e-300)))
     delta = float(scales.max())
-    injection = Injection("general", parameters.injection.portion, parameters.injection.noise * (scales / delta))
-    return replace(parameters, injection=injection, sigma_star=float(np.sqrt(variances[0])), sigma_delta=delta)
+    injection = Injection("general", protocol.injections.portion, protocol.injections.noise * (scales / delta))
+    return replace(protocol, injection=injection, sigma_star=float(np.sqrt(variances[0])), sigma_delta=delta)
 
 
 def _excess(
-    executions: Sequence[Execution], coalitions: Sequence[frozenset[PartyId]], parameters: Any, largest_mu: float
+    executions: Sequence[Execution], coalitions: Sequence[frozenset[PartyId]], protocol: IncA, largest_mu: float
 ) -> float:
     """By how much the exact certificate exceeds the target, at least 1."""
     worst = max(
-        certify(replace(execution, parameters=parameters).transcript(), Adversary(coalition), execution.sensitivity).max_mu
+        information_matrix(replace(execution, protocol=protocol).transcript(), Adversary(coalition))
+        .mu_upper(execution.sensitivity)
+        .max(initial=0.0)
         for execution in executions
         for coalition in coalitions
     )
-    return max(1.0, worst / largest_mu)
+    return max(1.0, float(worst) / largest_mu)

@@ -10,16 +10,11 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.privacy.accounting import EXACT, GAUSSIAN, Accounting
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information import InformationMatrix
-from quietmean.privacy.solver import information_matrix
-from quietmean.transcript import Transcript
+from quietmean.privacy.loss import EXACT, UPPER_BOUND, LossConversion
 
 Array = NDArray[np.float64]
-
-# The solver's error estimate is widened by this factor, and by this much relative, before it becomes the upper bound.
-_ERROR_FACTOR, _ERROR_FLOOR = 10.0, 1e-10
 
 ASSUMPTIONS = (
     "passive adversary that knows who sent to whom and who was online",
@@ -27,27 +22,70 @@ ASSUMPTIONS = (
 )
 
 
-def assumptions(accounting: Accounting) -> list[str]:
-    """All that a certificate takes for granted, one clause each."""
-    return [*ASSUMPTIONS, *accounting.notes]
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What the numbers of a certificate mean.
+
+    Neighbouring relation: replacement of one party's value by another at L2 distance <= ``sensitivity``. Epsilons are at
+    ``delta``. ``guarantee``: what the protocol promises, one sentence.
+    """
+
+    sensitivity: float
+    delta: float
+    conversion: LossConversion
+    guarantee: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta is {self.delta:g}: choose 0 < delta < 1, for example 1e-6")
+
+    @property
+    def assumptions(self) -> list[str]:
+        """All that a certificate takes for granted, one clause each."""
+        return [*ASSUMPTIONS, *self.conversion.notes]
+
+    def epsilon(self, mu: float) -> float:
+        """The least epsilon that is shown at ``delta``; rounded up."""
+        return self.conversion.epsilon(mu, self.delta)
+
+    def epsilons(self, mu: Array) -> Array:
+        """The same for each entry of mu, (n,)."""
+        return np.array([self.epsilon(value) for value in mu.tolist()])
+
+    def deltas(self, mu: Array, epsilon: float) -> Array:
+        """The least delta that is shown at ``epsilon`` for each entry of mu, (n,); rounded up."""
+        return np.array([self.conversion.delta(value, epsilon) for value in mu.tolist()])
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """mu-GDP per honest party, exact up to rounding: ``mu`` is the estimate, ``mu_upper`` the bound that counts.
 
-    Where the noise is not Gaussian, both are the upper bound of ``accounting``. Neighbouring relation: replacement of one party's
-    value by another at L2 distance <= ``sensitivity``.
+    Where :attr:`numbers` says "upper bound", both are upper bounds: the noise is not Gaussian, or no solver could vouch for an
+    exact answer. Arrays have shape (n_H,), in the order of :attr:`honest`.
     """
 
     adversary: Adversary
-    sensitivity: float
+    terms: Terms
     information: InformationMatrix = field(repr=False)
-    accounting: Accounting = field(default=GAUSSIAN, repr=False)
 
     @property
     def honest(self) -> tuple[PartyId, ...]:
         return self.information.honest
+
+    @property
+    def sensitivity(self) -> float:
+        return self.terms.sensitivity
+
+    @property
+    def delta(self) -> float:
+        """At which :attr:`epsilon` is meant."""
+        return self.terms.delta
+
+    @property
+    def numbers(self) -> str:
+        """What the numbers are: "exact" or "upper bound"."""
+        return self.terms.conversion.kind if self.information.exact else UPPER_BOUND
 
     @property
     def mu(self) -> Array:
@@ -55,35 +93,41 @@ class Certificate:
 
     @property
     def mu_upper(self) -> Array:
-        widened = 1.0 + _ERROR_FLOOR + _ERROR_FACTOR * self.information.relative_error
-        return self._counting(self.information.mu(self.sensitivity) * widened)
+        return self._counting(self.information.mu_upper(self.sensitivity))
 
     def _counting(self, view: Array) -> Array:
-        return self.accounting.mu(self.adversary, self.honest, view, self.sensitivity)
+        return self.terms.conversion.mu(self.adversary, self.honest, view, self.sensitivity)
 
     @property
     def max_mu(self) -> float:
         return float(self.mu_upper.max(initial=0.0))
 
-    def epsilon(self, delta: float) -> Array:
-        """Per honest party, rounded up: shape (n_H,)."""
-        return np.array([self.accounting.epsilon(float(mu), delta) for mu in self.mu_upper])
+    @property
+    def epsilon(self) -> Array:
+        """Per honest party, rounded up."""
+        return self.terms.epsilons(self.mu_upper)
 
-    def delta(self, epsilon: float) -> Array:
-        """Per honest party, rounded up: shape (n_H,)."""
-        return np.array([self.accounting.delta(float(mu), epsilon) for mu in self.mu_upper])
+    @property
+    def max_epsilon(self) -> float:
+        """Of the worst-off party; 0 if nobody is honest."""
+        return self.terms.epsilon(self.max_mu)
 
-    def max_epsilon(self, delta: float) -> float:
-        return self.accounting.epsilon(self.max_mu, delta)
+    def epsilon_of(self, party: PartyId) -> float:
+        """Of one honest party. Raises :class:`InputError` if it is corrupt."""
+        if party not in self.honest:
+            raise InputError(f"party {party} is not an honest party of this certificate: choose an honest one")
+        return self.terms.epsilon(float(self.mu_upper[self.honest.index(party)]))
 
-    def to_json(
-        self, *, epsilon: float | None = None, delta: float | None = None, prior_sd: float | None = None, matrix: bool = False
-    ) -> dict[str, Any]:
+    def delta_at(self, epsilon: float) -> Array:
+        """The least delta at ``epsilon`` per honest party, rounded up."""
+        return self.terms.deltas(self.mu_upper, epsilon)
+
+    def to_json(self, *, epsilon: float | None = None, prior_sd: float | None = None, matrix: bool = False) -> dict[str, Any]:
         """The answer of ``quietmean certify`` against one adversary. Raises :class:`InputError` for what bounds do not give."""
-        if self.accounting.kind != EXACT and (prior_sd is not None or matrix):
+        if self.numbers != EXACT and (prior_sd is not None or matrix):
             raise InputError(
-                "mutual information and the information matrix are those of Gaussian noise, which this protocol does not have: "
-                "leave prior-sd and matrix out"
+                "mutual information and the information matrix are those of Gaussian noise in an exact certificate, and this one "
+                "is an upper bound: leave prior-sd and matrix out"
             )
         document: dict[str, Any] = {
             "adversary": self.adversary.describe(),
@@ -93,27 +137,18 @@ class Certificate:
             "mu": self.mu,
             "mu_upper": self.mu_upper,
             "disclosures": self.information.disclosures(),
-            "numbers": self.accounting.kind,
-            "definition": self.accounting.definition,
-            "assumptions": assumptions(self.accounting),
+            "numbers": self.numbers,
+            "definition": self.terms.conversion.definition,
+            "guarantee": self.terms.guarantee,
+            "assumptions": self.terms.assumptions,
+            "at_delta": self.delta,
+            "epsilon": self.epsilon,
+            "max_epsilon": self.max_epsilon,
         }
-        if delta is not None:
-            document |= {"at_delta": delta, "epsilon": self.epsilon(delta), "max_epsilon": self.max_epsilon(delta)}
         if epsilon is not None:
-            document |= {"at_epsilon": epsilon, "delta": self.delta(epsilon)}
+            document |= {"at_epsilon": epsilon, "delta": self.delta_at(epsilon)}
         if prior_sd is not None:
             document["mutual_information_nats"] = self.information.mutual_information(prior_sd)
         if matrix:
             document["information_matrix"] = self.information.dense()
         return document
-
-
-def certify(
-    transcript: Transcript,
-    adversary: Adversary,
-    sensitivity: float,
-    method: str = "auto",
-    accounting: Accounting = GAUSSIAN,
-) -> Certificate:
-    """What the adversary's view of this execution is worth, per honest party. ``accounting``: that of the execution."""
-    return Certificate(adversary, sensitivity, information_matrix(transcript, adversary, method), accounting)

@@ -15,10 +15,10 @@ from scipy.stats import beta
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.entropy import BitStream, Seed
-from quietmean.privacy.accounting import GAUSSIAN, Accounting
 from quietmean.privacy.adversary import Adversary
-from quietmean.privacy.certificate import Certificate, certify
-from quietmean.privacy.many import CoalitionSolver, one_thread
+from quietmean.privacy.certificate import Certificate, Terms
+from quietmean.privacy.information import CoalitionSolver, one_thread
+from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]
@@ -37,13 +37,38 @@ class CoalitionCertificate:
     """
 
     size: int
+    terms: Terms
     mu: Array
     worst: frozenset[PartyId]
     tried: int
     exhaustive: bool
-    trusted: frozenset[PartyId] = frozenset()
-    searched: bool = False
-    accounting: Accounting = GAUSSIAN
+    trusted: frozenset[PartyId]
+    searched: bool
+    exact: bool
+
+    @property
+    def delta(self) -> float:
+        """At which :attr:`epsilon` is meant."""
+        return self.terms.delta
+
+    @property
+    def numbers(self) -> str:
+        """What the numbers are: "exact" or "upper bound"."""
+        return self.terms.conversion.kind if self.exact else UPPER_BOUND
+
+    @property
+    def max_mu(self) -> float:
+        return float(self.mu.max(initial=0.0))
+
+    @property
+    def epsilon(self) -> Array:
+        """Per party, rounded up: shape (n,)."""
+        return self.terms.epsilons(self.mu)
+
+    @property
+    def max_epsilon(self) -> float:
+        """Of the worst-off party, rounded up."""
+        return self.terms.epsilon(self.max_mu)
 
     @property
     def exceed_probability(self) -> float:
@@ -74,19 +99,18 @@ class CoalitionCertificate:
             f"{self.exceed_probability:.2g} at {CONFIDENCE:.0%} confidence)"
         )
 
-    def to_json(self, delta: float) -> dict[str, Any]:
-        worst = float(self.mu.max(initial=0.0))
+    def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind,
-            "numbers": self.accounting.kind,
-            "definition": self.accounting.definition,
+            "numbers": self.numbers,
+            "definition": self.terms.conversion.definition,
             "adversary": self.describe(),
             "size": self.size,
             "coalitions": self.tried,
             "exceed_probability": self.exceed_probability,
             "worst_coalition": sorted(self.worst),
-            "max_mu": worst,
-            "max_epsilon": self.accounting.epsilon(worst, delta),
+            "max_mu": self.max_mu,
+            "max_epsilon": self.max_epsilon,
         }
 
 
@@ -100,54 +124,40 @@ def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, cho
     return float(beta.ppf(1 - (1 - confidence) / choices, exceeding + 1, draws - exceeding))
 
 
-def certify_coalitions(
-    transcript: Transcript,
-    sensitivity: float,
-    size: int,
-    *,
-    trusted: frozenset[PartyId] = frozenset(),
-    limit: int = 500,
-    seed: Seed | None = None,
-    accounting: Accounting = GAUSSIAN,
+def try_coalitions(
+    solver: CoalitionSolver, terms: Terms, trusted: frozenset[PartyId], size: int, limit: int, seed: Seed
 ) -> CoalitionCertificate:
     """Try every coalition of ``size`` parties if there are at most ``limit`` of them, else random ones.
 
     As many random ones as ``limit``, or fewer beyond 200 parties, where each costs more; the certificate says how many.
-    ``trusted`` parties are assumed never to collude, and the certificate says so. ``seed`` is public; by default a fixed one, so
-    that everybody who certifies the same execution gets the same answer. ``accounting``: that of the execution.
+    ``trusted`` parties are assumed never to collude, and the certificate says so. Raises :class:`InputError` for a size that
+    leaves nobody honest.
     """
-    parties = transcript.parties
+    parties = solver.transcript.parties
     able = [party for party in range(parties) if party not in trusted]
     if not 0 <= size < parties or size > len(able):
         raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
     exhaustive = math.comb(len(able), size) <= limit
-    seed = seed or Seed.public("coalitions")
     draws = max(20, int(limit * min(1.0, (200 / parties) ** 2)))
     drawn = itertools.combinations(able, size) if exhaustive else random_coalitions(able, size, draws, seed)
-    tally = _Tally(transcript, sensitivity, size, trusted, accounting)
+    tally = _Tally(solver, terms, trusted, size)
     with one_thread():
         for coalition in drawn:
             tally.add(coalition)
     return tally.certificate(exhaustive=exhaustive)
 
 
-def search_worst_coalition(
-    transcript: Transcript,
-    sensitivity: float,
-    size: int,
-    *,
-    trusted: frozenset[PartyId] = frozenset(),
-    limit: int = 300,
-    accounting: Accounting = GAUSSIAN,
+def search_coalitions(
+    solver: CoalitionSolver, terms: Terms, trusted: frozenset[PartyId], size: int, limit: int
 ) -> CoalitionCertificate:
     """Look for a bad coalition with at most ``limit`` tries: those who got most of one party's messages, then exchange moves.
 
     The result is a lower bound on the worst case of this execution.
     """
-    able = [party for party in range(transcript.parties) if party not in trusted]
-    tally = _Tally(transcript, sensitivity, size, trusted, accounting)
+    able = [party for party in range(solver.transcript.parties) if party not in trusted]
+    tally = _Tally(solver, terms, trusted, size)
     with one_thread():
-        for coalition in neighbour_coalitions(transcript, size):
+        for coalition in neighbour_coalitions(solver.transcript, size):
             if tally.tried < limit // 2 and not trusted & set(coalition):
                 tally.add(coalition)
         improved = size > 0
@@ -167,15 +177,13 @@ def _exchanges(coalition: frozenset[PartyId], able: Sequence[PartyId]) -> Iterat
 class _Tally:
     """The worst so far, over coalitions that are added one by one; each counts once."""
 
-    def __init__(
-        self, transcript: Transcript, sensitivity: float, size: int, trusted: frozenset[PartyId], accounting: Accounting
-    ) -> None:
-        self._solver = CoalitionSolver(transcript)
-        self._sensitivity = sensitivity
-        self._size = size
+    def __init__(self, solver: CoalitionSolver, terms: Terms, trusted: frozenset[PartyId], size: int) -> None:
+        self._solver = solver
+        self._terms = terms
         self._trusted = trusted
-        self._accounting = accounting
-        self._mu = np.zeros(transcript.parties)
+        self._size = size
+        self._mu = np.zeros(solver.transcript.parties)
+        self._exact = True
         self._seen: set[frozenset[PartyId]] = set()
         self.worst = frozenset[PartyId]()
         self.tried = 0
@@ -187,7 +195,8 @@ class _Tally:
         if members in self._seen:
             return False
         self._seen.add(members)
-        certificate = Certificate(Adversary(members), self._sensitivity, self._solver.information(coalition), self._accounting)
+        certificate = Certificate(Adversary(members), self._terms, self._solver.information(coalition))
+        self._exact &= certificate.information.exact
         mu = certificate.mu_upper
         worse = float(mu.max(initial=0.0)) > float(self._mu.max(initial=0.0))
         if worse:
@@ -198,7 +207,15 @@ class _Tally:
 
     def certificate(self, *, exhaustive: bool = False, searched: bool = False) -> CoalitionCertificate:
         return CoalitionCertificate(
-            self._size, self._mu, self.worst, self.tried, exhaustive, self._trusted, searched, self._accounting
+            size=self._size,
+            terms=self._terms,
+            mu=self._mu,
+            worst=self.worst,
+            tried=self.tried,
+            exhaustive=exhaustive,
+            trusted=self._trusted,
+            searched=searched,
+            exact=self._exact,
         )
 
 
@@ -218,11 +235,3 @@ def neighbour_coalitions(transcript: Transcript, size: int) -> Iterator[tuple[Pa
         counts = received[(transcript.sender == party) & ~transcript.released].sum(axis=0)
         counts[party] = -1
         yield tuple(int(other) for other in np.lexsort((-shared[party], -counts))[:size])
-
-
-def certify_everyone_else(transcript: Transcript, sensitivity: float, accounting: Accounting = GAUSSIAN) -> Array:
-    """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
-    parties = transcript.parties
-    with one_thread():
-        alone = [Adversary.everyone_but(party, parties) for party in range(parties)]
-        return np.array([certify(transcript, adversary, sensitivity, accounting=accounting).max_mu for adversary in alone])

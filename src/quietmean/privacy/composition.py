@@ -18,8 +18,9 @@ from scipy.special import ndtr, ndtri
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.privacy.gaussian import epsilon_of_mu, mu_of_budget
-from quietmean.privacy.information import InformationMatrix
+from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.privacy.gaussian import mu_of_budget
+from quietmean.privacy.information.matrix import InformationMatrix
 
 Array = NDArray[np.float64]
 

@@ -70,8 +70,16 @@ class Dissemination:
         if self.kind == "broadcast":
             return Broadcast(parties, releasers, party, release, dimension)
         schedule = make_schedule("uniform", seed.derive("dissemination"), parties, self.rounds, self.out_degree)
-        values = (32, grid) if grid else (64, 0.0)
-        parameters = IncaParameters(Injection.plain(self.rounds), 0.0, 0.0, "uniform", self.out_degree, *values)
+        parameters = IncaParameters(
+            rounds=self.rounds,
+            injection=Injection.plain(self.rounds),
+            sigma_star=0.0,
+            sigma_delta=0.0,
+            schedule="uniform",
+            out_degree=self.out_degree,
+            value_bits=32 if grid else 64,
+            grid=grid,
+        )
         own = release or Release(_zeros(dimension), 0.0)
         # Push-sum draws no noise: its scale is zero. Any source will do.
         return IncaParty(parameters, schedule, party, own.vector, own.weight, SecureNoise(seed))

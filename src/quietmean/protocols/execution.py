@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from quietmean.protocols.fields import optional_field, required_field
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import PrivacyAnalysis
 
 # Instead of a list of pairs, where they are all.
 ALL_PAIRS = "all"
@@ -29,14 +29,13 @@ ALL_PAIRS = "all"
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """A protocol with its parameters, the schedule, and who was online and what got lost.
+    """A configured protocol, the schedule, and who was online and what got lost.
 
     ``sensitivity`` is the L2 distance by which one protected unit can move its party's value; ``weights`` are the parties'
     public weights, shape (n,): the result is sum(values) / sum(weights).
     """
 
-    protocol: Protocol[Any]
-    parameters: Any
+    protocol: Protocol
     schedule: Schedule
     history: History
     sensitivity: float
@@ -53,17 +52,21 @@ class Execution:
         return self.schedule.parties
 
     def transcript(self) -> Transcript:
-        """The declared transcript."""
-        return self.protocol.transcript(self.parameters, self.schedule, self.history)
+        """The declared transcript; built once."""
+        return self._transcript
+
+    @cached_property
+    def _transcript(self) -> Transcript:
+        return self.protocol.transcript(self.schedule, self.history)
 
     def full_transcript(self) -> Transcript:
         """The declared transcript with every message in it, also where :meth:`transcript` leaves out what follows from others."""
-        return self.protocol.full_transcript(self.parameters, self.schedule, self.history)
+        return self.protocol.full_transcript(self.schedule, self.history)
 
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
         public = self.protocol.releases_are_public
-        overheard = partial(self.protocol.is_overheard, self.parameters)
+        overheard = self.protocol.is_overheard
         return trace(
             self.parties,
             self.machine,
@@ -76,11 +79,25 @@ class Execution:
 
     def error_variance(self) -> float | None:
         """Variance per coordinate of the noise in the result, if the protocol states it; else it follows from the transcript."""
-        return self.protocol.error_variance(self.parameters, self.schedule, self.history, self.weights)
+        return self.protocol.error_variance(self.schedule, self.history, self.weights)
 
-    def accounting(self, delta: float) -> Accounting:
-        """What certificates of this execution at ``delta`` need besides its transcript. Raises :class:`InputError`."""
-        return self.protocol.accounting(self.parameters, self.schedule, self.history, self.weights, delta)
+    def privacy(self, delta: float) -> PrivacyAnalysis:
+        """What this execution cost its parties, with epsilons at ``delta``; made once for each delta.
+
+        Raises :class:`InputError` for an impossible delta, and where the parameters do not say what certificates need.
+        """
+        # Only now: it would take long to start, and running parties never come here.
+        from quietmean.privacy import PrivacyAnalysis, Terms
+
+        if delta not in self._analyses:
+            conversion = self.protocol.loss_conversion(self.schedule, self.history, self.weights, delta)
+            terms = Terms(self.sensitivity, delta, conversion, self.protocol.guarantee)
+            self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted)
+        return self._analyses[delta]
+
+    @cached_property
+    def _analyses(self) -> dict[float, PrivacyAnalysis]:
+        return {}
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
@@ -89,18 +106,18 @@ class Execution:
 
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
         """The same by the batch kernel."""
-        return self.protocol.batch(self.parameters, self.schedule, self.history, values, self.weights, noise)
+        return self.protocol.batch(self.schedule, self.history, values, self.weights, noise)
 
     def estimate(self, releases: Releases) -> Vector:
         """The mean that everybody computes from what was released, shape (d,)."""
-        return self.protocol.decode(self.parameters, self.parties, *releases.total())
+        return self.protocol.decode(self.parties, *releases.total())
 
     def counted(self) -> NDArray[np.bool_]:
         """Whose value is in the result, shape (n,)."""
-        return self.protocol.counted(self.parameters, self.schedule, self.history)
+        return self.protocol.counted(self.schedule, self.history)
 
     def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
-        return self.protocol.machine(self.parameters, self.schedule, party, value, float(self.weights[party]), noise)
+        return self.protocol.machine(self.schedule, party, value, float(self.weights[party]), noise)
 
     def with_history(self, history: History) -> Execution:
         """The same schedule under another history."""
@@ -122,12 +139,12 @@ class Execution:
             "online": self.history.online.tolist(),
             "sensitivity": self.sensitivity,
         }
-        fixed = self.protocol.fixed_schedule(self.parameters, self.parties)
+        fixed = self.protocol.fixed_schedule(self.parties)
         if fixed is None or not np.array_equal(fixed.neighbours, self.schedule.neighbours):
             document["neighbours"] = self.schedule.to_lists()
         if self.schedule.pairs.size:
             document["pairs"] = ALL_PAIRS if self.schedule.all_paired else self.schedule.pairs.tolist()
-        document |= self.protocol.describe(self.parameters)
+        document |= self.protocol.describe()
         if self.history.lost is not None and self.history.lost.any():
             rounds, senders, slots = np.nonzero(self.history.lost)
             receivers = self.schedule.neighbours[rounds, senders, slots]
@@ -142,13 +159,13 @@ class Execution:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:
         """From an execution file's content. Raises :class:`InputError` with the field that is wrong."""
-        protocol = get_protocol(required_field(raw, "protocol", str))
+        kind = get_protocol(required_field(raw, "protocol", str))
         parties = required_field(raw, "parties", int)
         if parties < 1:
             raise InputError(f"parties is {parties}: at least 1 party is needed")
-        parameters = protocol.parse(raw, parties)
-        rounds = protocol.rounds(parameters)
-        fixed = None if "neighbours" in raw else protocol.fixed_schedule(parameters, parties)
+        protocol = kind.parse(raw, parties)
+        rounds = protocol.rounds
+        fixed = None if "neighbours" in raw else protocol.fixed_schedule(parties)
         neighbours = _array_field(raw, "neighbours", list[list[list[int]]], [])
         if fixed is None and len(neighbours) != rounds:
             raise InputError(
@@ -160,7 +177,6 @@ class Execution:
         schedule = fixed or Schedule.from_lists(neighbours, parties, _pairs(raw, parties))
         return cls(
             protocol,
-            parameters,
             schedule,
             History(
                 np.array(online, dtype=np.bool_),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -20,6 +20,9 @@ from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.transcript import Transcript, TranscriptBuilder
+
+if TYPE_CHECKING:
+    from quietmean.privacy import PrivacyAnalysis
 
 Matrix = NDArray[np.float64]
 
@@ -60,6 +63,10 @@ class CorrelatedNoise:
         present = eigenvalues > slack
         factor: Matrix = vectors[:, present] * np.sqrt(eigenvalues[present])
         return factor
+
+    def privacy(self, delta: float) -> PrivacyAnalysis:
+        """What the noise hides, with epsilons at ``delta``. Raises :class:`InputError` for an impossible delta."""
+        return _analysis(self, delta)
 
     def transcript(self) -> Transcript:
         """One public message a party; the noise terms behind them are known to nobody."""
@@ -111,6 +118,10 @@ class PairwiseNoise:
     def parties(self) -> int:
         return len(self.sigma_own)
 
+    def privacy(self, delta: float) -> PrivacyAnalysis:
+        """What the noise hides, with epsilons at ``delta``. Raises :class:`InputError` for an impossible delta."""
+        return _analysis(self, delta)
+
     def transcript(self) -> Transcript:
         """One public message a party that responded."""
         builder = TranscriptBuilder(self.parties)
@@ -151,9 +162,10 @@ def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
     return _KINDS[kind](raw) if isinstance(kind, str) and kind in _KINDS else Execution.from_json(raw)
 
 
-def trusted_parties(happened: Execution | OneShot) -> frozenset[PartyId]:
-    """Who is assumed never to collude: nobody, unless the protocol says so."""
-    return happened.protocol.trusted(happened.parameters) if isinstance(happened, Execution) else frozenset()
+def _analysis(mechanism: OneShot, delta: float) -> PrivacyAnalysis:
+    from quietmean.privacy import PrivacyAnalysis
+
+    return PrivacyAnalysis.of_gaussian(mechanism.transcript(), mechanism.sensitivity, delta)
 
 
 def _parties(raw: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""What a protocol must bring: a party machine, a declared transcript and a batch kernel over the same parameters."""
+"""What a protocol must bring: a frozen value with its parameters, a party machine, a declared transcript and a batch kernel."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import ProtocolFailure
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
+from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
+from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Accounting
+    from quietmean.privacy import LossConversion
 
-Parameters = TypeVar("Parameters")
 ANY_DOMAIN = "any bounded set"
 
 
@@ -46,52 +47,6 @@ class Releases:
         return mean
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What a protocol that designs itself is asked for: a guarantee against ``colluding`` of the parties.
-
-    ``sensitivity``: L2 change of a party's value when one protected unit is replaced; a fraction ``dropouts`` leaves for good.
-    """
-
-    parties: int
-    dimension: int
-    epsilon: float
-    delta: float
-    sensitivity: float
-    colluding: int
-    dropouts: float
-
-    @property
-    def responding(self) -> int:
-        """How many parties stay, at least 1."""
-        return max(self.parties - int(self.dropouts * self.parties + 1e-9), 1)
-
-    @property
-    def value_variance(self) -> float:
-        """Per coordinate, of values spread uniformly over the domain: the assumption that turns lost values into an error."""
-        return (self.sensitivity**2 / self.dimension) / 12.0
-
-    def responding_with(self, indispensable: int) -> dict[int, float]:
-        """How many parties respond, with which probability, if ``indispensable`` ones (0 or 1) always stay."""
-        one_more = indispensable * (1 - self.responding / self.parties)
-        chances = {self.responding: 1 - one_more, self.responding + 1: one_more}
-        return {count: chance for count, chance in chances.items() if chance > 0}
-
-    def dropout_bias(self, responding: float) -> float:
-        """Mean squared error per coordinate of the mean of ``responding`` values for that of all."""
-        return self.value_variance * (1.0 / responding - 1.0 / self.parties)
-
-
-@dataclass(frozen=True)
-class Design(Generic[Parameters]):
-    """Parameters for a :class:`Demand`, the predicted error per coordinate (noise; lost values), and what is certified."""
-
-    parameters: Parameters
-    mse_noise: float
-    mse_dropout_bias: float
-    certificate: str
-
-
 class Server(StrEnum):
     """What a protocol needs besides equal parties.
 
@@ -109,8 +64,12 @@ class Server(StrEnum):
         return order.index(other) <= order.index(self)
 
 
-class Protocol(ABC, Generic[Parameters]):
-    """A protocol, stateless. ``parameters`` is its frozen dataclass; noise levels in it are standard deviations.
+class Protocol(Configured, ABC):
+    """A configured protocol: a frozen value whose fields are its parameters; noise levels are standard deviations.
+
+    Fields that are open are filled in for a target. Class attributes say what is true of the protocol whatever its parameters:
+
+    ``guarantee``: what it promises, one clause, which every certificate prints.
 
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced; without it the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
@@ -127,7 +86,7 @@ class Protocol(ABC, Generic[Parameters]):
     summary: ClassVar[str]
     server: ClassVar[Server] = Server.NONE
     trust: ClassVar[str] = "no server"
-    guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement, unconditional, exact"
+    guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
     private: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
@@ -137,148 +96,226 @@ class Protocol(ABC, Generic[Parameters]):
     stackable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN
     has_transcript: ClassVar[bool] = True
-    options: ClassVar[frozenset[str]] = frozenset()
 
-    @abstractmethod
-    def parse(self, raw: Mapping[str, Any], parties: int) -> Parameters:
-        """Parameters from a JSON object, checked. Raises :class:`InputError`."""
+    # --- from what is written to a value, and to one that is complete ---
 
-    @abstractmethod
-    def describe(self, parameters: Parameters) -> dict[str, Any]:
-        """The inverse of :meth:`parse`: plain JSON data."""
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any], parties: int) -> Self:
+        """The complete value that an execution file describes. Raises :class:`InputError`."""
+        return cls.read(raw).resolved(parties)
 
-    @abstractmethod
-    def draft(self, parties: int, options: Mapping[str, Any]) -> Parameters:
-        """Parameters for calibration: all noise levels 1, the rest from ``options`` or sensible defaults."""
+    @classmethod
+    def options(cls) -> dict[str, Parameter]:
+        """What who plans may choose, by its name in files."""
+        return {one.key: one for one in parameters_of(cls).values() if one.option}
 
-    def defaults(self, demand: Demand) -> dict[str, Any]:
-        """Options for :meth:`draft` that depend on what is demanded; those that a user gives come first."""
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """From options by name; all else is open. Raises :class:`InputError` for unknown ones, with the nearest known name."""
+        known = cls.options()
+        for name in options:
+            if name not in known:
+                listed = ", ".join(sorted(known)) or "none"
+                raise InputError(f"protocol {cls.name} has no option {name!r}{nearest(name, known)}: it has {listed}")
+        return cls.read(options)
+
+    def resolved(self, parties: int) -> Self:
+        """Complete, for so many parties, with what files may leave out. Raises :class:`InputError` for what is missing."""
+        self.require_complete()
+        self.check_parties(parties)
+        return self
+
+    def check_parties(self, parties: int) -> None:
+        """Raises :class:`InputError` for parameters that do not fit the number of parties."""
+        return
+
+    def template(self, target: Target) -> Self:
+        """Complete, for calibration: noise levels of 1, and what is open as it is best for the target."""
+        return self.filled(**self.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
+
+    def defaults(self, target: Target) -> dict[str, Any]:
+        """Values of open fields, as they are best for a target."""
         return {}
 
-    @abstractmethod
-    def with_noise(self, parameters: Parameters, star: float, delta: float) -> Parameters:
+    def with_noise(self, star: float, delta: float) -> Self:
         """The same with other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
+        return self
 
-    def completed(self, parameters: Parameters, demand: Demand) -> Parameters:
-        """Calibrated parameters with what depends on the noise filled in. Raises :class:`InputError` where none will do."""
-        return parameters
+    def completed(self, target: Target) -> Self:
+        """With what depends on the calibrated noise filled in. Raises :class:`InputError` where none will do."""
+        return self
 
-    def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[Parameters] | None:
-        """Parameters computed directly; None leaves it to calibration on simulated executions."""
-        return None
+    def refuse_levels(self) -> None:
+        """Raises :class:`InputError` where something is given that calibration is to find."""
+        for name, one in parameters_of(type(self)).items():
+            value = getattr(self, name)
+            if not one.option and value is not OPEN and value != one.default:
+                raise InputError(f"{one.key} is given, but calibration chooses it: leave it out")
 
-    def figures(self, parameters: Parameters, demand: Demand) -> dict[str, Any]:
-        """What else to report of a plan, in the terms of the protocol's own paper: plain JSON data."""
-        return {}
+    # --- what happens ---
 
-    def remarks(self, parameters: Parameters, state: Any) -> tuple[str, ...]:
-        """What a party should tell its user about its last state: for people, and public."""
-        return ()
-
-    def decode(self, parameters: Parameters, parties: int, vector: Vector, weight: float) -> Vector:
-        """The estimate from the sums of all releases: public post-processing."""
-        return vector / weight
-
-    def counted(self, parameters: Parameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
-        """Whose value is in the result, shape (n,)."""
-        return history.finished
-
-    def message_bytes(self, parameters: Parameters, parties: int, dimension: int) -> float:
-        """Bytes of one message on average, without framing."""
-        return self.vector_bytes(parameters, dimension)
-
-    def vector_bytes(self, parameters: Parameters, dimension: int) -> float:
-        """Bytes of a vector that is sent or released."""
-        return (4.0 if self.grid(parameters) else 8.0) * dimension
-
-    def grid(self, parameters: Parameters) -> float:
-        """The step of the public grid on which all vectors lie that are sent or released (32 bits each); 0 for float64."""
-        return 0.0
-
-    def content_limit(self, parameters: Parameters, parties: int, dimension: int) -> int:
-        """The most bytes of content that any message has; 0 where messages are vectors."""
-        return 0
-
-    def is_linear(self, parameters: Parameters) -> bool:
-        """:attr:`linear`, where it depends on the parameters."""
-        return self.linear
-
-    def is_overheard(self, parameters: Parameters, round_: int) -> bool:
-        """Do messages of this round go over open channels, so that everybody is taken to know them?"""
-        return False
-
-    def error_variance(
-        self, parameters: Parameters, schedule: Schedule, history: History, weights: NDArray[np.float64]
-    ) -> float | None:
-        """Variance per coordinate of the noise in the result, where it does not follow from what is released to all.
-
-        Where each party ends with a result of its own: the largest over the parties that finished. Infinite without a result.
-        """
-        return None
-
+    @property
     @abstractmethod
-    def rounds(self, parameters: Parameters) -> int:
+    def rounds(self) -> int:
         """The number T of rounds before the release."""
 
     @abstractmethod
-    def schedule(self, parameters: Parameters, parties: int, seed: Seed) -> Schedule:
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         """Who sends to whom, from a public seed."""
 
-    def fixed_schedule(self, parameters: Parameters, parties: int) -> Schedule | None:
+    def fixed_schedule(self, parties: int) -> Schedule | None:
         """The schedule where the parameters alone say it: execution files then leave it out. None where a seed decides."""
         return None
 
-    def releasers(self, parameters: Parameters, parties: int) -> frozenset[PartyId]:
-        """Who releases something at the end if it stays online."""
-        return frozenset(range(parties))
-
-    def trusted(self, parameters: Parameters) -> frozenset[PartyId]:
-        """Parties that the protocol's claim needs honest: a coalition with one of them learns everything."""
-        return frozenset()
-
-    def indispensable(self, parameters: Parameters) -> frozenset[PartyId]:
-        """Parties without whom there is no result: plans and simulations assume that they stay. Those trusted, by default."""
-        return self.trusted(parameters)
-
-    def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
-        """Values (n, d) made to fit ``domain``, for simulations and tests: as they are, unless it is a domain of its own."""
-        return values
-
-    def check_values(self, parameters: Parameters, values: Vector) -> None:
-        """Raises :class:`InputError` if values, (d,) or (n, d), have no room in the plan. Its text does not tell them."""
-        return
-
     @abstractmethod
-    def machine(
-        self, parameters: Parameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
-    ) -> PartyMachine[Any]:
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """The party's state machine, bound to its value (d,), its public weight and its noise."""
 
     @abstractmethod
-    def transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, history: History) -> Transcript:
         """The declared transcript; equal to the traced one, or (see :meth:`full_transcript`) worth the same to any coalition."""
 
-    def full_transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
+    def full_transcript(self, schedule: Schedule, history: History) -> Transcript:
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""
-        return self.transcript(parameters, schedule, history)
+        return self.transcript(schedule, history)
 
-    def accounting(
-        self, parameters: Parameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
-    ) -> Accounting:
+    @abstractmethod
+    def batch(
+        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
+    ) -> Releases:
+        """All parties at once: values (n, d). Equal to the machines, up to rounding, on the same noise."""
+
+    def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
         """How the view that the transcript describes becomes (epsilon, delta); exact where all noise is Gaussian."""
         # Only now: it would take long to start, and running parties never come here.
         from quietmean.privacy import GAUSSIAN
 
         return GAUSSIAN
 
+    # --- who plays which part ---
+
+    def releasers(self, parties: int) -> frozenset[PartyId]:
+        """Who releases something at the end if it stays online."""
+        return frozenset(range(parties))
+
+    @property
+    def trusted(self) -> frozenset[PartyId]:
+        """Parties that the protocol's claim needs honest: a coalition with one of them learns everything."""
+        return frozenset()
+
+    @property
+    def indispensable(self) -> frozenset[PartyId]:
+        """Parties without whom there is no result: plans and simulations assume that they stay. Those trusted, by default."""
+        return self.trusted
+
+    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+        """Whose value is in the result, shape (n,)."""
+        return history.finished
+
+    # --- values, and what is sent ---
+
+    @property
+    def grid(self) -> float:
+        """The step of the public grid on which all vectors lie that are sent or released (32 bits each); 0 for float64."""
+        return 0.0
+
+    @property
+    def is_linear(self) -> bool:
+        """:attr:`linear`, where it depends on the parameters."""
+        return self.linear
+
+    def is_overheard(self, round_: int) -> bool:
+        """Do messages of this round go over open channels, so that everybody is taken to know them?"""
+        return False
+
+    def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+        """Values (n, d) made to fit ``domain``, for simulations and tests: as they are, unless it is a domain of its own."""
+        return values
+
+    def check_values(self, values: Vector) -> None:
+        """Raises :class:`InputError` if values, (d,) or (n, d), have no room in the plan. Its text does not tell them."""
+        return
+
+    def message_bytes(self, parties: int, dimension: int) -> float:
+        """Bytes of one message on average, without framing."""
+        return self.vector_bytes(dimension)
+
+    def vector_bytes(self, dimension: int) -> float:
+        """Bytes of a vector that is sent or released."""
+        return (4.0 if self.grid else 8.0) * dimension
+
+    def content_limit(self, parties: int, dimension: int) -> int:
+        """The most bytes of content that any message has; 0 where messages are vectors."""
+        return 0
+
+    # --- results ---
+
+    def decode(self, parties: int, vector: Vector, weight: float) -> Vector:
+        """The estimate from the sums of all releases: public post-processing."""
+        return vector / weight
+
+    def error_variance(self, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float | None:
+        """Variance per coordinate of the noise in the result, where it does not follow from what is released to all.
+
+        Where each party ends with a result of its own: the largest over the parties that finished. Infinite without a result.
+        """
+        return None
+
+    def figures(self, target: Target) -> dict[str, Any]:
+        """What else to report of a plan, in the terms of the protocol's own paper: plain JSON data."""
+        return {}
+
+    def remarks(self, state: Any) -> tuple[str, ...]:
+        """What a party should tell its user about its last state: for people, and public."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Design:
+    """A protocol made for a target, the predicted error per coordinate (noise; lost values), and what is certified."""
+
+    protocol: Protocol
+    mse_noise: float
+    mse_dropout_bias: float
+    certificate: str
+
+
+class SelfCalibrating(Protocol):
+    """A protocol that finds its noise by itself; others are calibrated on simulated executions."""
+
     @abstractmethod
-    def batch(
-        self,
-        parameters: Parameters,
-        schedule: Schedule,
-        history: History,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        """All parties at once: values (n, d). Equal to the machines, up to rounding, on the same noise."""
+    def design(self, target: Target) -> Design:
+        """The complete value for a target, computed directly. Raises :class:`InputError` where there is none."""
+
+
+class Aggregated(Protocol):
+    """A protocol in which one party, ``aggregator``, gathers what the others send, and releases; None if all publish."""
+
+    stackable = False
+
+    @property
+    @abstractmethod
+    def aggregator(self) -> PartyId | None: ...
+
+    def check_parties(self, parties: int) -> None:
+        if self.aggregator is not None and not 0 <= self.aggregator < parties:
+            name = parameters_of(type(self))["aggregator"].key
+            raise InputError(f"{name} is {self.aggregator}: parties are numbered 0..{parties - 1}")
+
+    def releasers(self, parties: int) -> frozenset[PartyId]:
+        return super().releasers(parties) if self.aggregator is None else frozenset({self.aggregator})
+
+    @property
+    def indispensable(self) -> frozenset[PartyId]:
+        return frozenset() if self.aggregator is None else frozenset({self.aggregator})
+
+    def to_aggregator(self, parties: int) -> list[list[PartyId]]:
+        """Recipients of a round in which all others send to the aggregator."""
+        to = self.aggregator
+        return [[] if to is None or party == to else [to] for party in range(parties)]
+
+    def from_aggregator(self, parties: int) -> list[list[PartyId]]:
+        """Recipients of a round in which the aggregator sends to all others."""
+        return [
+            [other for other in range(parties) if other != party] if party == self.aggregator else [] for party in range(parties)
+        ]

@@ -12,19 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
-from quietmean.privacy import (
-    Adversary,
-    CoalitionCertificate,
-    certify_coalitions,
-    certify_everyone_else,
-    epsilon_of_mu,
-)
-from quietmean.privacy.certificate import assumptions
+from quietmean.privacy import Adversary, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import words
 from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
 from quietmean.report.exchange import exchange_figure
-from quietmean.report.explain import CurvePoint, Explanation, epsilons, explain, has_static_neighbours
+from quietmean.report.explain import CurvePoint, Explanation, explain, has_static_neighbours
 from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, statement
@@ -37,59 +30,48 @@ _LARGEST_FACTOR = 1e6
 
 
 def write_certificate_report(
-    execution: Execution,
-    path: Path,
-    *,
-    delta: float,
-    size: int = 0,
-    adversary: Adversary | None = None,
-    coalitions: CoalitionCertificate | None = None,
+    execution: Execution, path: Path, *, delta: float, size: int = 0, adversary: Adversary | None = None
 ) -> None:
-    """Write one HTML file that needs nothing else: against ``adversary``, or else against coalitions of ``size`` parties.
-
-    ``coalitions``: their certificate, where it is known already.
-    """
-    page = _page(execution, delta, size, adversary, coalitions)
+    """Write one HTML file that needs nothing else: against ``adversary``, or else against coalitions of ``size`` parties."""
+    page = certificate_page(execution, delta=delta, size=size, adversary=adversary)
     path.write_text(page.render(), encoding="utf-8", newline="\n")
 
 
-def _page(
-    execution: Execution, delta: float, size: int, adversary: Adversary | None, coalitions: CoalitionCertificate | None
-) -> _Page:
-    transcript, sensitivity = execution.transcript(), execution.sensitivity
-    trusted = execution.protocol.trusted(execution.parameters)
-    accounting = execution.accounting(delta)
-    alone = float(certify_everyone_else(transcript, sensitivity, accounting).max())
-    if adversary is None:
-        known = coalitions or certify_coalitions(transcript, sensitivity, size, trusted=trusted, accounting=accounting)
-        found = explain(execution, Adversary.collusion(known.worst), delta, known.size)
-        curve = [_at_least(point, known, delta) for point in found.curve]
-        parties = range(execution.parties)
-        return _Page(execution, delta, replace(found, curve=curve), known, parties, epsilons(known.mu, delta), alone)
-    found = explain(execution, adversary, delta)
-    own = epsilons(found.certificate.mu_upper, delta)
-    return _Page(execution, delta, found, None, found.certificate.honest, own, alone)
+def certificate_page(execution: Execution, *, delta: float, size: int = 0, adversary: Adversary | None = None) -> CertificatePage:
+    """What :func:`write_certificate_report` shows, as data."""
+    privacy = execution.privacy(delta)
+    if adversary is not None:
+        found = explain(execution, adversary, delta)
+        return CertificatePage(execution, privacy, found, None, found.certificate.honest, found.certificate.epsilon)
+    known = privacy.coalitions(size)
+    found = explain(execution, Adversary.collusion(known.worst), delta, known.size)
+    found = replace(found, curve=[_at_least(point, known) for point in found.curve])
+    return CertificatePage(execution, privacy, found, known, range(execution.parties), known.epsilon)
 
 
-def _at_least(point: CurvePoint, known: CoalitionCertificate, delta: float) -> CurvePoint:
+def _at_least(point: CurvePoint, known: CoalitionCertificate) -> CurvePoint:
     """Where the certificate itself tried coalitions of this size, the curve says nothing milder."""
     if point.size != known.size:
         return point
-    worst = max(point.worst, epsilon_of_mu(float(known.mu.max(initial=0.0)), delta))
+    worst = max(point.worst, known.max_epsilon)
     return replace(point, worst=worst, tried=max(point.tried, known.tried), exhaustive=known.exhaustive)
 
 
 @dataclass(frozen=True, eq=False)
-class _Page:
-    """``epsilons`` belong to ``parties``; ``everyone_else``: mu of the worst party if all others collude."""
+class CertificatePage:
+    """``epsilons`` belong to ``parties``."""
 
     execution: Execution
-    delta: float
+    privacy: PrivacyAnalysis
     found: Explanation
     coalitions: CoalitionCertificate | None
     parties: Sequence[PartyId]
     epsilons: NDArray[np.float64]
-    everyone_else: float
+
+    @property
+    def alone(self) -> float:
+        """Epsilon of the worst-off party if all others collude."""
+        return self.privacy.epsilon(float(self.privacy.single_honest().max()))
 
     def render(self) -> str:
         return render_template(
@@ -101,7 +83,8 @@ class _Page:
             protection=self._protection(),
             crowd=self._crowd(),
             assumptions=[
-                *assumptions(self.found.certificate.accounting),
+                f"claim: {self.privacy.guarantee}",
+                *self.privacy.assumptions,
                 f"L2 sensitivity {words.plain(self.execution.sensitivity)}",
             ],
         )
@@ -116,13 +99,12 @@ class _Page:
 
     def _cost(self) -> dict[str, Any]:
         worst, median = float(self.epsilons.max()), float(np.sort(self.epsilons)[len(self.epsilons) // 2])
-        alone = epsilon_of_mu(self.everyone_else, self.delta)
         figure = parties_figure(self.parties, self.epsilons)
         cards = [
             ("worst party", worst, f"against {self._against()}"),
             ("median party", median, "against the same"),
             ("an outsider", self.found.curve[0].worst, "worst party against who sees only what is published"),
-            ("if everyone else colludes", alone, self._alone_note()),
+            ("if everyone else colludes", self.alone, self._alone_note()),
         ]
         return {
             "heading": self._cost_heading(worst),
@@ -130,7 +112,7 @@ class _Page:
             "cards": [{"label": label, "value": words.rounded_up(value), "note": note} for label, value, note in cards],
             "disclosures": [_sentence(text) for text in self.found.certificate.information.disclosures()[:_MOST_GROUPS]],
             "more_disclosures": max(0, len(self.found.certificate.information.disclosures()) - _MOST_GROUPS),
-            "meaning": _meaning(worst, words.power(self.delta)),
+            "meaning": _meaning(worst, words.power(self.privacy.delta)),
             "figure": inline_svg(figure, "parties", "Epsilon of every party"),
             "figure_heading": _spread(self.epsilons),
             "figure_note": "Each bar is one party's largest ε over all coalitions tried that it is not in."
@@ -145,7 +127,7 @@ class _Page:
         return f" This is what {_members(found)} learns exactly:"
 
     def _alone_note(self) -> str:
-        trusted = sorted(self.execution.protocol.trusted(self.execution.parameters))
+        trusted = sorted(self.privacy.trusted)
         if trusted:
             return f"{words.listed([f'party {party}' for party in trusted])}, which this protocol trusts, included"
         return "only the noise that a party keeps for itself remains"
@@ -153,15 +135,15 @@ class _Page:
     def _cost_heading(self, worst: float) -> str:
         if math.isinf(worst):
             return "This execution does not protect everybody: ε has no bound"
-        cost = f"ε = {words.rounded_up(worst)} at δ = {words.power(self.delta)}"
+        cost = f"ε = {words.rounded_up(worst)} at δ = {words.power(self.privacy.delta)}"
         if len(self.epsilons) > 1 and float(self.epsilons.min()) > worst * (1 - 1e-6):
             return f"Every party pays {cost}"
         return f"Party {self.found.party} pays most: {cost}"
 
     def _curve(self) -> dict[str, str]:
-        curve, trusted = self.found.curve, sorted(self.execution.protocol.trusted(self.execution.parameters))
+        curve, trusted = self.found.curve, sorted(self.privacy.trusted)
         size = self.coalitions.size if self.coalitions else None
-        figure = coalitions_figure(curve, epsilon_of_mu(self.everyone_else, self.delta), size)
+        figure = coalitions_figure(curve, self.alone, size)
         caption = curve_caption(curve, trusted)
         if size is not None:
             caption += " The grey band marks the coalitions that the certificate is about."
@@ -189,8 +171,8 @@ class _Page:
         named = f' --corrupt "{members}"' + (" --observed observed.json" if adversary.observed else "")
         certified = f" --colluding {self.coalitions.size}" if self.coalitions else named
         return [
-            f"quietmean certify execution.json{certified} --delta {self.delta:g}",
-            f"quietmean attack execution.json --target {self.found.party}{named} --delta {self.delta:g}",
+            f"quietmean certify execution.json{certified} --delta {self.privacy.delta:g}",
+            f"quietmean attack execution.json --target {self.found.party}{named} --delta {self.privacy.delta:g}",
         ]
 
     def _protection_heading(self) -> str:
@@ -256,7 +238,7 @@ class _Page:
     def _crowd(self) -> dict[str, Any] | None:
         """How the honest parties hide among each other: for protocols in which all exchange and release."""
         execution, corrupt = self.execution, self.found.adversary.corrupt
-        releasers = execution.protocol.releasers(execution.parameters, execution.parties)
+        releasers = execution.protocol.releasers(execution.parties)
         if not execution.schedule.rounds or len(releasers) < execution.parties:
             return None
         figure = exchange_figure(execution, corrupt, title=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.privacy import CoalitionCertificate
+from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 
 Array = NDArray[np.float64]
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 class StudyReport:
     """One study. Arrays over columns have shape (columns,), in each column's own units unless said otherwise.
 
-    ``everyone_else_mu``, shape (parties,): mu of each party if all others collude. ``true_mean`` only in local mode.
+    ``privacy`` says all about epsilons, ``certificate`` is the one that the study is about. ``true_mean`` only in local mode.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
     """
 
@@ -27,9 +27,8 @@ class StudyReport:
     estimate: Array
     standard_error: Array
     execution: Execution
+    privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
-    everyone_else_mu: Array
-    delta: float
     target_epsilon: float
     unit: str
     party_names: list[str]
@@ -41,3 +40,8 @@ class StudyReport:
     true_mean: Array | None = None
     party_epsilon: float | None = None
     killed: list[str] = field(default_factory=list)
+
+    @property
+    def delta(self) -> float:
+        """At which all epsilons are meant."""
+        return self.privacy.delta

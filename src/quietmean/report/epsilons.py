@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.privacy import epsilon_of_mu
 from quietmean.report.data import StudyReport
 from quietmean.report.style import ESTIMATE, INK, MUTED, OVER, PAPER, RULE, WIDTH, house_style
 from quietmean.report.words import plain, rounded_up, short
@@ -26,7 +25,7 @@ _HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
 
 def party_epsilons(report: StudyReport) -> NDArray[np.float64]:
     """The largest epsilon of each party over all coalitions tried without it, at the report's delta: shape (n,)."""
-    return np.array([epsilon_of_mu(float(mu), report.delta) for mu in report.certificate.mu])
+    return report.certificate.epsilon
 
 
 def epsilons_figure(report: StudyReport) -> Figure:

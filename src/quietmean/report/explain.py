@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.entropy import Seed
-from quietmean.privacy import Adversary, Certificate, certify, epsilon_of_mu
+from quietmean.privacy import Adversary, Certificate
 from quietmean.privacy.coalitions import random_coalitions
-from quietmean.privacy.many import CoalitionSolver, one_thread
+from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
 
 # The curve ends here: what more colluders learn is bounded by its right end, everybody else.
@@ -100,18 +99,16 @@ class _Explainer:
     def __init__(self, execution: Execution, adversary: Adversary, delta: float, size: int) -> None:
         self._execution = execution
         self._adversary = adversary
-        self._delta = delta
         self._size = size
-        self._transcript = execution.transcript()
-        self._accounting = execution.accounting(delta)
-        self._solver = CoalitionSolver(self._transcript)
+        self._privacy = execution.privacy(delta)
+        self._transcript = self._privacy.transcript
         self._small = self._transcript.messages <= _SMALL
-        self._trusted = execution.protocol.trusted(execution.parameters)
+        self._trusted = self._privacy.trusted
 
     def explain(self) -> Explanation:
-        certificate = self._certificate(self._adversary)
+        certificate = self._privacy.against(self._adversary.corrupt, self._adversary.observed)
         party = self._worst_off(certificate)
-        epsilon = self._epsilon(self._adversary, party)
+        epsilon = certificate.epsilon_of(party)
         sent = list(self._sent())
         hidden = [message for message in sent if not message[3]]
         own = [message for message in hidden if party == message[1] or party in message[2]]
@@ -144,13 +141,11 @@ class _Explainer:
 
     def _certificate(self, adversary: Adversary) -> Certificate:
         if adversary.observed:
-            return certify(self._transcript, adversary, self._execution.sensitivity, accounting=self._accounting)
-        information = self._solver.information(sorted(adversary.corrupt))
-        return Certificate(adversary, self._execution.sensitivity, information, self._accounting)
+            return self._privacy.against(adversary.corrupt, adversary.observed)
+        return next(self._privacy.each([sorted(adversary.corrupt)]))
 
     def _epsilon(self, adversary: Adversary, party: PartyId) -> float:
-        certificate = self._certificate(adversary)
-        return epsilon_of_mu(float(certificate.mu_upper[certificate.honest.index(party)]), self._delta)
+        return self._certificate(adversary).epsilon_of(party)
 
     def _with_observed(self, party: PartyId, more: frozenset[tuple[PartyId, int]], before: float) -> float:
         if math.isinf(before) or not more:
@@ -207,12 +202,12 @@ class _Explainer:
         for size in sorted({*sizes, self._size}):
             exhaustive = math.comb(len(able), size) <= limit
             drawn = itertools.combinations(able, size) if exhaustive else self._random(able, size, limit)
-            worst = [self._certificate(Adversary.collusion(coalition)).max_mu for coalition in drawn]
+            worst = [certificate.max_mu for certificate in self._privacy.each(drawn)]
             # Of mu, so that infinite ones need no arithmetic.
             median = float(np.sort(worst)[len(worst) // 2])
             # While one more can join the worst smaller coalition, this size has one at least as bad.
             found = max(found, *worst) if size < len(able) else max(worst)
-            yield CurvePoint(size, len(worst), exhaustive, epsilon_of_mu(median, self._delta), epsilon_of_mu(found, self._delta))
+            yield CurvePoint(size, len(worst), exhaustive, self._privacy.epsilon(median), self._privacy.epsilon(found))
 
     def _random(self, able: Sequence[PartyId], size: int, limit: int) -> Iterator[tuple[PartyId, ...]]:
         return random_coalitions(able, size, limit, Seed.public("coalitions", "curve", size))
@@ -245,8 +240,3 @@ def _watched(honest: Sequence[PartyId], sent: Sequence[tuple[int, PartyId, tuple
             total[party] += 1
             seen[party] += known
     return [party for party in honest if 0 < total[party] == seen[party]]
-
-
-def epsilons(mu: NDArray[np.float64], delta: float) -> NDArray[np.float64]:
-    """Rounded up, one per entry."""
-    return np.array([epsilon_of_mu(float(value), delta) for value in mu])

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.privacy import epsilon_of_mu
-from quietmean.privacy.certificate import assumptions
 from quietmean.report import words
 from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, party_epsilons
@@ -98,7 +96,7 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
 def _privacy(report: StudyReport) -> dict[str, Any]:
     epsilons, target = party_epsilons(report), report.target_epsilon
     worst, delta = float(epsilons.max()), words.power(report.delta)
-    everyone_else = epsilon_of_mu(float(report.everyone_else_mu.max()), report.delta)
+    everyone_else = report.privacy.epsilon(float(report.privacy.single_honest().max()))
     unit = _unit(report.unit)
     return {
         "heading": _privacy_heading(report, worst),
@@ -226,4 +224,4 @@ def _messages(report: StudyReport) -> str:
 
 def _assumptions(report: StudyReport) -> list[str]:
     sensitivity = f"L2 sensitivity {words.plain(report.execution.sensitivity)}, after every column is scaled alike"
-    return [*assumptions(report.certificate.accounting), sensitivity]
+    return [f"claim: {report.privacy.guarantee}", *report.privacy.assumptions, sensitivity]

@@ -27,7 +27,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
-from quietmean.privacy import Adversary, certify, epsilon_of_mu
+from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import Transcript, run_lockstep
 from quietmean.transcript.trace import MachineMaker
@@ -93,14 +93,14 @@ def attack(
     :class:`ProtocolFailure` if they send something else than the declared transcript says.
     """
     _check(execution, target, adversary, trials, delta, confidence)
-    certified = certify(execution.transcript(), adversary, execution.sensitivity, accounting=execution.accounting(delta))
+    certified = execution.privacy(delta).against(adversary.corrupt, adversary.observed)
     mu = float(certified.mu_upper[certified.honest.index(target)])
     view = _View.of(execution, adversary, machine or execution.machine)
     view.check(target, seed)
     weights, thresholds = _best_test(view, target, exact=math.isinf(mu))
     worlds = [view.statistic(weights, target, world, trials, seed) for world in (0, 1)]
     counts = _Counts.of(worlds, thresholds)
-    epsilon = epsilon_of_mu(mu, delta)
+    epsilon = certified.epsilon_of(target)
     mu_lower, epsilon_lower = counts.lower_bounds(1.0 - confidence, delta)
     estimate, error = _estimate(worlds)
     # Two tests of the same claim, one for Gaussian noise, one without assumptions: twice the smaller p-value is valid for both.
@@ -124,7 +124,7 @@ def attack(
 
 
 def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float, confidence: float) -> None:
-    if not execution.protocol.is_linear(execution.parameters):
+    if not execution.protocol.is_linear:
         raise InputError(
             f"{execution.protocol.name} as it is set here rounds, masks or draws at random what it sends, and the attack is "
             "one on sums with Gaussian noise: there is none on this protocol"

@@ -17,7 +17,7 @@ from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History, Schedule, churn
 from quietmean.graphs.schedule import NOBODY
 from quietmean.planning.plan import Plan
-from quietmean.privacy import CoalitionCertificate, certify_coalitions
+from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 
 # Runs are stacked until an (n, d) array has about this many entries: fast, and memory stays flat as runs grow.
@@ -56,12 +56,7 @@ class SimulationResult:
     @cached_property
     def certificate(self) -> CoalitionCertificate:
         """What the first run leaked to coalitions of the planned size."""
-        trusted = self.plan.protocol.trusted(self.plan.parameters)
-        target = self.plan.target
-        accounting = self.first.accounting(target.delta)
-        return certify_coalitions(
-            self.first.transcript(), target.sensitivity, target.colluding, trusted=trusted, accounting=accounting
-        )
+        return self.first.privacy(self.plan.target.delta).coalitions(self.plan.target.colluding)
 
     @property
     def prediction(self) -> float:
@@ -157,16 +152,16 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
-    decode = partial(plan.protocol.decode, plan.parameters, parties)
+    decode = partial(plan.protocol.decode, parties)
     estimates = [decode(total, float(one)) for total, one in zip(sums[done], weights[done], strict=True)]
     return np.array(estimates).reshape(-1, dimension), truth[done]
 
 
 def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, History]:
     """The public seed and the history of a run."""
-    rounds = plan.protocol.rounds(plan.parameters)
+    rounds = plan.protocol.rounds
     history = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0)
-    history.online[:, list(plan.protocol.indispensable(plan.parameters))] = True
+    history.online[:, list(plan.protocol.indispensable)] = True
     return root.derive(run, "schedule"), history
 
 
@@ -179,7 +174,7 @@ def _stack_execution(
         for run, (schedule, history) in enumerate(zip(schedules, histories, strict=True)):
             noise = InsecurePopulationNoise(int.from_bytes(seed.derive(run).secret[:8], "big"), parties)
             part = values[run * parties : (run + 1) * parties]
-            results.append(plan.protocol.batch(plan.parameters, schedule, history, part, np.ones(parties), noise))
+            results.append(plan.protocol.batch(schedule, history, part, np.ones(parties), noise))
         return (
             np.concatenate([result.vector for result in results]),
             np.concatenate([result.weight for result in results]),
@@ -191,5 +186,5 @@ def _stack_execution(
     schedule = Schedule(np.concatenate(shifted, axis=1).astype(np.int32), pairs)
     history = History(np.concatenate([history.online for history in histories], axis=1))
     noise = InsecurePopulationNoise(int.from_bytes(seed.secret[:8], "big"), len(values))
-    releases = plan.protocol.batch(plan.parameters, schedule, history, values, np.ones(len(values)), noise)
+    releases = plan.protocol.batch(schedule, history, values, np.ones(len(values)), noise)
     return releases.vector, releases.weight, releases.by

@@ -44,8 +44,8 @@ def encode_parties(query: ColumnMeans, parts: Sequence[Array], rows: Sequence[ND
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
     """A fraction of the parties, rounded down, each killed for good as it enters a random mixing round."""
-    rounds = plan.protocol.rounds(plan.parameters)
-    staying = plan.protocol.indispensable(plan.parameters)
+    rounds = plan.protocol.rounds
+    staying = plan.protocol.indispensable
     if rounds == 0:
         return []
     stream = BitStream(Seed.from_os())
@@ -61,7 +61,7 @@ def run_study(
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
     # Before any process starts.
-    plan.protocol.check_values(plan.parameters, values)
+    plan.protocol.check_values(values)
     with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
         # Keys and values of the throw-away parties are gone with the directory.
         network = asyncio.run(

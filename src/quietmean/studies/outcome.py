@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
-from quietmean.planning.plan import Target
-from quietmean.privacy import (
-    CoalitionCertificate,
-    certify_coalitions,
-    certify_everyone_else,
-    epsilon_of_mu,
-    search_worst_coalition,
-)
-from quietmean.privacy.certificate import assumptions
+from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
+from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.queries import ColumnMeans
 
@@ -42,26 +35,32 @@ class StudyOutcome:
     execution: Execution
     estimate: Array
     standard_error: Array
+    privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
-    everyone_else_mu: Array
     worst_found: CoalitionCertificate | None
     party_epsilon: float | None
 
     @property
     def epsilon(self) -> float:
         """Of the worst-off party against the certificate's coalitions, at the target's delta; rounded up."""
-        return epsilon_of_mu(float(self.certificate.mu.max()), self.target.delta)
+        return self.certificate.max_epsilon
+
+    @property
+    def everyone_else_epsilon(self) -> float:
+        """Of the worst-off party if all others collude; rounded up."""
+        return self.privacy.epsilon(float(self.privacy.single_honest().max()))
 
     def certificate_json(self) -> dict[str, Any]:
         return {
-            **self.certificate.to_json(self.target.delta),
+            **self.certificate.to_json(),
             "unit": str(self.target.unit),
             "neighbouring": str(self.target.neighbouring),
             "sensitivity": self.target.sensitivity,
-            "everyone_else_epsilon": epsilon_of_mu(float(self.everyone_else_mu.max()), self.target.delta),
-            "worst_found": None if self.worst_found is None else self.worst_found.to_json(self.target.delta),
+            "everyone_else_epsilon": self.everyone_else_epsilon,
+            "worst_found": None if self.worst_found is None else self.worst_found.to_json(),
             "whole_party_epsilon": self.party_epsilon,
-            "assumptions": assumptions(self.certificate.accounting),
+            "guarantee": self.privacy.guarantee,
+            "assumptions": self.privacy.assumptions,
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -89,12 +88,10 @@ class StudyOutcome:
 
 def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:
     """Decode, account and certify. ``mean`` (d,) is in scaled units."""
-    transcript = execution.transcript()
-    trusted = execution.protocol.trusted(execution.parameters)
-    accounting = execution.accounting(target.delta)
-    certificate = certify_coalitions(transcript, target.sensitivity, target.colluding, trusted=trusted, accounting=accounting)
+    privacy = execution.privacy(target.delta)
+    certificate = privacy.coalitions(target.colluding)
     stated = execution.error_variance()
-    variance = noise_variance(transcript, execution.weights) if stated is None else stated
+    variance = noise_variance(execution.transcript(), execution.weights) if stated is None else stated
     changes = query.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
     return StudyOutcome(
@@ -103,16 +100,10 @@ def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vec
         execution,
         query.decode(mean),
         query.decode_error(float(np.sqrt(variance))),
+        privacy,
         certificate,
-        certify_everyone_else(transcript, target.sensitivity, accounting),
-        None
-        if certificate.exhaustive
-        else search_worst_coalition(
-            transcript, target.sensitivity, target.colluding, trusted=trusted, limit=certificate.tried, accounting=accounting
-        ),
-        accounting.group_epsilon(float(certificate.mu[most]), float(changes[most]), target.delta)
-        if (changes > 1).any()
-        else None,
+        None if certificate.exhaustive else privacy.search(target.colluding, limit=certificate.tried),
+        privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,
     )
 
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quietmean.core.domain import Box, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.plan import Plan, Target
-from quietmean.protocols import get_protocol
+from quietmean.planning.plan import Plan
+from quietmean.protocols import Target, get_protocol
 from quietmean.queries import ColumnMeans
 
 
@@ -90,7 +90,9 @@ class Study(BaseModel):
 
     def plan(self, parties: int) -> Plan:
         """The calibrated plan; deterministic, so that every party makes the same one."""
-        return replace(calibrate(self.target(parties), get_protocol(self.protocol), self.options), context=self.context())
+        return replace(
+            calibrate(self.target(parties), get_protocol(self.protocol).from_options(self.options)), context=self.context()
+        )
 
     def context(self) -> dict[str, Any]:
         """What the coordinates mean: part of what the parties agree on."""

@@ -31,7 +31,7 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
     """All checks that apply. ``values`` has shape (n, d); ``seed`` is that of the (insecure) noise."""
     values = execution.protocol.accepted(values, execution.weights)
     check_file(execution)
-    if execution.protocol.is_linear(execution.parameters):
+    if execution.protocol.is_linear:
         check_transcript(execution)
         check_weights(execution)
     check_batch(execution, values, seed)
@@ -42,8 +42,8 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
 
 def mixes(execution: Execution) -> bool:
     """Does every party pass mass around and release its part of it at the end?"""
-    releasers = execution.protocol.releasers(execution.parameters, execution.parties)
-    if not execution.protocol.is_linear(execution.parameters) or not execution.protocol.releases_are_public:
+    releasers = execution.protocol.releasers(execution.parties)
+    if not execution.protocol.is_linear or not execution.protocol.releases_are_public:
         return False
     return execution.schedule.rounds > 0 and releasers == frozenset(range(execution.parties))
 
@@ -163,7 +163,7 @@ class _Restarting:
 
     def fresh(self) -> PartyMachine[Any]:
         execution, weight = self._execution, float(self._execution.weights[self._party])
-        return execution.protocol.machine(execution.parameters, execution.schedule, self._party, self._value, weight, self._noise)
+        return execution.protocol.machine(execution.schedule, self._party, self._value, weight, self._noise)
 
     @property
     def rounds(self) -> int:
@@ -244,7 +244,7 @@ def _rounding(execution: Execution) -> float:
     A rounded share errs at both ends, mixing does not enlarge the sum of all errors, and what is kept although it was used counts
     twice until it is settled. Twice the injections, where two runs on the grid are compared.
     """
-    grid = execution.protocol.grid(execution.parameters)
+    grid = execution.protocol.grid
     schedule, settled = execution.schedule, len(execution.history.settled)
     steps = execution.parties * (schedule.rounds + 1) + int(schedule.out_degree.sum())
     return float(grid * steps * 3**settled)

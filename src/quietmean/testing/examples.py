@@ -23,9 +23,8 @@ def example_execution(
     **parameters: Any,
 ) -> Execution:
     """An execution whose schedule and churn follow from a small ``number``; ``parameters`` are the protocol's, as in JSON."""
-    chosen = get_protocol(protocol)
-    parsed = chosen.parse(parameters, parties)
+    value = get_protocol(protocol).parse(parameters, parties)
     seed = insecure_seed(number, "example", protocol)
-    schedule = chosen.schedule(parsed, parties, seed)
+    schedule = value.draw_schedule(parties, seed)
     history = churn(seed, schedule.rounds, parties, permanent, temporary)
-    return Execution(chosen, parsed, schedule, history, sensitivity, np.ones(parties))
+    return Execution(value, schedule, history, sensitivity, np.ones(parties))

@@ -180,7 +180,7 @@ UNNOTICED = frozenset({"consensus", "muffliato"})
 
 @st.composite
 def executions(
-    draw: st.DrawFn, protocol: str | Protocol[Any], parameters: Parameters | None = None, max_parties: int = 9
+    draw: st.DrawFn, protocol: str | type[Protocol], parameters: Parameters | None = None, max_parties: int = 9
 ) -> Execution:
     """Random executions of a protocol: 2 to ``max_parties`` parties, every schedule, dropouts, lost messages, weights.
 
@@ -194,18 +194,18 @@ def executions(
     parties = draw(st.sampled_from([2, 4, 8])) if kind == "hypercube" else draw(st.integers(2, max_parties))
     raw = draw((parameters or PARAMETERS[protocol.name])(parties))
     parsed = protocol.parse(raw, parties)
-    rounds = protocol.rounds(parsed)
-    if "schedule" in protocol.describe(parsed):
+    rounds = parsed.rounds
+    if "schedule" in parsed.describe():
         schedule = draw(schedules(kind, parties, rounds))
     else:
-        schedule = protocol.schedule(parsed, parties, insecure_seed(draw(st.integers(0, 99))))
+        schedule = parsed.draw_schedule(parties, insecure_seed(draw(st.integers(0, 99))))
     weights = draw(st.one_of(st.just(np.ones(parties)), arrays.arrays(np.float64, parties, elements=st.floats(0.1, 10.0))))
     history = draw(histories(schedule))
     if protocol.sends_shares:
         history = replace(history, settled=draw(_settled(schedule, history)))
     elif protocol.name in UNNOTICED:
         history = replace(history, settled=draw(_unnoticed(schedule, history)))
-    return Execution(protocol, parsed, schedule, history, draw(st.floats(0.1, 10.0)), weights)
+    return Execution(parsed, schedule, history, draw(st.floats(0.1, 10.0)), weights)
 
 
 @st.composite

@@ -10,7 +10,7 @@ import numpy as np
 from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import insecure_seed
-from quietmean.privacy import Adversary, certify
+from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
 from quietmean.protocols.consensus.leakage import mutual_information
 from quietmean_reproduction.adqsp.estimator import NEIGHBOURS, knn_information, knn_of_itself
@@ -49,8 +49,8 @@ def engine(*, seed: int, sigma_z: float) -> list[dict[str, Any]]:
     """By the general accountant, from the transcript of an execution."""
     edges = network(seed)
     execution = execution_of(unquantised(edges, THETA, sigma_z, _ITERATIONS))
-    certificate = certify(execution.transcript(), Adversary.collusion(_all_but(edges[0])), 1.0)
-    nats = float(certificate.information.mutual_information(1.0)[0])
+    information = information_matrix(execution.transcript(), Adversary.collusion(_all_but(edges[0])))
+    nats = float(information.mutual_information(1.0)[0])
     return [{"kind": "engine", "sigma_z": sigma_z, "nats": nats, "revealed": float(revealed_variance(nats))}]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from quietmean.privacy import epsilon_of_mu, mu_of_budget
+from quietmean.privacy import GAUSSIAN, mu_of_budget
 from quietmean.protocols.cordp_dme.design import NoiseDesign, biased_mse, gaussian_variance, least_error, optimal_design
 from quietmean_reproduction.columns import numbers, worst_deviation
 from quietmean_reproduction.cordp_dme.setting import DELTA, PAPER, RADIUS, REPLACEMENT, TABLE_II, local_design, measure
@@ -64,7 +64,7 @@ def formulae(*, seed: int) -> list[dict[str, Any]]:
                     "rho_shipped": design.correlation,
                     "unbiased_shipped": design.mse(DIMENSION),
                     "biased_shipped": design.mse_biased(DIMENSION, RADIUS),
-                    "epsilon_on_ball": epsilon_of_mu(mu_of_budget(EPSILON, DELTA) * REPLACEMENT / sensitivity, DELTA),
+                    "epsilon_on_ball": GAUSSIAN.epsilon(mu_of_budget(EPSILON, DELTA) * REPLACEMENT / sensitivity, DELTA),
                 }
             )
     return rows

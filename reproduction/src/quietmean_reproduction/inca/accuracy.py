@@ -10,7 +10,7 @@ import numpy as np
 
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History
-from quietmean.privacy import Adversary, epsilon_of_mu, mu_of_budget, noise_levels
+from quietmean.privacy import GAUSSIAN, Adversary, mu_of_budget, noise_levels
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean_reproduction.columns import numbers
@@ -85,7 +85,7 @@ def measured(*, seed: int, corrupt: float, samples: int) -> list[dict[str, Any]]
             "runs": samples,
             "rounds": _ROUNDS,
             "sigma_star": star,
-            "epsilon": epsilon_of_mu(unit / star, DELTA),
+            "epsilon": GAUSSIAN.epsilon(unit / star, DELTA),
         }
     ]
 

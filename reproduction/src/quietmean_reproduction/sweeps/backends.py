@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.errors import InputError, QuietmeanError
-from quietmean.privacy.threads import one_thread
+from quietmean.privacy.information import one_thread
 from quietmean_reproduction.sweeps.task import Row, Task
 
 Finished = Generator[tuple[str, list[Row]], None, None]

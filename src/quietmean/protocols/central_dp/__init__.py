@@ -1,7 +1,7 @@
 """Central DP: one trusted curator sees every value and publishes the noisy sum. For comparison."""
 
-from quietmean.protocols.central_dp.protocol import CentralDp, CentralDpParameters
+from quietmean.protocols.central_dp.protocol import CentralDP
 
-__all__ = ["PROTOCOL", "CentralDpParameters"]
+__all__ = ["PROTOCOL", "CentralDP"]
 
-PROTOCOL = CentralDp()
+PROTOCOL = CentralDP

@@ -3,6 +3,6 @@
 from quietmean.protocols.consensus.protocol import Consensus
 from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
 
-__all__ = ["PROTOCOL", "ConsensusParameters", "Quantisation"]
+__all__ = ["PROTOCOL", "Consensus", "ConsensusParameters", "Quantisation"]
 
-PROTOCOL = Consensus()
+PROTOCOL = Consensus

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TypeVar
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
-from quietmean.protocols.protocol import Demand, Design
-
-if TYPE_CHECKING:
-    from quietmean.protocols.consensus.protocol import Consensus
-    from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.core.schema import AUTO, parameters_of
+from quietmean.protocols.consensus.completion import complete
+from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.target import Target
 
 # The share of the information that the noise on the edges may let through: it costs this much in variance.
 _SLACK = 0.01
 
 
-def design(protocol: Consensus, demand: Demand, options: Mapping[str, Any]) -> Design[ConsensusParameters]:
+Settings = TypeVar("Settings", bound=ConsensusParameters)
+
+
+def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     """A graph that no ``colluding`` parties can disconnect, enough noise on its edges, and the least local noise.
+
+    Complete parameters, the error of noise per coordinate, and what is certified.
 
     Let n_H parties be honest. Their values are seen with noise of covariance sigma^2 I + (sigma_z^2 / 2) L_H. The graph of the
     honest is connected, so the least positive eigenvalue of L_H is at least 2 (1 - cos(pi / n_H)) (M. Fiedler, 1973), and
@@ -30,29 +34,36 @@ def design(protocol: Consensus, demand: Demand, options: Mapping[str, Any]) -> D
     """
     from quietmean.privacy import mu_of_budget
 
-    if demand.dropouts > 0:
+    if target.dropouts > 0:
         raise InputError(
-            f"dropouts of {demand.dropouts:g}: consensus is exact only among parties that stay, plan it with dropouts 0 or take "
+            f"dropouts of {target.dropouts:g}: consensus is exact only among parties that stay, plan it with dropouts 0 or take "
             "another protocol"
         )
     for name in ("sigma_local", "local_noise", "sigma_z", "edges", "graph", "connectivity", "radius", "graph_seed"):
-        if name in options:
+        if getattr(asked, name) is not parameters_of(type(asked))[name].default:
             raise InputError(f"option {name!r} is what this plan computes: leave it out")
-    honest = demand.parties - demand.colluding
-    mu = mu_of_budget(demand.epsilon, demand.delta) / demand.sensitivity
+    honest = target.parties - target.colluding
+    mu = mu_of_budget(target.epsilon, target.delta) / target.sensitivity
     sigma = round_up(math.sqrt((1 + _SLACK) / honest) / mu)
     gap = 1 - math.cos(math.pi / honest) if honest > 1 else 1.0
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * sigma * math.sqrt(max(honest / _SLACK - 1, 0.0) / gap)) if honest > 1 else 0.0
-    graph = {"graph": "harary", "connectivity": demand.colluding + 1}
-    noise = {"local_noise": "gaussian", "sigma_local": sigma, "sigma_z": sigma_z}
-    parameters = protocol.parse({"theta": 0.2, "c": "auto", **options, **graph, **noise}, demand.parties)
-    protocol.refuse_overload(parameters, options)
+    noisy = replace(asked.filled(theta=0.2, c=AUTO), local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
+    found = complete(replace(noisy, graph="harary", connectivity=target.colluding + 1), target.parties)
+    refuse_overload_of(asked, found)
     certificate = (
-        f"every coalition of {demand.colluding} parties: proven, since no {demand.colluding} parties disconnect the graph of "
-        f"{len(parameters.edges)} edges; whoever hears all differences included"
+        f"every coalition of {target.colluding} parties: proven, since no {target.colluding} parties disconnect the graph of "
+        f"{len(found.edges)} edges; whoever hears all differences included"
     )
-    return Design(parameters, sigma**2 / demand.parties + quantisation_error(parameters), 0.0, certificate)
+    return found, sigma**2 / target.parties + quantisation_error(found), certificate
+
+
+def refuse_overload_of(asked: ConsensusParameters, found: ConsensusParameters) -> None:
+    """Plans are refused where files are not: what was chosen may be run all the same. Raises :class:`InputError`."""
+    from quietmean.protocols.consensus.trial import refuse_overload
+
+    if asked.bits is not None and asked.bits is not AUTO:
+        refuse_overload(found, asked.value_sd)
 
 
 def quantisation_error(parameters: ConsensusParameters) -> float:

@@ -66,6 +66,6 @@ def _results(
     weights: NDArray[np.float64],
     z: Vector,
 ) -> tuple[Vector, NDArray[np.float64]]:
-    linear = replace(parameters, quantisation=None, local_noise="none", sigma_local=0.0)
+    linear = replace(parameters.quantised(None), local_noise="none", sigma_local=0.0)
     run = follow(linear, Deliveries.of(linear, schedule, history), history.online, values, weights, z)
     return run.releases.vector, run.releases.weight

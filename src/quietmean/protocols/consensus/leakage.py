@@ -46,7 +46,7 @@ def hiding_covariance(parameters: ConsensusParameters, corrupt: Collection[Party
     honest, _ = _honest_labels(parameters, corrupt)
     place = np.full(parameters.parties, -1)
     place[honest] = np.arange(honest.size)
-    variance = parameters.sigma_z**2
+    variance = parameters.deviations**2
     total = variance.sum(axis=1)
     shared = np.divide(variance[:, 0] * variance[:, 1], total, out=np.zeros(len(total)), where=total > 0)
     ends = place[parameters.edges]

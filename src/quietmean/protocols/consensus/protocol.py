@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.graphs.undirected import components, static_schedule
-from quietmean.protocols.consensus.parsing import (
-    default_iterations,
-    parse_choice,
-    parse_edges,
-    parse_quantisation,
-    parse_sigma_z,
-    parse_step,
-)
+from quietmean.protocols.consensus.completion import complete
+from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
 from quietmean.protocols.consensus.party import ConsensusParty
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ConsensusParameters
-from quietmean.protocols.fields import optional_field
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
+from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 
-class Consensus(Protocol[ConsensusParameters]):
+class Consensus(ConsensusParameters, SelfCalibrating):
+    """PDMM or ADMM on a graph; noise on the edges never reaches the result, noise on the values does."""
+
     name = "consensus"
     # Not among the protocols that are compared by default: a plan with dropouts is refused.
     lets_go = False
@@ -40,108 +35,45 @@ class Consensus(Protocol[ConsensusParameters]):
         "component sums are exact; all else as the information matrix says: (epsilon, delta) only with Gaussian local noise, "
         "mutual information in any case; an upper bound where messages are quantised"
     )
-    options = frozenset(
-        {
-            *(
-                "graph",
-                "graph_seed",
-                "radius",
-                "connectivity",
-                "edges",
-                "theta",
-                "c",
-                "sigma_z",
-                "iterations",
-                "mode",
-                "patience",
-            ),
-            *("bits", "gamma", "delta_0", "delta_min", "two_step", "dither_seed", "local_noise", "sigma_local", "value_sd"),
-        }
-    )
     releases_are_public = False
     # Over an edge that it has given up, though the other end may not have.
     refuses_messages = True
     stackable = False
 
-    def parse(self, raw: Mapping[str, Any], parties: int) -> ConsensusParameters:
-        edges = parse_edges(raw, parties)
-        theta = optional_field(raw, "theta", float, 0.0)
-        if not 0 <= theta < 1:
-            raise InputError(f"theta is {theta:g}: choose 0 <= theta < 1 (0 is PDMM, 0.5 ADMM)")
-        c = parse_step(raw, edges, parties, theta)
-        broadcast = parse_choice(raw, "mode", ("unicast", "broadcast")) == "broadcast"
-        parameters = ConsensusParameters(
-            edges,
-            parties,
-            theta,
-            c,
-            parse_sigma_z(raw, len(edges)),
-            iterations=optional_field(raw, "iterations", int, 1),
-            broadcast=broadcast,
-            local_noise=optional_field(raw, "local_noise", str, "none"),
-            sigma_local=optional_field(raw, "sigma_local", float, 0.0),
-            patience=optional_field(raw, "patience", int, 3),
-        )
-        if "bits" in raw:
-            parameters = replace(parameters, quantisation=parse_quantisation(raw, parameters))
-        if "iterations" not in raw:
-            parameters = replace(parameters, iterations=default_iterations(parameters))
-        return parameters
+    def resolved(self, parties: int) -> Self:
+        self.require_complete()
+        return complete(self, parties)
 
-    def describe(self, parameters: ConsensusParameters) -> dict[str, Any]:
-        sigma_z = parameters.sigma_z
-        same = bool(sigma_z.size) and bool((sigma_z == sigma_z[0, 0]).all())
-        document: dict[str, Any] = {
-            "edges": parameters.edges.tolist(),
-            "theta": parameters.theta,
-            "c": parameters.c,
-            "sigma_z": float(sigma_z[0, 0]) if same else sigma_z.tolist(),
-            "iterations": parameters.iterations,
-            "mode": "broadcast" if parameters.broadcast else "unicast",
-            "patience": parameters.patience,
-        }
-        if parameters.local_noise != "none":
-            document |= {"local_noise": parameters.local_noise, "sigma_local": parameters.sigma_local}
-        if parameters.quantisation is not None:
-            document |= parameters.quantisation.describe()
-        return document
+    def template(self, target: Target) -> Self:
+        found = super().template(target)
+        refuse_overload_of(self, found)
+        return found
 
-    def draft(self, parties: int, options: Mapping[str, Any]) -> ConsensusParameters:
-        defaults: dict[str, Any] = {"theta": 0.2, "c": "auto", "sigma_z": 1.0, "local_noise": "gaussian", "sigma_local": 1.0}
-        if "edges" not in options and "graph" not in options:
-            defaults["graph"] = "geometric"
-        parameters = self.parse({**defaults, **options}, parties)
-        self.refuse_overload(parameters, options)
-        return parameters
+    def defaults(self, target: Target) -> dict[str, Any]:
+        usual = {"theta": 0.2, "c": AUTO, "local_noise": "gaussian"}
+        return usual if self.edges is not OPEN else {**usual, "graph": "geometric"}
 
-    def refuse_overload(self, parameters: ConsensusParameters, options: Mapping[str, Any]) -> None:
-        """Plans are refused where files are not: what was chosen may be run all the same. Raises :class:`InputError`."""
-        from quietmean.protocols.consensus.trial import refuse_overload
-
-        if options.get("bits", "auto") != "auto":
-            refuse_overload(parameters, optional_field(options, "value_sd", float, 1.0))
-
-    def with_noise(self, parameters: ConsensusParameters, star: float, delta: float) -> ConsensusParameters:
-        local = parameters.local_noise if star > 0 else "none"
+    def with_noise(self, star: float, delta: float) -> Self:
+        local = given_value(self.local_noise, "none") if star > 0 else "none"
         return replace(
-            parameters,
+            self,
             sigma_local=star,
             local_noise="gaussian" if star > 0 and local == "none" else local,
-            sigma_z=np.full_like(parameters.sigma_z, delta),
+            sigma_z=float(delta),
         )
 
-    def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[ConsensusParameters] | None:
-        from quietmean.protocols.consensus.design import design
+    def design(self, target: Target) -> Design:
+        found, error, certificate = designed(self, target)
+        return Design(found, error, 0.0, certificate)
 
-        return design(self, demand, options)
+    @property
+    def is_linear(self) -> bool:
+        return self.quantisation is None and self.local_noise in ("none", "gaussian")
 
-    def is_linear(self, parameters: ConsensusParameters) -> bool:
-        return parameters.quantisation is None and parameters.local_noise in ("none", "gaussian")
-
-    def is_overheard(self, parameters: ConsensusParameters, round_: int) -> bool:
+    def is_overheard(self, round_: int) -> bool:
         return round_ > 1
 
-    def remarks(self, parameters: ConsensusParameters, state: Any) -> tuple[str, ...]:
+    def remarks(self, state: Any) -> tuple[str, ...]:
         if not state.overloads:
             return ()
         return (
@@ -149,69 +81,61 @@ class Consensus(Protocol[ConsensusParameters]):
             "its error is larger than predicted, take more bits or a slower gamma",
         )
 
-    def error_variance(
-        self, parameters: ConsensusParameters, schedule: Schedule, history: History, weights: NDArray[np.float64]
-    ) -> float:
-        from quietmean.protocols.consensus.design import quantisation_error
+    def error_variance(self, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float:
         from quietmean.protocols.consensus.error import error_variance
 
-        return error_variance(parameters, schedule, history, weights) + quantisation_error(parameters)
+        return error_variance(self, schedule, history, weights) + quantisation_error(self)
 
-    def counted(self, parameters: ConsensusParameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
         """The largest group of parties that are connected by edges in use at the end: they end with their common mean."""
         from quietmean.protocols.consensus.edges_in_use import edges_in_use
 
         # An edge to a party that left is in use until it has been silent for long enough: who left is not counted.
-        used = edges_in_use(parameters, schedule, history)
-        stayed = history.finished[parameters.edges].all(axis=1)
-        group = components(parameters.edges[used & stayed], parameters.parties)
-        sizes = np.bincount(group[history.finished], minlength=parameters.parties)
+        used = edges_in_use(self, schedule, history)
+        stayed = history.finished[self.edges].all(axis=1)
+        group = components(self.edges[used & stayed], self.parties)
+        sizes = np.bincount(group[history.finished], minlength=self.parties)
         together: NDArray[np.bool_] = history.finished & (group == int(np.argmax(sizes)))
         return together
 
-    def message_bytes(self, parameters: ConsensusParameters, parties: int, dimension: int) -> float:
-        if parameters.quantisation is None:
+    def message_bytes(self, parties: int, dimension: int) -> float:
+        if self.quantisation is None:
             return 8.0 * dimension
-        packed = packed_size(parameters.quantisation.bits, dimension)
-        return (8.0 * dimension + (parameters.rounds - 1) * packed) / parameters.rounds
+        packed = packed_size(self.quantisation.bits, dimension)
+        return (8.0 * dimension + (self.rounds - 1) * packed) / self.rounds
 
-    def content_limit(self, parameters: ConsensusParameters, parties: int, dimension: int) -> int:
-        return 0 if parameters.quantisation is None else packed_size(parameters.quantisation.bits, dimension)
+    def content_limit(self, parties: int, dimension: int) -> int:
+        return 0 if self.quantisation is None else packed_size(self.quantisation.bits, dimension)
 
-    def rounds(self, parameters: ConsensusParameters) -> int:
-        return parameters.rounds
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return self.fixed_schedule(parties)
 
-    def schedule(self, parameters: ConsensusParameters, parties: int, seed: Seed) -> Schedule:
-        return self.fixed_schedule(parameters, parties)
-
-    def fixed_schedule(self, parameters: ConsensusParameters, parties: int) -> Schedule:
-        return static_schedule(parameters.edges, parties, parameters.rounds)
+    def fixed_schedule(self, parties: int) -> Schedule:
+        return static_schedule(self.edges, parties, self.rounds)
 
     def machine(
         self,
-        parameters: ConsensusParameters,
         schedule: Schedule,
         party: PartyId,
         value: Vector,
         weight: float,
         noise: NoiseSource,
     ) -> ConsensusParty:
-        return ConsensusParty(parameters, party, value, weight, noise)
+        return ConsensusParty(self, party, value, weight, noise)
 
-    def transcript(self, parameters: ConsensusParameters, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, history: History) -> Transcript:
         # Running parties need no matrices: they start without this import.
         from quietmean.protocols.consensus.transcript import least_transcript
 
-        return least_transcript(parameters, schedule, history)
+        return least_transcript(self, schedule, history)
 
-    def full_transcript(self, parameters: ConsensusParameters, schedule: Schedule, history: History) -> Transcript:
+    def full_transcript(self, schedule: Schedule, history: History) -> Transcript:
         from quietmean.protocols.consensus.transcript import full_transcript
 
-        return full_transcript(parameters, schedule, history)
+        return full_transcript(self, schedule, history)
 
     def batch(
         self,
-        parameters: ConsensusParameters,
         schedule: Schedule,
         history: History,
         values: Vector,
@@ -220,4 +144,4 @@ class Consensus(Protocol[ConsensusParameters]):
     ) -> Releases:
         from quietmean.protocols.consensus.batch import run_consensus
 
-        return run_consensus(parameters, schedule, history, values, weights, noise).releases
+        return run_consensus(self, schedule, history, values, weights, noise).releases

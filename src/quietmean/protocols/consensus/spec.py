@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import AUTO, OPEN, is_kind, parameter
 from quietmean.graphs.undirected import Edges, is_connected
+from quietmean.protocols.graph_fields import GraphParameters, never_written
 
 Array = NDArray[np.float64]
 
 LOCAL_NOISE = ("none", "gaussian", "uniform", "laplace")
-_MOST_BITS = 16
+MOST_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Quantisation:
     dither_seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= _MOST_BITS:
-            raise InputError(f"bits is {self.bits}: choose 1..{_MOST_BITS}")
+        if not 1 <= self.bits <= MOST_BITS:
+            raise InputError(f"bits is {self.bits}: choose 1..{MOST_BITS}")
         if not 0 < self.gamma <= 1:
             raise InputError(f"gamma is {self.gamma:g}: the cells shrink by a factor 0 < gamma <= 1")
         if not (np.isfinite(self.delta_0) and self.delta_0 > 0):
@@ -56,42 +59,137 @@ class Quantisation:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-@dataclass(frozen=True, eq=False)
-class ConsensusParameters:
-    """``edges`` (m, 2) are those of a connected graph. ``theta`` = 0 is PDMM, 1/2 ADMM; ``c`` > 0 its step.
+def _read_sigma_z(raw: Any) -> float | Array:
+    if is_kind(raw, float):
+        return float(raw)
+    if not isinstance(raw, list):
+        raise InputError(f"field 'sigma_z' is {raw!r}: it must be a number")
+    try:
+        return np.array(msgspec.convert(raw, list[tuple[float, float]]), dtype=np.float64).reshape(-1, 2)
+    except msgspec.ValidationError as error:
+        raise InputError(f"field 'sigma_z' is not as it should be: {error}") from None
 
-    ``sigma_z``, shape (m, 2): standard deviations of z^(0) on every edge, that of the smaller party first. ``local_noise`` of
-    standard deviation ``sigma_local`` is added to every value and stays in the result. ``iterations``: how many differences every
-    edge carries each way. An edge over which nothing came through in either direction for ``patience`` rounds is given up.
+
+def _one_or_lists(sigma_z: float | Array) -> Any:
+    """One number where all edges have the same."""
+    if isinstance(sigma_z, float | int):
+        return float(sigma_z)
+    same = bool(sigma_z.size) and bool((sigma_z == sigma_z[0, 0]).all())
+    return float(sigma_z[0, 0]) if same else sigma_z.tolist()
+
+
+def _has_local_noise(parameters: ConsensusParameters) -> bool:
+    return parameters.local_noise != "none"
+
+
+def _is_quantised(parameters: ConsensusParameters) -> bool:
+    return parameters.bits is not None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConsensusParameters(GraphParameters):
+    """``edges`` (m, 2) are those of a connected graph of ``parties``. ``theta`` = 0 is PDMM, 1/2 ADMM; ``c`` > 0 its step.
+
+    ``sigma_z``, shape (m, 2): standard deviations of z^(0) on every edge, that of the smaller party first; one number stands for
+    all. ``local_noise`` of standard deviation ``sigma_local`` is added to every value and stays in the result. ``iterations``
+    counts the differences that every edge carries each way. An edge over which nothing came through in either direction for
+    ``patience`` rounds is given up. With ``bits`` differences are quantised (:class:`Quantisation`). ``graph`` and what belongs
+    to it say how edges are made where none are given.
     """
 
-    edges: Edges
-    parties: int
-    theta: float
-    c: float
-    sigma_z: Array
-    iterations: int
-    broadcast: bool = False
-    quantisation: Quantisation | None = None
-    local_noise: str = "none"
-    sigma_local: float = 0.0
-    patience: int = 3
+    theta: float = parameter(
+        help="averaging of the iteration: 0 is PDMM, 0.5 ADMM",
+        option=True,
+        required=False,
+        at_least=0,
+        below=1,
+        remedy="choose 0 <= theta < 1 (0 is PDMM, 0.5 ADMM)",
+    )
+    c: float = parameter(
+        help="step of the iteration",
+        option=True,
+        required=False,
+        auto=True,
+        above=0,
+        remedy='choose a finite number > 0, or "auto"',
+    )
+    sigma_z: float | Array = parameter(
+        help="standard deviation of the noise on the edges", option=True, flag=None, read=_read_sigma_z, write=_one_or_lists
+    )
+    iterations: int = parameter(
+        help="how many differences every edge carries each way",
+        option=True,
+        required=False,
+        at_least=1,
+        remedy="at least 1 exchange is needed",
+    )
+    mode: str = parameter("unicast", help="how differences are sent", option=True, choices=("unicast", "broadcast"))
+    patience: int = parameter(
+        3,
+        help="rounds without a message after which an edge is given up",
+        option=True,
+        at_least=1,
+        remedy="an edge can be given up after 1 silent round at the earliest",
+    )
+    local_noise: str = parameter(
+        help="kind of noise on every value", option=True, flag=None, required=False, choices=LOCAL_NOISE, written=_has_local_noise
+    )
+    sigma_local: float = parameter(
+        help="standard deviation of the noise on every value",
+        option=True,
+        flag=None,
+        required=False,
+        at_least=0,
+        remedy="a standard deviation is a finite number >= 0",
+        written=_has_local_noise,
+    )
+    bits: int | None = parameter(
+        None,
+        help="bits of a quantised difference",
+        option=True,
+        auto=True,
+        at_least=1,
+        at_most=MOST_BITS,
+        remedy=f"choose 1..{MOST_BITS}",
+    )
+    gamma: float = parameter(
+        help="factor by which the cells of the quantiser shrink",
+        option=True,
+        required=False,
+        above=0,
+        at_most=1,
+        remedy="the cells shrink by a factor 0 < gamma <= 1",
+        written=_is_quantised,
+    )
+    delta_0: float = parameter(
+        help="width of the first cell of the quantiser",
+        option=True,
+        required=False,
+        above=0,
+        remedy="the first cell width is a finite number > 0",
+        written=_is_quantised,
+    )
+    delta_min: float = parameter(
+        0.0,
+        help="smallest width of a cell of the quantiser",
+        option=True,
+        at_least=0,
+        remedy="choose 0 <= delta_min <= delta_0",
+        written=_is_quantised,
+    )
+    two_step: bool = parameter(help="differences over two iterations", option=True, required=False, written=_is_quantised)
+    dither_seed: int = parameter(0, help="number of the public dither", option=True, written=_is_quantised)
+    value_sd: float = parameter(
+        1.0, help="standard deviation of the values that a quantiser is made for", option=True, written=never_written
+    )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.theta < 1:
-            raise InputError(f"theta is {self.theta:g}: choose 0 <= theta < 1 (0 is PDMM, 0.5 ADMM)")
-        if not (np.isfinite(self.c) and self.c > 0):
-            raise InputError(f'c is {self.c:g}: choose a finite number > 0, or "auto"')
-        if self.iterations < 1:
-            raise InputError(f"iterations is {self.iterations}: at least 1 exchange is needed")
-        if self.patience < 1:
-            raise InputError(f"patience is {self.patience}: an edge can be given up after 1 silent round at the earliest")
-        if self.sigma_z.shape != (len(self.edges), 2) or not (np.isfinite(self.sigma_z).all() and (self.sigma_z >= 0).all()):
+        super().__post_init__()
+        if not self.complete:
+            return
+        deviations = self.deviations
+        if deviations.shape != (len(self.edges), 2) or not (np.isfinite(deviations).all() and (deviations >= 0).all()):
             raise InputError("sigma_z must be a finite number >= 0, or two of them for each edge")
-        if self.local_noise not in LOCAL_NOISE:
-            raise InputError(f"local_noise {self.local_noise!r} is unknown: choose one of {', '.join(LOCAL_NOISE)}")
-        if not (np.isfinite(self.sigma_local) and self.sigma_local >= 0):
-            raise InputError(f"sigma_local is {self.sigma_local:g}: a standard deviation is a finite number >= 0")
         if (self.local_noise == "none") != (self.sigma_local == 0):
             raise InputError(f"local_noise {self.local_noise!r} with sigma_local {self.sigma_local:g}: give both or none")
         if not is_connected(self.edges, self.parties):
@@ -100,13 +198,41 @@ class ConsensusParameters:
             raise InputError("two_step with broadcast has no use: the differences of a broadcast vanish for every theta")
 
     @property
+    def complete(self) -> bool:
+        """Is everything known that the iteration needs?"""
+        needed = (self.edges, self.parties, self.theta, self.c, self.sigma_z, self.iterations, self.local_noise, self.sigma_local)
+        return not any(value is OPEN or value is AUTO for value in (*needed, self.bits))
+
+    @property
+    def broadcast(self) -> bool:
+        return self.mode == "broadcast"
+
+    @cached_property
+    def deviations(self) -> Array:
+        """Of z^(0) on every edge, shape (m, 2)."""
+        return np.full((len(self.edges), 2), self.sigma_z) if isinstance(self.sigma_z, float | int) else self.sigma_z
+
+    @cached_property
+    def quantisation(self) -> Quantisation | None:
+        """The quantiser of differences, None where they are sent as they are."""
+        if self.bits is None:
+            return None
+        return Quantisation(self.bits, self.gamma, self.delta_0, self.delta_min, self.two_step, self.dither_seed)
+
+    def quantised(self, settings: Quantisation | None) -> Self:
+        """The same with another quantiser, or none."""
+        if settings is None:
+            return replace(self, bits=None, gamma=OPEN, delta_0=OPEN, delta_min=0.0, two_step=OPEN, dither_seed=0)
+        return replace(self, **settings.describe())
+
+    @property
     def rounds(self) -> int:
         """The exchange of z^(0), then one round for each iteration."""
         return self.iterations + 1
 
     @cached_property
     def links(self) -> Links:
-        return Links.of(self.edges, self.parties, self.sigma_z)
+        return Links.of(self.edges, self.parties, self.deviations)
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,7 +46,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, histor
     y_i = s_i - sum_j B_{i|j} u_ij. A party that takes part knows its own y. For an outsider to unicast only the differences
     y_i - y_j are certain: of the level each edge shows as much as its z_{i|j} - z_{j|i}, of variance 2 sigma_z^2, lets through.
     """
-    sigma = parameters.sigma_z
+    sigma = parameters.deviations
     alike = bool((sigma[:, 0] == sigma[:, 1]).all())
     everything = Deliveries.of(parameters, schedule, history).all_known
     if not (everything and alike) or (parameters.broadcast and parameters.iterations == 1):

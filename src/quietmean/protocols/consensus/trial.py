@@ -53,7 +53,7 @@ def attempt(parameters: ConsensusParameters, settings: Quantisation, value_sd: f
     before = math.ceil(math.log(_VANISHED) / math.log(shrinking)) if 0 < shrinking < 1 else _MOST
     before = min(max(before, _FEWEST), _MOST)
     links = parameters.links
-    tried = replace(parameters, iterations=before + _END, quantisation=settings, local_noise="none", sigma_local=0.0)
+    tried = replace(parameters.quantised(settings), iterations=before + _END, local_noise="none", sigma_local=0.0)
     dimension = max(1, min(256, _NUMBERS // max(1, len(links))))
     stream = BitStream(Seed.public("consensus trial"))
     values: Vector = stream.standard_normal((parameters.parties, dimension)) * value_sd
@@ -69,7 +69,7 @@ def enough_bits(parameters: ConsensusParameters, settings: Quantisation, value_s
     """The fewest bits, 2 at least, and a first cell, with which nothing overloads. Raises :class:`InputError` if 16 do not do."""
     from quietmean.protocols.consensus.analysis import default_delta_0
 
-    spread = float(np.sqrt((parameters.sigma_z**2).mean())) if parameters.sigma_z.size else 0.0
+    spread = float(np.sqrt((parameters.deviations**2).mean())) if parameters.deviations.size else 0.0
     for bits in range(2, _WIDE + 1):
         first = max(default_delta_0(bits, spread, value_sd), settings.delta_min)
         chosen = replace(settings, bits=bits, delta_0=first)

@@ -10,12 +10,13 @@ from quietmean.protocols.cordp_dme.design import (
     optimal_design,
     responder_curve,
 )
-from quietmean.protocols.cordp_dme.protocol import CordpDme
+from quietmean.protocols.cordp_dme.protocol import CorDPDME
 from quietmean.protocols.cordp_dme.sparse import SparseDesign, sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
 
 __all__ = [
     "PROTOCOL",
+    "CorDPDME",
     "CordpDmeParameters",
     "LateDecoder",
     "NoiseDesign",
@@ -29,4 +30,4 @@ __all__ = [
     "sparse_design",
 ]
 
-PROTOCOL = CordpDme()
+PROTOCOL = CorDPDME

@@ -69,7 +69,7 @@ def sparse_design(parties: int, responding: int, colluding: int, unit: float, pa
     pairs = place_pairs(parties, partners)
     tried, exhaustive = _coalitions(parties, colluding, partners)
     # Running parties need no calibration: they start without this import.
-    from quietmean.privacy.threads import one_thread
+    from quietmean.privacy.information import one_thread
 
     with one_thread():
         spectra = [_Spectrum.of(parties, pairs, coalition) for coalition in tried]

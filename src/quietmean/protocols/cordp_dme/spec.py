@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.protocols.fields import optional_field, required_field
+from quietmean.core.party import PartyId
+from quietmean.core.schema import Configured, parameter
+
+_DEVIATION = "a standard deviation is a finite number >= 0"
 
 
 class Decoder(StrEnum):
@@ -19,8 +19,8 @@ class Decoder(StrEnum):
     BIASED = "biased"
 
 
-@dataclass(frozen=True)
-class CordpDmeParameters:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CordpDmeParameters(Configured):
     """``sigma_own`` and ``sigma_pair``: standard deviations per coordinate of N_i and of every S_ij.
 
     ``aggregator``: the party that collects all messages and publishes their sum; without one every party publishes its own.
@@ -28,19 +28,25 @@ class CordpDmeParameters:
     L2 norm of a value, which the biased decoder needs.
     """
 
-    sigma_own: float
-    sigma_pair: float
-    aggregator: int | None = None
-    partners: int | None = None
-    decoder: Decoder = Decoder.UNBIASED
-    radius: float | None = None
+    sigma_own: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=_DEVIATION)
+    sigma_pair: float = parameter(help="standard deviation of every pair's noise", at_least=0, remedy=_DEVIATION)
+    decoder: Decoder = parameter(
+        Decoder.UNBIASED, help="unbiased, or biased for the least worst-case error over a ball", option=True
+    )
+    aggregator: PartyId | None = parameter(
+        None, help="the party that collects all messages and publishes their sum; by default all publish", option=True
+    )
+    partners: int | None = parameter(None, help="with how many others each party shares noise; by default with all", option=True)
+    radius: float | None = parameter(
+        None,
+        help="the largest L2 norm of a value, for the biased decoder",
+        option=True,
+        above=0,
+        remedy="give the largest L2 norm of a value, a finite number > 0",
+    )
 
     def __post_init__(self) -> None:
-        for name, sigma in (("sigma_own", self.sigma_own), ("sigma_pair", self.sigma_pair)):
-            if not (math.isfinite(sigma) and sigma >= 0):
-                raise InputError(f"{name} is {sigma:g}: a standard deviation is a finite number >= 0")
-        if self.radius is not None and not (math.isfinite(self.radius) and self.radius > 0):
-            raise InputError(f"radius is {self.radius:g}: give the largest L2 norm of a value, a finite number > 0")
+        super().__post_init__()
         if self.decoder == Decoder.BIASED and self.radius is None:
             raise InputError("decoder biased has no radius: give the largest L2 norm of a value, for example radius 1")
 
@@ -56,44 +62,3 @@ class CordpDmeParameters:
         """
         cut = self.degree(parties) * (parties - responding) / max(parties - 1, 1)
         return responding * (self.sigma_own**2 + cut * self.sigma_pair**2)
-
-
-def parse_parameters(raw: Mapping[str, Any], parties: int) -> CordpDmeParameters:
-    """From a JSON object, checked."""
-    return CordpDmeParameters(
-        sigma_own=required_field(raw, "sigma_own", float),
-        sigma_pair=required_field(raw, "sigma_pair", float),
-        aggregator=_aggregator(raw, parties),
-        partners=_partners(raw, parties),
-        decoder=_decoder(raw),
-        radius=None if raw.get("radius") is None else required_field(raw, "radius", float),
-    )
-
-
-def _aggregator(raw: Mapping[str, Any], parties: int) -> int | None:
-    if raw.get("aggregator") is None:
-        return None
-    aggregator = required_field(raw, "aggregator", int)
-    if not 0 <= aggregator < parties:
-        raise InputError(f"aggregator is {aggregator}: parties are numbered 0..{parties - 1}")
-    return aggregator
-
-
-def _partners(raw: Mapping[str, Any], parties: int) -> int | None:
-    if raw.get("partners") is None:
-        return None
-    partners = required_field(raw, "partners", int)
-    if partners < 2 or partners % 2 or partners >= parties:
-        raise InputError(
-            f"partners is {partners} with {parties} parties: choose an even number >= 2 and below the number of parties, "
-            "or leave it out to share noise with everybody"
-        )
-    return partners
-
-
-def _decoder(raw: Mapping[str, Any]) -> Decoder:
-    name = optional_field(raw, "decoder", str, "unbiased")
-    try:
-        return Decoder(name)
-    except ValueError:
-        raise InputError(f"decoder {name!r} is unknown: choose unbiased or biased") from None

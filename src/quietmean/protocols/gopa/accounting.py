@@ -17,6 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa.rounds import Happened
+from quietmean.protocols.gopa.spec import GopaParameters
 
 Array = NDArray[np.float64]
 
@@ -74,11 +75,13 @@ def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivi
 
 def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dict[PartyId, float]:
     """mu of every honest user who published, in the papers' reading of an execution of GOPA."""
-    parameters = execution.parameters
-    arrived = Happened.of(parameters.aggregator, execution.schedule, execution.history).arrived
+    protocol = execution.protocol
+    if not isinstance(protocol, GopaParameters):
+        raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
+    arrived = Happened.of(protocol.aggregator, execution.schedule, execution.history).arrived
     members = [party for party in np.nonzero(arrived)[0].tolist() if party not in set(coalition)]
     graph = laplacian(execution.schedule.pairs, members)
-    found = graph_mu(graph, parameters.sigma_star, parameters.sigma_delta, execution.sensitivity) if members else ()
+    found = graph_mu(graph, protocol.sigma_star, protocol.sigma_delta, execution.sensitivity) if members else ()
     return {party: float(mu) for party, mu in zip(members, found, strict=True)}
 
 

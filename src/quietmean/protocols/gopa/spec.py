@@ -9,34 +9,34 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.schema import Configured, parameter
 from quietmean.entropy import Seed
 from quietmean.graphs import complete_pairs, make_schedule
 
 PUBLISH, TELL, ROLL_BACK = 1, 2, 3
 ROUNDS = 3
+_DEVIATION = "a standard deviation is a finite number >= 0"
 
 
-@dataclass(frozen=True)
-class GopaParameters:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class GopaParameters(Configured):
     """``sigma_star``: standard deviation of every party's own noise; ``sigma_delta``: of every pair's noise, which cancels.
 
     Each party chooses ``partners`` others at random, and the pairs are the union of all choices; n - 1 and more give the complete
     graph. ``aggregator`` is the party that collects what is published: it learns what any colluding party may learn, no more.
     """
 
-    sigma_star: float
-    sigma_delta: float
-    partners: int
-    aggregator: PartyId = 0
-
-    def __post_init__(self) -> None:
-        for name, sigma in (("sigma_star", self.sigma_star), ("sigma_delta", self.sigma_delta)):
-            if not (np.isfinite(sigma) and sigma >= 0):
-                raise InputError(f"{name} is {sigma:g}: a standard deviation is a finite number >= 0")
-        if self.partners < 1:
-            raise InputError(f"partners is {self.partners}: each party needs at least 1 other to share noise with")
+    sigma_star: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=_DEVIATION)
+    sigma_delta: float = parameter(help="standard deviation of every pair's noise", at_least=0, remedy=_DEVIATION)
+    partners: int = parameter(
+        help="with how many others each party chooses to share noise",
+        option=True,
+        required=False,
+        at_least=1,
+        remedy="each party needs at least 1 other to share noise with",
+    )
+    aggregator: PartyId = parameter(0, help="the party that collects what the others send", option=True)
 
 
 def default_partners(parties: int, colluding: int = 0) -> int:

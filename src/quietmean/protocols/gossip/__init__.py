@@ -1,7 +1,7 @@
 """Gossip averaging (push-sum): no noise, no privacy; for comparison and for spreading what is public already."""
 
-from quietmean.protocols.gossip.protocol import Gossip, GossipParameters
+from quietmean.protocols.gossip.protocol import Gossip
 
-__all__ = ["PROTOCOL", "GossipParameters"]
+__all__ = ["PROTOCOL", "Gossip"]
 
-PROTOCOL = Gossip()
+PROTOCOL = Gossip

@@ -3,107 +3,98 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.schema import parameter
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule, make_schedule
-from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.inca.batch import run_batch
-from quietmean.protocols.inca.fixed_point import check_room, choose_grid, describe_fixed_point
+from quietmean.protocols.inca.fixed_point import check_room, choose_grid
 from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.spec import IncaParameters, Injection, check_fixed_point
-from quietmean.protocols.protocol import Demand, Protocol, Releases
+from quietmean.protocols.inca.spec import (
+    GRID,
+    LARGEST_VALUE,
+    OUT_DEGREE,
+    ROUNDS,
+    SCHEDULE,
+    VALUE_BITS,
+    IncaParameters,
+    Injection,
+    check_fixed_point,
+)
+from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 
-@dataclass(frozen=True)
-class GossipParameters:
-    rounds: int
-    schedule: str = "uniform"
-    out_degree: int = 1
-    value_bits: int = 64
-    grid: float = 0.0
-    largest_value: float = 0.0
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Gossip(Protocol):
+    """Push-sum averaging: it protects nothing and is there for comparison. Fields as those of IncA."""
 
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InputError(f"rounds is {self.rounds}: gossip needs at least 1 round")
-        check_fixed_point(self.value_bits, self.grid, self.largest_value)
-
-    def as_inca(self) -> IncaParameters:
-        values = self.value_bits, self.grid, self.largest_value
-        return IncaParameters(Injection.plain(self.rounds), 0.0, 0.0, self.schedule, self.out_degree, *values)
-
-
-class Gossip(Protocol[GossipParameters]):
     name = "gossip"
+    guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
     private = False
     sends_shares = True
-    options = frozenset({"rounds", "schedule", "out_degree", "value_bits", "largest_value"})
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"
 
-    def parse(self, raw: Mapping[str, Any], parties: int) -> GossipParameters:
-        return GossipParameters(
-            required_field(raw, "rounds", int),
-            optional_field(raw, "schedule", str, "uniform"),
-            optional_field(raw, "out_degree", int, 1),
-            optional_field(raw, "value_bits", int, 64),
-            optional_field(raw, "grid", float, 0.0),
-            optional_field(raw, "largest_value", float, 0.0),
+    rounds: int = parameter(**ROUNDS)
+    schedule: str = parameter("uniform", **SCHEDULE)
+    out_degree: int = parameter(1, **OUT_DEGREE)
+    value_bits: int = parameter(64, **VALUE_BITS)
+    grid: float = parameter(0.0, **GRID)
+    largest_value: float = parameter(0.0, **LARGEST_VALUE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fixed_point(self.value_bits, self.grid, self.largest_value)
+
+    @cached_property
+    def mixing(self) -> IncaParameters:
+        """The same as IncA without noise."""
+        return IncaParameters(
+            rounds=self.rounds,
+            injection=Injection.plain(self.rounds),
+            sigma_star=0.0,
+            sigma_delta=0.0,
+            schedule=self.schedule,
+            out_degree=self.out_degree,
+            value_bits=self.value_bits,
+            grid=self.grid,
+            largest_value=self.largest_value,
         )
 
-    def describe(self, parameters: GossipParameters) -> dict[str, Any]:
-        mixing = {"rounds": parameters.rounds, "schedule": parameters.schedule, "out_degree": parameters.out_degree}
-        return mixing | describe_fixed_point(parameters.as_inca())
+    def defaults(self, target: Target) -> dict[str, Any]:
+        return {"rounds": 4 * math.ceil(math.log2(target.parties)) + 10}
 
-    def draft(self, parties: int, options: Mapping[str, Any]) -> GossipParameters:
-        return self.parse({"rounds": 4 * math.ceil(math.log2(parties)) + 10, **options}, parties)
+    def completed(self, target: Target) -> Self:
+        if self.value_bits == 64:
+            return self
+        grid, largest = choose_grid(self.mixing, target)
+        return replace(self, grid=grid, largest_value=largest)
 
-    def with_noise(self, parameters: GossipParameters, star: float, delta: float) -> GossipParameters:
-        return parameters
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return make_schedule(self.schedule, seed, parties, self.rounds, self.out_degree)
 
-    def completed(self, parameters: GossipParameters, demand: Demand) -> GossipParameters:
-        chosen = choose_grid(parameters.as_inca(), demand)
-        return replace(parameters, grid=chosen.grid, largest_value=chosen.largest_value)
+    def check_values(self, values: Vector) -> None:
+        check_room(self.mixing, values)
 
-    def grid(self, parameters: GossipParameters) -> float:
-        return parameters.grid
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
+        self.check_values(value)
+        return IncaParty(self.mixing, schedule, party, value, weight, noise)
 
-    def rounds(self, parameters: GossipParameters) -> int:
-        return parameters.rounds
-
-    def schedule(self, parameters: GossipParameters, parties: int, seed: Seed) -> Schedule:
-        return make_schedule(parameters.schedule, seed, parties, parameters.rounds, parameters.out_degree)
-
-    def check_values(self, parameters: GossipParameters, values: Vector) -> None:
-        check_room(parameters.as_inca(), values)
-
-    def machine(
-        self, parameters: GossipParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
-    ) -> IncaParty:
-        self.check_values(parameters, value)
-        return IncaParty(parameters.as_inca(), schedule, party, value, weight, noise)
-
-    def transcript(self, parameters: GossipParameters, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, history: History) -> Transcript:
         from quietmean.protocols.inca.transcript import declared_transcript
 
-        return declared_transcript(parameters.as_inca(), schedule, history)
+        return declared_transcript(self.mixing, schedule, history)
 
     def batch(
-        self,
-        parameters: GossipParameters,
-        schedule: Schedule,
-        history: History,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
+        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
     ) -> Releases:
-        self.check_values(parameters, values)
-        return run_batch(parameters.as_inca(), schedule, history, values, weights, noise)
+        self.check_values(values)
+        return run_batch(self.mixing, schedule, history, values, weights, noise)

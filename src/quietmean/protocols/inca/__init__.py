@@ -1,8 +1,8 @@
 """IncA: incremental averaging with correlated noise that each party cancels itself (PETS 2026)."""
 
-from quietmean.protocols.inca.protocol import Inca
+from quietmean.protocols.inca.protocol import IncA
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 
-__all__ = ["PROTOCOL", "IncaParameters", "Injection"]
+__all__ = ["PROTOCOL", "IncA", "IncaParameters", "Injection"]
 
-PROTOCOL = Inca()
+PROTOCOL = IncA

@@ -16,7 +16,6 @@ Cutting never changes a sum, but what is cut is no longer covered by the certifi
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.inca.rounding import rounding_information
 from quietmean.protocols.inca.spec import IncaParameters
-from quietmean.protocols.protocol import Demand
+from quietmean.protocols.target import Target
 
 _HEADROOM = 8.0
 _DEVIATIONS = 12.0
@@ -37,28 +36,25 @@ FINE, COARSEST = 2.0**-20, 2.0**-12
 _NOISELESS_ROOM = 1024.0
 
 
-def choose_grid(parameters: IncaParameters, demand: Demand) -> IncaParameters:
-    """``parameters`` with their grid, and ``largest_value`` as large as it has room for.
+def choose_grid(parameters: IncaParameters, target: Target) -> tuple[float, float]:
+    """The grid, and the largest value that it has room for.
 
     Where ``largest_value`` was given, the finest grid with room for it; else one of 2^-20 of the smallest standard deviation of
     any noise, or coarser if the sensitivity has no room on it. Raises :class:`InputError` beyond 2^-12 of that deviation.
     """
-    if parameters.value_bits == 64:
-        return parameters
     smallest = min((sigma for sigma in _deviations(parameters) if sigma > 0), default=0.0)
     if parameters.largest_value or not smallest:
-        grid = _step_for(parameters, parameters.largest_value or _NOISELESS_ROOM * demand.sensitivity)
+        grid = _step_for(parameters, parameters.largest_value or _NOISELESS_ROOM * target.sensitivity)
     else:
-        grid = max(2.0 ** math.floor(math.log2(FINE * smallest)), _step_for(parameters, demand.sensitivity))
+        grid = max(2.0 ** math.floor(math.log2(FINE * smallest)), _step_for(parameters, target.sensitivity))
     if smallest and grid > COARSEST * smallest:
-        asked = parameters.largest_value or demand.sensitivity
+        asked = parameters.largest_value or target.sensitivity
         raise InputError(
             f"32 bits with room for values of {asked:g} make a grid of {grid:g}, too coarse beside noise of {smallest:g}: give a "
             "smaller largest_value, or value_bits = 64"
         )
     # Three digits, down: machines whose libraries differ in the last bits get the same plan.
-    largest = max(parameters.largest_value, _digits_down(_room(parameters, grid)))
-    return replace(parameters, grid=grid, largest_value=largest, dimension=demand.dimension)
+    return grid, max(parameters.largest_value, _digits_down(_room(parameters, grid)))
 
 
 def check_room(parameters: IncaParameters, values: Vector) -> None:
@@ -75,30 +71,22 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
         )
 
 
-def describe_fixed_point(parameters: IncaParameters) -> dict[str, Any]:
-    """Plain JSON data; nothing where values are float64, or still are."""
-    if not parameters.grid:
-        return {}
-    document = {"value_bits": parameters.value_bits, "grid": parameters.grid, "largest_value": parameters.largest_value}
-    return document if parameters.dimension is None else document | {"dimension": parameters.dimension}
-
-
-def grid_figures(parameters: IncaParameters, schedule: Schedule, demand: Demand) -> dict[str, Any]:
+def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target) -> dict[str, Any]:
     """For plans, where nobody drops out: the step over the smallest noise, and what rounding adds to mu squared at most."""
     if not parameters.grid:
         return {}
     smallest = min(sigma for sigma in _deviations(parameters) if sigma > 0)
-    information = rounding_information(parameters, schedule, History.everyone(parameters.rounds, demand.parties))
-    return {"grid_over_noise": parameters.grid / smallest, "rounding_mu_squared": demand.dimension * information}
+    information = rounding_information(parameters, schedule, History.everyone(parameters.rounds, target.parties))
+    return {"grid_over_noise": parameters.grid / smallest, "rounding_mu_squared": target.dimension * information}
 
 
 def _deviations(parameters: IncaParameters) -> tuple[float, float]:
     """Standard deviations of the noise that stays and of the noise that is cancelled; 0 where there is none."""
-    return parameters.sigma_star, parameters.sigma_delta if parameters.injection.noise_terms else 0.0
+    return parameters.sigma_star, parameters.sigma_delta if parameters.injections.noise_terms else 0.0
 
 
 def _portions(parameters: IncaParameters) -> float:
-    return math.fsum(abs(portion) for portion in parameters.injection.portion)
+    return math.fsum(abs(portion) for portion in parameters.injections.portion)
 
 
 def held_deviation(parameters: IncaParameters) -> float:
@@ -108,7 +96,7 @@ def held_deviation(parameters: IncaParameters) -> float:
     enters with sum_s Z_sk P_s, of norm at most sum_s |Z_sk|. With incremental injection that is P_s - P_(s-1), and since W_s has
     1 / (k + 1) on its diagonal, |P_s - P_(s-1)|^2 <= k (|P_s|^2 - |P_(s-1)|^2): the sum over s is at most 1 + k.
     """
-    injection = parameters.injection
+    injection = parameters.injections
     gain = 1.0 + parameters.out_degree
     if injection.name != "incremental":
         gain = math.fsum(math.fsum(abs(entry) for entry in column) ** 2 for column in injection.noise.T.tolist())

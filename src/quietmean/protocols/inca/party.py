@@ -51,12 +51,12 @@ class IncaParty:
         return self._parameters.rounds
 
     def start(self) -> Step[IncaState]:
-        portion = float(self._parameters.injection.portion[0])
-        injected = self._injection(portion, self._parameters.injection.rows[0])
+        portion = float(self._parameters.injections.portion[0])
+        injected = self._injection(portion, self._parameters.injections.rows[0])
         return self._proceed(IncaState(1, injected, portion * self._weight, 1))
 
     def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
-        injection = self._parameters.injection
+        injection = self._parameters.injections
         last = state.round == self.rounds
         portion = float(injection.portion[state.injections])
         terms = injection.cancellations[state.injections] if last else injection.rows[state.injections]

@@ -102,7 +102,7 @@ class _Costs:
 
 def _inverse_product(parameters: IncaParameters, count: int, finishes: bool) -> Array:
     """Entry (r, s): product of the least noise changes that change injections r and s by one; infinite if there are none."""
-    injection = parameters.injection
+    injection = parameters.injections
     noise = injection.noise[:count].copy()
     if finishes:
         noise[-1] = -noise[:-1].sum(axis=0)

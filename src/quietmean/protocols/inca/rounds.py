@@ -15,7 +15,7 @@ def injection_groups(
     parameters: IncaParameters, history: History, round_: int
 ) -> Iterator[tuple[NDArray[np.int64], float, Terms]]:
     """The parties online in a round, grouped by what they inject: (parties, portion of the value, noise terms)."""
-    injection = parameters.injection
+    injection = parameters.injections
     online = np.nonzero(history.online[round_])[0]
     injections = history.online[:round_].sum(axis=0)[online]
     last = round_ == parameters.rounds

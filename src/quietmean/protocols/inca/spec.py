@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.grid import check_step
+from quietmean.core.schema import OPEN, Configured, parameter
+from quietmean.graphs import SCHEDULES
 
 # Conditions of a valid injection are checked in floating point; files carry 15 digits at best.
 _TOLERANCE = 1e-9
 
 Terms = tuple[tuple[int, float], ...]
+# What to choose where something is none.
+DEVIATION = "a standard deviation is a finite number >= 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,24 +91,23 @@ class Injection:
         return cls("general", portion, noise)
 
     @classmethod
-    def parse(cls, raw: object, rounds: int) -> Injection:
-        """From JSON: "incremental", "early" or {"c": [...], "Z": [[...]], "sigma": [...] (relative scales, optional)}."""
-        if raw == "incremental":
-            return cls.incremental(rounds)
-        if raw == "early":
-            return cls.early(rounds)
-        if isinstance(raw, Mapping) and {"c", "Z"} <= set(raw) <= {"c", "Z", "sigma"}:
-            try:
-                portion, noise = np.array(raw["c"], dtype=np.float64), np.array(raw["Z"], dtype=np.float64)
-                noise = noise * np.array(raw.get("sigma", 1.0), dtype=np.float64)
-            except ValueError as error:
-                raise InputError(f"c, Z or sigma of the injection is not an array of numbers ({error}): mend it") from None
-            if portion.shape != (rounds + 1,) or noise.ndim != 2:
-                raise InputError(
-                    f"c has shape {portion.shape} with {rounds} rounds: give {rounds + 1} portions, one per round 0..T"
-                )
-            return cls.general(portion, noise)
-        raise InputError(f'injection {raw!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
+    def named(cls, name: str, rounds: int) -> Injection:
+        """The incremental or the early one for so many rounds."""
+        return cls.early(rounds) if name == "early" else cls.incremental(rounds)
+
+    @classmethod
+    def parse(cls, raw: object) -> Injection:
+        """From JSON: {"c": [...], "Z": [[...]], "sigma": [...] (relative scales, optional)}. Raises :class:`InputError`."""
+        if not (isinstance(raw, Mapping) and {"c", "Z"} <= set(raw) <= {"c", "Z", "sigma"}):
+            raise InputError(f'injection {raw!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
+        try:
+            portion, noise = np.array(raw["c"], dtype=np.float64), np.array(raw["Z"], dtype=np.float64)
+            noise = noise * np.array(raw.get("sigma", 1.0), dtype=np.float64)
+        except ValueError as error:
+            raise InputError(f"c, Z or sigma of the injection is not an array of numbers ({error}): mend it") from None
+        if portion.ndim != 1 or noise.ndim != 2:
+            raise InputError(f"c has shape {portion.shape} and Z {noise.shape}: give a list of portions and a list of rows")
+        return cls.general(portion, noise)
 
     def describe(self) -> object:
         if self.name == "general":
@@ -111,53 +115,116 @@ class Injection:
         return self.name
 
 
-def check_fixed_point(value_bits: int, grid: float, largest_value: float) -> None:
-    """Raises :class:`InputError` for fields of a grid that do not fit together."""
-    if value_bits not in (32, 64):
-        raise InputError(f"value_bits is {value_bits}: choose 32 (whole numbers on a public grid) or 64 (float64)")
-    if not (np.isfinite(largest_value) and largest_value >= 0):
-        raise InputError(f"largest_value is {largest_value:g}: give the largest absolute coordinate of any party's value")
-    if value_bits == 64 and (grid or largest_value):
-        name, number = ("grid", grid) if grid else ("largest_value", largest_value)
-        raise InputError(f"{name} is {number:g} but value_bits is 64: a grid belongs to 32-bit values, set value_bits = 32 too")
-    if grid:
-        check_step(grid)
-
-
 def _terms(row: NDArray[np.float64]) -> Terms:
     return tuple((int(index) + 1, float(row[index])) for index in np.nonzero(row)[0])
 
 
-@dataclass(frozen=True, eq=False)
-class IncaParameters:
+def check_fixed_point(value_bits: int, grid: float, largest_value: float) -> None:
+    """Raises :class:`InputError` for fields of a grid that do not fit together."""
+    if value_bits == 64 and (grid or largest_value):
+        name, number = ("grid", grid) if grid else ("largest_value", largest_value)
+        raise InputError(f"{name} is {number:g} but value_bits is 64: a grid belongs to 32-bit values, set value_bits = 32 too")
+    if value_bits not in (32, 64):
+        raise InputError(f"value_bits is {value_bits}: choose 32 (whole numbers on a public grid) or 64 (float64)")
+    if grid:
+        check_step(grid)
+
+
+def _has_grid(parameters: Any) -> bool:
+    return bool(parameters.grid)
+
+
+def _states_dimension(parameters: IncaParameters) -> bool:
+    return bool(parameters.grid) and parameters.dimension is not None
+
+
+def _read_injection(raw: Any) -> str | Injection:
+    """A named one is made when the number of rounds is known."""
+    if raw in ("incremental", "early"):
+        return str(raw)
+    return Injection.parse(raw)
+
+
+def _describe_injection(injection: str | Injection) -> object:
+    return injection.describe() if isinstance(injection, Injection) else injection
+
+
+# Fields that protocols which mix shares have in common.
+ROUNDS: dict[str, Any] = {
+    "help": "mixing rounds",
+    "option": True,
+    "at_least": 1,
+    "remedy": "at least 1 mixing round is needed",
+}
+SCHEDULE: dict[str, Any] = {"help": "who sends to whom", "option": True, "choices": SCHEDULES}
+OUT_DEGREE: dict[str, Any] = {
+    "help": "to how many others each party sends in a round",
+    "option": True,
+    "flag": "neighbours",
+    "at_least": 1,
+    "remedy": "choose 1 or more",
+}
+VALUE_BITS: dict[str, Any] = {
+    "help": "bits of a value on the wire: 64, or 32 for whole numbers on a public grid",
+    "option": True,
+    "written": _has_grid,
+}
+GRID: dict[str, Any] = {"help": "step of the public grid, a power of two; 0 for none", "written": _has_grid}
+LARGEST_VALUE: dict[str, Any] = {
+    "help": "with 32 bits: the largest absolute coordinate of any party's vector, for the finest grid with room for it",
+    "option": True,
+    "at_least": 0,
+    "remedy": "give the largest absolute coordinate of any party's value",
+    "written": _has_grid,
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class IncaParameters(Configured):
     """``sigma_star`` is the standard deviation of the independent noise, ``sigma_delta`` of the cancelled noise terms.
 
-    ``value_bits``: 64 for float64 values; with 32 every number that a party holds is a multiple of ``grid`` (a power of two, in
-    the values' units) and shares take 32 bits; no coordinate of a party's value may then be larger than ``largest_value``. A grid
-    of 0 is still to be chosen, when the noise is known; until then values are float64. Certificates of executions on a grid need
-    the ``dimension`` of the values.
+    ``injection``: "incremental", "early" or any (c, Z). ``value_bits``: 64 for float64 values; with 32 every number that a party
+    holds is a multiple of ``grid`` (a power of two, in the values' units) and shares take 32 bits; then no coordinate of a value
+    may be larger than ``largest_value``. A grid of 0 is still to be chosen, when the noise is known; until then values are
+    float64. Certificates of executions on a grid need the ``dimension`` of the values.
     """
 
-    injection: Injection
-    sigma_star: float
-    sigma_delta: float
-    schedule: str = "permutation"
-    out_degree: int = 1
-    value_bits: int = 64
-    grid: float = 0.0
-    largest_value: float = 0.0
-    dimension: int | None = None
+    rounds: int = parameter(**ROUNDS)
+    injection: str | Injection = parameter(
+        "incremental",
+        help='how values and noise are injected: incremental, early, or in a file an object with "c" and "Z"',
+        option=True,
+        read=_read_injection,
+        write=_describe_injection,
+    )
+    sigma_star: float = parameter(help="standard deviation of the noise that stays in the result", at_least=0, remedy=DEVIATION)
+    sigma_delta: float = parameter(help="standard deviation of the noise that is cancelled", at_least=0, remedy=DEVIATION)
+    schedule: str = parameter("permutation", **SCHEDULE)
+    out_degree: int = parameter(1, **OUT_DEGREE)
+    value_bits: int = parameter(64, **VALUE_BITS)
+    grid: float = parameter(0.0, **GRID)
+    largest_value: float = parameter(0.0, **LARGEST_VALUE)
+    dimension: int | None = parameter(
+        None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate", written=_states_dimension
+    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_fixed_point(self.value_bits, self.grid, self.largest_value)
-        if self.dimension is not None and self.dimension < 1:
-            raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
-        if self.injection.rounds < 1:
-            raise InputError(f"rounds is {self.injection.rounds}: IncA needs at least 1 mixing round")
-        for name, sigma in (("sigma_star", self.sigma_star), ("sigma_delta", self.sigma_delta)):
-            if not (np.isfinite(sigma) and sigma >= 0):
-                raise InputError(f"{name} is {sigma:g}: a standard deviation is a finite number >= 0")
+        if isinstance(self.injection, str) and self.injection not in ("incremental", "early"):
+            raise InputError(f'injection {self.injection!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
+        if self.rounds is not OPEN:
+            # Made once, so that a wrong one is refused here.
+            self.injections  # noqa: B018
 
-    @property
-    def rounds(self) -> int:
-        return self.injection.rounds
+    @cached_property
+    def injections(self) -> Injection:
+        """The injection of every round. Raises :class:`InputError` where it does not fit the number of rounds."""
+        if isinstance(self.injection, str):
+            return Injection.named(self.injection, self.rounds)
+        if self.injection.rounds != self.rounds:
+            shape = self.injection.portion.shape
+            raise InputError(
+                f"c has shape {shape} with {self.rounds} rounds: give {self.rounds + 1} portions, one per round 0..T"
+            )
+        return self.injection

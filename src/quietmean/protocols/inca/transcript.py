@@ -68,7 +68,7 @@ def declared_transcript(parameters: IncaParameters, schedule: Schedule, history:
             rows = row_of[members]
             dependence.add(rows, members, scale[members] * portion)
             for index, coefficient in terms:
-                column = parties + members * parameters.injection.noise_terms + index - 1
+                column = parties + members * parameters.injections.noise_terms + index - 1
                 noise.add(rows, column, scale[members] * coefficient)
         senders.append(online)
         sent_in.append(next_round[round_][online])
@@ -78,8 +78,8 @@ def declared_transcript(parameters: IncaParameters, schedule: Schedule, history:
     released[current[history.finished]] = True
     sender = np.concatenate(senders)
     known.add(np.arange(count), sender, 1.0)
-    delta_terms = parties * parameters.injection.noise_terms
-    owner = np.concatenate([everyone, np.repeat(everyone, parameters.injection.noise_terms)])
+    delta_terms = parties * parameters.injections.noise_terms
+    owner = np.concatenate([everyone, np.repeat(everyone, parameters.injections.noise_terms)])
     return Transcript(
         dependence=dependence.matrix((count, count)),
         values=eye_array(count, parties, format="csr"),

@@ -1,7 +1,7 @@
 """Local DP: every party publishes its value with noise of its own. No exchange, no trust in anybody."""
 
-from quietmean.protocols.local_dp.protocol import LocalDp, LocalDpParameters
+from quietmean.protocols.local_dp.protocol import LocalDP
 
-__all__ = ["PROTOCOL", "LocalDpParameters"]
+__all__ = ["PROTOCOL", "LocalDP"]
 
-PROTOCOL = LocalDp()
+PROTOCOL = LocalDP

@@ -1,94 +1,71 @@
-"""Local DP behind the common interface."""
+"""Local DP: every party publishes its value with noise of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.rounding import round_up
+from quietmean.core.schema import parameter
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
-from quietmean.protocols.fields import required_field
 from quietmean.protocols.local_dp.party import LocalDpParty
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
+from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 
-@dataclass(frozen=True)
-class LocalDpParameters:
-    """``sigma``: standard deviation of every party's noise, per coordinate."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LocalDP(SelfCalibrating):
+    """One Gaussian release of every value, exact whoever colludes."""
 
-    sigma: float
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.sigma) and self.sigma >= 0):
-            raise InputError(f"sigma is {self.sigma:g}: a standard deviation is a finite number >= 0")
-
-
-class LocalDp(Protocol[LocalDpParameters]):
     name = "local-dp"
     summary = "every party publishes its value with full noise: trusts nobody, least accurate"
+    rounds = 1
 
-    def parse(self, raw: Mapping[str, Any], parties: int) -> LocalDpParameters:
-        return LocalDpParameters(required_field(raw, "sigma", float))
+    sigma: float = parameter(
+        help="standard deviation of every party's noise, per coordinate",
+        at_least=0,
+        remedy="a standard deviation is a finite number >= 0",
+    )
 
-    def describe(self, parameters: LocalDpParameters) -> dict[str, Any]:
-        return {"sigma": parameters.sigma}
+    def with_noise(self, star: float, delta: float) -> Self:
+        return replace(self, sigma=star)
 
-    def draft(self, parties: int, options: Mapping[str, Any]) -> LocalDpParameters:
-        return self.parse({"sigma": 1.0, **options}, parties)
-
-    def with_noise(self, parameters: LocalDpParameters, star: float, delta: float) -> LocalDpParameters:
-        return replace(parameters, sigma=star)
-
-    def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[LocalDpParameters]:
+    def design(self, target: Target) -> Design:
         """sigma = sensitivity / mu: exact, and the same whoever colludes."""
         from quietmean.privacy import mu_of_budget
 
-        sigma = round_up(demand.sensitivity / mu_of_budget(demand.epsilon, demand.delta))
-        responding = demand.responding
+        sigma = round_up(target.sensitivity / mu_of_budget(target.epsilon, target.delta))
         return Design(
-            LocalDpParameters(sigma),
-            sigma**2 / responding,
-            demand.dropout_bias(responding),
+            replace(self, sigma=sigma),
+            sigma**2 / target.responding,
+            target.dropout_bias(target.responding),
             "exact: one Gaussian release of each value, whoever colludes",
         )
 
-    def rounds(self, parameters: LocalDpParameters) -> int:
-        return 1
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return self.fixed_schedule(parties)
 
-    def schedule(self, parameters: LocalDpParameters, parties: int, seed: Seed) -> Schedule:
+    def fixed_schedule(self, parties: int) -> Schedule:
         return Schedule.silent(1, parties)
 
-    def fixed_schedule(self, parameters: LocalDpParameters, parties: int) -> Schedule:
-        return Schedule.silent(1, parties)
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
+        return LocalDpParty(self.sigma, value, weight, noise)
 
-    def machine(
-        self, parameters: LocalDpParameters, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
-    ) -> LocalDpParty:
-        return LocalDpParty(parameters.sigma, value, weight, noise)
-
-    def transcript(self, parameters: LocalDpParameters, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, history: History) -> Transcript:
         builder = TranscriptBuilder(schedule.parties)
         for party in np.nonzero(history.finished)[0].tolist():
-            star = builder.add_noise([party], parameters.sigma, "star")
+            star = builder.add_noise([party], self.sigma, "star")
             builder.add_message(party, 2, values={party: 1.0}, noise={star: 1.0}, released=True)
         return builder.build()
 
     def batch(
-        self,
-        parameters: LocalDpParameters,
-        schedule: Schedule,
-        history: History,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
+        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
     ) -> Releases:
-        noisy = values + parameters.sigma * noise.normal("star", 0, values.shape[1])
+        noisy = values + self.sigma * noise.normal("star", 0, values.shape[1])
         return Releases(noisy, weights, history.finished)

@@ -3,6 +3,6 @@
 from quietmean.protocols.muffliato.protocol import Muffliato
 from quietmean.protocols.muffliato.spec import MuffliatoParameters
 
-__all__ = ["PROTOCOL", "MuffliatoParameters"]
+__all__ = ["PROTOCOL", "Muffliato", "MuffliatoParameters"]
 
-PROTOCOL = Muffliato()
+PROTOCOL = Muffliato

@@ -61,6 +61,6 @@ def network_design(
 
 def neighbour_epsilon(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
     """The exact epsilon against a neighbour, that of local DP with the same noise: its first message is x + noise."""
-    from quietmean.privacy import epsilon_of_mu
+    from quietmean.privacy import GAUSSIAN
 
-    return epsilon_of_mu(sensitivity / sigma, delta)
+    return GAUSSIAN.epsilon(sensitivity / sigma, delta)

@@ -78,7 +78,7 @@ class MuffliatoParty:
         return self._schedule.senders(state.round, self._party)
 
     def _accelerated(self, state: MuffliatoState, mixed: Vector, weight: float) -> MuffliatoState:
-        momentum = self._parameters.momentum
+        momentum = self._parameters.gamma
         held = mixed * momentum + state.previous * (1.0 - momentum)
         its_weight = momentum * weight + (1.0 - momentum) * state.previous_weight
         return MuffliatoState(state.round + 1, held, its_weight, state.held, state.weight)

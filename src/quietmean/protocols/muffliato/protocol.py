@@ -1,10 +1,9 @@
-"""Muffliato behind the common interface."""
+"""Muffliato: local noise once, then gossip."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,11 @@ from quietmean.protocols.muffliato.party import MuffliatoParty
 from quietmean.protocols.muffliato.spec import (
     ACCELERATED,
     MuffliatoParameters,
-    default_degree,
-    default_graph,
     default_rounds,
     gossip_schedule,
 )
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
+from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 # The predicted error averages this many executions, each probed with so many random vectors where n is larger.
@@ -34,7 +32,7 @@ _COLUMNS = 1024
 _MARGIN = 1.0001
 
 
-class Muffliato(Protocol[MuffliatoParameters]):
+class Muffliato(MuffliatoParameters, SelfCalibrating):
     """Nothing is released: every party ends with an estimate of its own, and gossip is all the telling there is.
 
     Against a coalition with a neighbour this is local DP, so that is what a plan is designed for. Neither the exchanges nor
@@ -42,64 +40,51 @@ class Muffliato(Protocol[MuffliatoParameters]):
     """
 
     name = "muffliato"
-    options = frozenset({"rounds", "schedule", "out_degree", "momentum"})
     summary = "every party adds full noise once, then gossips: no second phase; against colluders no better than local DP"
     releases_are_public = False
 
-    def parse(self, raw: Mapping[str, Any], parties: int) -> MuffliatoParameters:
-        return MuffliatoParameters.parse(raw, parties)
+    def resolved(self, parties: int) -> Self:
+        return super(Muffliato, self.on_graph(parties)).resolved(parties)
 
-    def describe(self, parameters: MuffliatoParameters) -> dict[str, Any]:
-        return {
-            "sigma": parameters.sigma,
-            "rounds": parameters.rounds,
-            "schedule": parameters.schedule,
-            "out_degree": parameters.out_degree,
-            "momentum": parameters.momentum,
-        }
+    def defaults(self, target: Target) -> dict[str, Any]:
+        graph = self.on_graph(target.parties)
+        rounds = default_rounds(graph.schedule, target.parties, graph.out_degree)
+        return {"rounds": rounds, "momentum": ACCELERATED}
 
-    def draft(self, parties: int, options: Mapping[str, Any]) -> MuffliatoParameters:
-        schedule = str(options.get("schedule", default_graph(parties)))
-        degree = int(options.get("out_degree", default_degree(schedule, parties)))
-        rounds = default_rounds(schedule, parties, degree)
-        return self.parse({"sigma": 1.0, "rounds": rounds, "momentum": ACCELERATED, **options}, parties)
+    def with_noise(self, star: float, delta: float) -> Self:
+        return replace(self, sigma=star)
 
-    def with_noise(self, parameters: MuffliatoParameters, star: float, delta: float) -> MuffliatoParameters:
-        return replace(parameters, sigma=star)
-
-    def design(self, demand: Demand, options: Mapping[str, Any]) -> Design[MuffliatoParameters]:
+    def design(self, target: Target) -> Design:
         from quietmean.privacy import mu_of_budget
 
-        sigma = demand.sensitivity / mu_of_budget(demand.epsilon, demand.delta) * _MARGIN
-        parameters = replace(self.draft(demand.parties, options), sigma=sigma)
-        squares, bias = self._influence(parameters, demand)
+        sigma = target.sensitivity / mu_of_budget(target.epsilon, target.delta) * _MARGIN
+        found = replace(self.template(target), sigma=sigma)
+        squares, bias = found._influence(target)
         certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"
-        return Design(parameters, sigma**2 * squares, demand.value_variance * bias, certificate)
+        return Design(found, sigma**2 * squares, target.value_variance * bias, certificate)
 
-    def figures(self, parameters: MuffliatoParameters, demand: Demand) -> dict[str, Any]:
-        degree = int(self.schedule(parameters, demand.parties, Seed.public("figures")).out_degree.max())
-        order_two = (2.0, parameters.rounds, degree, demand.parties, parameters.sigma, demand.sensitivity)
+    def figures(self, target: Target) -> dict[str, Any]:
+        degree = int(self.draw_schedule(target.parties, Seed.public("figures")).out_degree.max())
+        order_two = (2.0, self.rounds, degree, target.parties, self.sigma, target.sensitivity)
         return {"pairwise_network_renyi_epsilon_order_2": mean_renyi_epsilon(*order_two)}
 
-    def _influence(self, parameters: MuffliatoParameters, demand: Demand) -> tuple[float, float]:
+    def _influence(self, target: Target) -> tuple[float, float]:
         """sum_j w_j^2 and sum_j (w_j - 1/n)^2 of the weights w in one party's estimate, means over executions and parties."""
-        parties = demand.parties
+        parties = target.parties
         squares, bias = [], []
-        for number in range(_EXECUTIONS if demand.dropouts else 2):
+        for number in range(_EXECUTIONS if target.dropouts else 2):
             seed = Seed.public("muffliato", parties, number)
-            schedule = self.schedule(parameters, parties, seed.derive("schedule"))
-            history = churn(seed.derive("churn"), schedule.rounds, parties, permanent=demand.dropouts)
+            schedule = self.draw_schedule(parties, seed.derive("schedule"))
+            history = churn(seed.derive("churn"), schedule.rounds, parties, permanent=target.dropouts)
             everyone = np.eye(parties)
             if parties > _PROBES:
                 everyone = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
-            weights = mix(parameters.momentum, schedule, history, everyone)[history.finished]
+            weights = mix(self.gamma, schedule, history, everyone)[history.finished]
             squares.append(float((weights**2).sum(axis=1).mean()))
             bias.append(float(((weights - everyone.mean(axis=0)) ** 2).sum(axis=1).mean()))
         return float(np.mean(squares)), float(np.mean(bias))
 
-    def error_variance(
-        self, parameters: MuffliatoParameters, schedule: Schedule, history: History, weights: NDArray[np.float64]
-    ) -> float:
+    def error_variance(self, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float:
         """Exact, for the exchanges as they went, uneven shares included: the largest over the parties that finished."""
         parties = len(weights)
         squares, total = np.zeros(parties), np.zeros(parties)
@@ -107,45 +92,40 @@ class Muffliato(Protocol[MuffliatoParameters]):
             own = np.arange(first, min(first + _COLUMNS, parties))
             unit = np.zeros((parties, own.size))
             unit[own, own - first] = 1.0
-            shares = mix(parameters.momentum, schedule, history, unit)
+            shares = mix(self.gamma, schedule, history, unit)
             squares += (shares**2).sum(axis=1)
             total += shares @ weights[own]
         finished = history.finished
         if not finished.any():
             return np.inf
-        return float(parameters.sigma**2 * (squares[finished] / total[finished] ** 2).max())
+        return float(self.sigma**2 * (squares[finished] / total[finished] ** 2).max())
 
-    def rounds(self, parameters: MuffliatoParameters) -> int:
-        return parameters.rounds
-
-    def schedule(self, parameters: MuffliatoParameters, parties: int, seed: Seed) -> Schedule:
-        return gossip_schedule(parameters, parties, seed)
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return gossip_schedule(self, parties, seed)
 
     def machine(
         self,
-        parameters: MuffliatoParameters,
         schedule: Schedule,
         party: PartyId,
         value: Vector,
         weight: float,
         noise: NoiseSource,
     ) -> MuffliatoParty:
-        return MuffliatoParty(parameters, schedule, party, value, weight, noise)
+        return MuffliatoParty(self, schedule, party, value, weight, noise)
 
-    def transcript(self, parameters: MuffliatoParameters, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, history: History) -> Transcript:
         from quietmean.protocols.muffliato.transcript import declared_transcript
 
-        return declared_transcript(parameters, schedule, history)
+        return declared_transcript(self, schedule, history)
 
     def batch(
         self,
-        parameters: MuffliatoParameters,
         schedule: Schedule,
         history: History,
         values: Vector,
         weights: NDArray[np.float64],
         noise: PopulationNoise,
     ) -> Releases:
-        noisy = values + parameters.sigma * noise.normal("star", 0, values.shape[1])
-        held = mix(parameters.momentum, schedule, history, np.column_stack([noisy, weights]))
+        noisy = values + self.sigma * noise.normal("star", 0, values.shape[1])
+        held = mix(self.gamma, schedule, history, np.column_stack([noisy, weights]))
         return Releases(held[:, :-1], held[:, -1], history.finished)

@@ -3,61 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import Configured, parameter
 from quietmean.entropy import Seed
 from quietmean.graphs import Schedule, make_schedule
 from quietmean.graphs.schedule import SCHEDULES
 from quietmean.graphs.topology import STATIC_TOPOLOGIES
-from quietmean.protocols.fields import optional_field, required_field
 
 EXPANDER = "expander"
 GRAPHS = (*SCHEDULES, EXPANDER)
 ACCELERATED = "chebyshev"
 
 
-@dataclass(frozen=True)
-class MuffliatoParameters:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MuffliatoParameters(Configured):
     """``sigma``: standard deviation of every party's noise, added once. ``schedule`` names a graph; exchanges go both ways.
 
     The static graphs and ``expander`` (random cycles) stay for all rounds, as in the paper; the others are drawn anew each round.
-    ``momentum`` is gamma of x(t+1) = gamma W x(t) + (1 - gamma) x(t-1): 1 is plain gossip, below 2.
+    ``momentum`` is gamma of x(t+1) = gamma W x(t) + (1 - gamma) x(t-1): 1 is plain gossip, below 2; "chebyshev" is the paper's
+    value for the graph.
     """
 
-    sigma: float
-    rounds: int
-    schedule: str
-    out_degree: int
-    momentum: float = 1.0
+    sigma: float = parameter(
+        help="standard deviation of every party's noise", at_least=0, remedy="a standard deviation is a finite number >= 0"
+    )
+    rounds: int = parameter(help="rounds of gossip", option=True, at_least=1, remedy="gossip needs at least 1 round")
+    schedule: str = parameter(help="the graph along which parties gossip", option=True, required=False, choices=GRAPHS)
+    out_degree: int = parameter(
+        help="to how many others each party sends in a round",
+        option=True,
+        flag="neighbours",
+        required=False,
+        at_least=1,
+        remedy="choose 1 or more",
+    )
+    momentum: float | str = parameter(
+        help="acceleration: 1 for plain gossip, chebyshev, or 1 <= momentum < 2",
+        option=True,
+        required=False,
+        at_least=1,
+        below=2,
+        remedy=f"choose 1 for plain gossip, {ACCELERATED!r}, or 1 <= momentum < 2",
+    )
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.sigma) and self.sigma >= 0):
-            raise InputError(f"sigma is {self.sigma:g}: a standard deviation is a finite number >= 0")
-        if self.rounds < 1:
-            raise InputError(f"rounds is {self.rounds}: gossip needs at least 1 round")
-        if self.schedule not in GRAPHS:
-            raise InputError(f"schedule {self.schedule!r} is unknown: choose one of {', '.join(GRAPHS)}")
-        if not 1.0 <= self.momentum < 2.0:
-            raise InputError(f"momentum is {self.momentum:g}: choose 1 for plain gossip, {ACCELERATED!r}, or 1 <= momentum < 2")
+        super().__post_init__()
+        if isinstance(self.momentum, str) and self.momentum != ACCELERATED:
+            raise InputError(f"momentum is {self.momentum!r}: choose 1 for plain gossip, {ACCELERATED!r}, or 1 <= momentum < 2")
 
-    @classmethod
-    def parse(cls, raw: Mapping[str, Any], parties: int) -> MuffliatoParameters:
-        """``momentum`` may be the text "chebyshev": the paper's value for the graph."""
-        schedule = optional_field(raw, "schedule", str, default_graph(parties))
-        out_degree = optional_field(raw, "out_degree", int, default_degree(schedule, parties))
-        accelerated = raw.get("momentum", 1.0) == ACCELERATED
-        if not accelerated:
-            momentum = optional_field(raw, "momentum", float, 1.0)
-        else:
-            # The acceleration is made for one matrix; where that changes, plain gossip is what there is.
-            momentum = chebyshev_momentum(spectral_gap(schedule, parties, out_degree)) if _stays(schedule) else 1.0
-        return cls(required_field(raw, "sigma", float), required_field(raw, "rounds", int), schedule, out_degree, momentum)
+    @property
+    def gamma(self) -> float:
+        """The momentum of a complete value."""
+        return float(self.momentum)
+
+    def on_graph(self, parties: int) -> Self:
+        """With graph and momentum filled in for so many parties."""
+        graph = self.filled(schedule=default_graph(parties))
+        graph = graph.filled(out_degree=default_degree(graph.schedule, parties), momentum=1.0)
+        if graph.momentum != ACCELERATED:
+            return graph
+        # The acceleration is made for one matrix; where that changes, plain gossip is what there is.
+        gap = spectral_gap(graph.schedule, parties, graph.out_degree) if _stays(graph.schedule) else 0.0
+        return replace(graph, momentum=chebyshev_momentum(gap) if gap else 1.0)
 
 
 def default_graph(parties: int) -> str:

@@ -23,10 +23,10 @@ def declared_transcript(parameters: MuffliatoParameters, schedule: Schedule, his
     for round_ in range(1, rounds + 1):
         mixing = gossip_matrix(schedule, delivered, acknowledged, round_).tocoo()
         rows, columns = mixing.row.astype(np.int64), mixing.col.astype(np.int64)
-        parts.append((round_, round_ - 1, rows, columns, parameters.momentum * mixing.data))
-        if parameters.momentum != 1.0:
+        parts.append((round_, round_ - 1, rows, columns, parameters.gamma * mixing.data))
+        if parameters.gamma != 1.0:
             everyone, back = np.arange(parties), max(round_ - 2, 0)
-            parts.append((round_, back, everyone, everyone, np.full(parties, 1.0 - parameters.momentum)))
+            parts.append((round_, back, everyone, everyone, np.full(parties, 1.0 - parameters.gamma)))
     below = np.concatenate([later * parties + row for later, _, row, _, _ in parts])
     above = np.concatenate([earlier * parties + column for _, earlier, _, column, _ in parts])
     dependence = coo_array((np.concatenate([data for *_, data in parts]), (below, above)), shape=(count, count)).tocsr()

@@ -3,6 +3,6 @@
 from quietmean.protocols.priv_unit.protocol import PrivUnitG
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters
 
-__all__ = ["PROTOCOL", "PrivUnitParameters"]
+__all__ = ["PROTOCOL", "PrivUnitG", "PrivUnitParameters"]
 
-PROTOCOL = PrivUnitG()
+PROTOCOL = PrivUnitG

@@ -17,6 +17,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
+from quietmean.core.schema import OPEN, Configured, parameter
 from quietmean.entropy import BitStream
 
 _NORMAL = NormalDist()
@@ -25,17 +26,22 @@ LENGTH_TOLERANCE = 1e-6
 _EPSILONS = (1e-3, 100.0)
 
 
-@dataclass(frozen=True)
-class PrivUnitParameters:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PrivUnitParameters(Configured):
     """``epsilon`` of the pure guarantee and ``probability`` p of the cap; 1/2 < p. The threshold gamma follows from both."""
 
-    epsilon: float
-    probability: float
+    epsilon: float = parameter(
+        help="epsilon of the pure guarantee",
+        at_least=_EPSILONS[0],
+        at_most=_EPSILONS[1],
+        remedy=f"PrivUnitG is implemented for {_EPSILONS[0]:g} <= epsilon <= {_EPSILONS[1]:g}",
+    )
+    probability: float = parameter(help="probability of the cap around the value", required=False)
 
     def __post_init__(self) -> None:
-        low, high = _EPSILONS
-        if not low <= self.epsilon <= high:
-            raise InputError(f"epsilon is {self.epsilon:g}: PrivUnitG is implemented for {low:g} <= epsilon <= {high:g}")
+        super().__post_init__()
+        if self.epsilon is OPEN or self.probability is OPEN:
+            return
         if not 0.5 <= self.probability < 1 or self.log_odds_below < 0 or self.outside <= 0 or self.beyond <= 0:
             raise InputError(
                 f"probability is {self.probability:g}: the cap at epsilon {self.epsilon:g} needs 1/2 <= probability and "
@@ -83,24 +89,24 @@ class PrivUnitParameters:
         """E |report - v|^2 of one report, summed over the coordinates."""
         return (self.square_along + dimension - 1) / self.mean_along**2 - 1.0
 
-    @classmethod
-    def best(cls, epsilon: float, dimension: int) -> PrivUnitParameters:
-        """The probability of the least error, by golden section search over the share of epsilon that it takes."""
-        low, high = 0.0, epsilon
-        golden = (math.sqrt(5.0) - 1.0) / 2.0
 
-        def at(share: float) -> PrivUnitParameters:
-            # To 12 digits: what is written to a plan and read again is the same.
-            return cls(epsilon, float(f"{1.0 / (1.0 + math.exp(-share)):.12g}"))
+def best_probability(epsilon: float, dimension: int) -> float:
+    """The probability of the least error, by golden section search over the share of epsilon that it takes."""
+    low, high = 0.0, epsilon
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
 
-        high = min(high, 27.0)  # beyond, 1 - p is rounding
-        for _ in range(60):
-            left, right = high - golden * (high - low), low + golden * (high - low)
-            if at(left).error(dimension) < at(right).error(dimension):
-                high = right
-            else:
-                low = left
-        return at((low + high) / 2)
+    def at(share: float) -> PrivUnitParameters:
+        # To 12 digits: what is written to a plan and read again is the same.
+        return PrivUnitParameters(epsilon=epsilon, probability=float(f"{1.0 / (1.0 + math.exp(-share)):.12g}"))
+
+    high = min(high, 27.0)  # beyond, 1 - p is rounding
+    for _ in range(60):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        if at(left).error(dimension) < at(right).error(dimension):
+            high = right
+        else:
+            low = left
+    return at((low + high) / 2).probability
 
 
 def report(parameters: PrivUnitParameters, direction: Vector, stream: BitStream) -> Vector:

@@ -3,6 +3,6 @@
 from quietmean.protocols.secagg.protocol import SecAgg
 from quietmean.protocols.secagg.spec import SecAggParameters
 
-__all__ = ["PROTOCOL", "SecAggParameters"]
+__all__ = ["PROTOCOL", "SecAgg", "SecAggParameters"]
 
-PROTOCOL = SecAgg()
+PROTOCOL = SecAgg

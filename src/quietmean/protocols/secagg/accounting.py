@@ -116,7 +116,7 @@ def spent_delta(
 
     ``sensitivity``: L2 change of a party's value. ``budget``: the delta asked for, of which rounding uses a fixed part.
     """
-    if not parameters.private or honest < 1:
+    if not parameters.noisy or honest < 1:
         return 1.0
     words = parameters.words(dimension)
     change, beta = rounded_sensitivity(parameters, sensitivity, words, budget)

@@ -16,8 +16,8 @@ from scipy.sparse.csgraph import connected_components
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
-from quietmean.privacy import Accounting, Adversary, delta_of_mu, epsilon_of_mu, mu_of_budget
-from quietmean.privacy.accounting import UPPER_BOUND
+from quietmean.privacy import GAUSSIAN, Adversary, LossConversion, mu_of_budget
+from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.secagg.accounting import (
     dominating_gaussian,
     least_epsilon,
@@ -35,7 +35,7 @@ Mask = NDArray[np.bool_]
 _MARGIN = 1e-9
 
 
-class DiscreteAccounting(Accounting):
+class DiscreteLossConversion(LossConversion):
     """Upper bounds for sums of distributed discrete Gaussian noise against computationally bounded parties.
 
     mu is the larger of two: that of the Gaussian mechanism with the same epsilon at the ``delta`` given, by the bound of
@@ -60,13 +60,13 @@ class DiscreteAccounting(Accounting):
         _, self._rounding_delta = rounded_sensitivity(parameters, 1.0, self._words, delta)
         parties = (1, max(1, int(counted.sum())))
         self._eta = (
-            max(dominating_gaussian(1.0, parameters.scale, m, self._words)[1] for m in parties) if parameters.private else 0.0
+            max(dominating_gaussian(1.0, parameters.scale, m, self._words)[1] for m in parties) if parameters.noisy else 0.0
         )
         self._known: dict[tuple[int, float], float] = {}
         self.notes = self._notes()
 
     def _notes(self) -> tuple[str, ...]:
-        if not self._parameters.private:
+        if not self._parameters.noisy:
             return ("no noise at all: the sum itself protects nobody",)
         parties, steps = int(self._counted.sum()), self._parameters.scale
         chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
@@ -85,7 +85,7 @@ class DiscreteAccounting(Accounting):
 
     def epsilon(self, mu: float, delta: float) -> float:
         if delta >= self._delta:
-            return epsilon_of_mu(mu, self._delta)
+            return GAUSSIAN.epsilon(mu, self._delta)
         return least_epsilon(lambda epsilon: self.delta(mu, epsilon) <= delta)
 
     def delta(self, mu: float, epsilon: float) -> float:
@@ -95,7 +95,7 @@ class DiscreteAccounting(Accounting):
         if mu == 0.0:
             return 0.0
         sampler = sampler_delta(self._words, int(self._counted.sum()), epsilon)
-        gaussian = math.exp(self._eta) * delta_of_mu(mu, max(epsilon - 2 * self._eta, 0.0))
+        gaussian = math.exp(self._eta) * GAUSSIAN.delta(mu, max(epsilon - 2 * self._eta, 0.0))
         return min(1.0, gaussian + self._rounding_delta + sampler)
 
     def group_epsilon(self, mu: float, times: float, delta: float) -> float:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
+from quietmean.core.schema import OPEN, given_value
 from quietmean.entropy.discrete_gaussian import LARGEST_SCALE
-from quietmean.protocols.fields import optional_field
-from quietmean.protocols.protocol import Demand, Design
 from quietmean.protocols.secagg.accounting import calibrated_scale, spent_delta, sum_bound
 from quietmean.protocols.secagg.party import ROUNDS
-from quietmean.protocols.secagg.spec import CONDITIONAL, INDEPENDENT, SecAggParameters, check_parties
+from quietmean.protocols.secagg.spec import (
+    CONDITIONAL,
+    DISCRETE_GAUSSIAN,
+    INDEPENDENT,
+    NO_NOISE,
+    SecAggParameters,
+    check_numbers,
+)
+from quietmean.protocols.target import Target
 
 # The chance that a coordinate of the sum wraps, for the worst values.
 WRAP_CHANCE = 2.0**-20
@@ -27,6 +33,9 @@ _LEAST_STEPS = 4.0
 _LARGEST_WEIGHT = 2.0**20
 
 
+Settings = TypeVar("Settings", bound=SecAggParameters)
+
+
 @dataclass(frozen=True)
 class Shape:
     """Who shares with how many, and how many inputs there must be; ``claim``: what the thresholds were chosen for."""
@@ -37,99 +46,103 @@ class Shape:
     claim: str
 
 
-def complete_shape(demand: Demand, options: Mapping[str, Any]) -> Shape:
+def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
     """SecAgg: by default two thirds, or what withstands split lists, but never more than the planned survivors."""
-    staying = demand.responding
-    wanted = max(math.ceil(2 * demand.parties / 3), (demand.parties + demand.colluding) // 2 + 1, demand.colluding + 1)
-    threshold = optional_field(options, "threshold", int, max(min(wanted, staying), demand.parties // 2 + 1))
-    minimum = optional_field(options, "minimum", int, max(staying, threshold))
+    staying = target.responding
+    wanted = max(math.ceil(2 * target.parties / 3), (target.parties + target.colluding) // 2 + 1, target.colluding + 1)
+    threshold = given_value(asked.threshold, max(min(wanted, staying), target.parties // 2 + 1))
+    minimum = given_value(asked.minimum, max(staying, threshold))
     if threshold > staying:
         raise InputError(
-            f"threshold is {threshold} but with dropouts of {demand.dropouts:g} only {staying} of {demand.parties} parties stay: "
+            f"threshold is {threshold} but with dropouts of {target.dropouts:g} only {staying} of {target.parties} parties stay: "
             "plan for fewer dropouts, more than half must stay"
         )
-    split = "also" if 2 * threshold > demand.parties + demand.colluding else "not"
-    claim = f"threshold {threshold} of {demand.parties}; {split} against an aggregator that tells parties different survivors"
+    split = "also" if 2 * threshold > target.parties + target.colluding else "not"
+    claim = f"threshold {threshold} of {target.parties}; {split} against an aggregator that tells parties different survivors"
     return Shape(threshold, minimum, None, claim)
 
 
-def design(demand: Demand, options: Mapping[str, Any], shape: Shape) -> Design[SecAggParameters]:
+def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, float, str]:
     """The least noise with which the sum keeps (epsilon, delta) against ``colluding`` parties, the aggregator perhaps among them.
 
     Counted on is the noise of minimum - colluding honest parties: fewer inputs give no result. Raises :class:`InputError`.
     """
-    if optional_field(options, "noise", str, "discrete-gaussian") == "none":
+    if given_value(asked.noise, DISCRETE_GAUSSIAN) == NO_NOISE:
         raise InputError("noise none protects nothing once the sum is out: it is for tests, not for plans; leave the option out")
-    honest = shape.minimum - demand.colluding
+    honest = shape.minimum - target.colluding
     if honest < 1:
         raise InputError(
-            f"of {shape.minimum} inputs {demand.colluding} may be the colluders' own: nobody's noise is left, raise minimum"
+            f"of {shape.minimum} inputs {target.colluding} may be the colluders' own: nobody's noise is left, raise minimum"
         )
-    parameters = _settle(demand, options, _first_guess(demand, options, shape, honest), honest)
-    counted = demand.parties - (demand.parties - demand.responding) * 5 / ROUNDS
+    parameters = _settle(asked, target, _first_guess(asked, target, shape, honest), honest)
     certificate = (
         f"zero-concentrated DP of the sum of {honest} or more honest parties' discrete Gaussian noise (upper bound), if X25519, "
         f"HKDF, AES-256 and AES-GCM hold and the aggregator follows the protocol; {shape.claim}"
     )
-    return Design(parameters, parameters.party_variance / counted, demand.dropout_bias(counted), certificate)
+    return parameters, parameters.party_variance / counted_parties(target), certificate
 
 
-def _first_guess(demand: Demand, options: Mapping[str, Any], shape: Shape, honest: int) -> SecAggParameters:
-    domain = optional_field(options, "domain", str, "box")
-    if domain not in ("box", "ball"):
-        raise InputError(f"domain {domain!r} is unknown: choose box (coordinates from 0 up) or ball (around the origin)")
-    sensitivity = demand.sensitivity
-    middle = sensitivity / (2 * math.sqrt(demand.dimension)) if domain == "box" else 0.0
+def counted_parties(target: Target) -> float:
+    """How many inputs are expected to count: who leaves in the last two rounds is counted."""
+    return target.parties - (target.parties - target.responding) * 5 / ROUNDS
+
+
+def _first_guess(asked: Settings, target: Target, shape: Shape, honest: int) -> Settings:
+    sensitivity = target.sensitivity
+    middle = sensitivity / (2 * math.sqrt(target.dimension)) if asked.region == "box" else 0.0
     # The analytic constant at moderate budgets; it is only where the search begins.
-    sigma = sensitivity * math.sqrt(2 * math.log(1.25 / demand.delta)) / demand.epsilon / math.sqrt(honest)
-    return SecAggParameters(
+    sigma = sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon / math.sqrt(honest)
+    return replace(
+        asked,
         threshold=shape.threshold,
         minimum=shape.minimum,
         granularity=sigma / 64,
         sigma=sigma,
-        clip=optional_field(options, "clip", float, sensitivity / 2),
-        bits=optional_field(options, "bits", int, 32),
-        centre=optional_field(options, "centre", float, middle),
-        largest_weight=optional_field(options, "largest_weight", float, 1.0),
-        rotation=optional_field(options, "rotation", int, 0),
-        aggregator=optional_field(options, "aggregator", int, 0),
+        clip=given_value(asked.clip, sensitivity / 2),
+        bits=given_value(asked.bits, 32),
+        centre=given_value(asked.centre, middle),
+        largest_weight=given_value(asked.largest_weight, 1.0),
+        rotation=given_value(asked.rotation, 0),
+        noise=DISCRETE_GAUSSIAN,
+        rounding=INDEPENDENT,
         neighbours=shape.neighbours,
-        dimension=demand.dimension,
+        dimension=target.dimension,
     )
 
 
-def _settle(demand: Demand, options: Mapping[str, Any], guess: SecAggParameters, honest: int) -> SecAggParameters:
+def _settle(asked: Settings, target: Target, guess: Settings, honest: int) -> Settings:
     """The grid must hold the sum, whose size depends on the noise, which depends on the grid: a few turns settle it."""
-    parameters = check_parties(guess, demand.parties)
+    check_numbers(guess, target.parties)
+    parameters = guess
     for _ in range(6):
-        parameters = _with_grid(demand, options, parameters)
+        parameters = _with_grid(asked, target, parameters)
         trial = parameters
 
-        def spent(scale: float, trial: SecAggParameters = trial) -> float:
+        def spent(scale: float, trial: Settings = trial) -> float:
             noisy = replace(trial, sigma=scale * trial.granularity)
-            return spent_delta(noisy, demand.sensitivity, honest, demand.dimension, demand.epsilon, demand.delta)
+            return spent_delta(noisy, target.sensitivity, honest, target.dimension, target.epsilon, target.delta)
 
-        scale = calibrated_scale(spent, demand.delta, parameters.scale)
+        scale = calibrated_scale(spent, target.delta, parameters.scale)
         parameters = replace(parameters, sigma=round_up(scale * parameters.granularity))
     return parameters
 
 
-def _with_grid(demand: Demand, options: Mapping[str, Any], parameters: SecAggParameters) -> SecAggParameters:
-    words, half = parameters.words(demand.dimension), 2.0 ** (parameters.bits - 1)
-    fine = min(demand.sensitivity * min(_FINE, _FINE_NORM / math.sqrt(words)), parameters.sigma / _LEAST_STEPS)
+def _with_grid(asked: Settings, target: Target, parameters: Settings) -> Settings:
+    words, half = parameters.words(target.dimension), 2.0 ** (parameters.bits - 1)
+    fine = min(target.sensitivity * min(_FINE, _FINE_NORM / math.sqrt(words)), parameters.sigma / _LEAST_STEPS)
     fine = round_up(max(fine, 2 * parameters.sigma / LARGEST_SCALE))
-    given = "largest_weight" in options
+    given = asked.largest_weight is not OPEN
     single = replace(parameters, largest_weight=parameters.largest_weight if given else 1.0)
-    needed = sum_bound(single, demand.parties, words, WRAP_CHANCE) / half
+    needed = sum_bound(single, target.parties, words, WRAP_CHANCE) / half
     granularity = fine if needed <= fine else round_up(needed)
     if granularity > parameters.sigma:
         raise InputError(
-            f"{parameters.bits} bits are too few for a sum over {demand.parties} parties of weight up to "
+            f"{parameters.bits} bits are too few for a sum over {target.parties} parties of weight up to "
             f"{single.largest_weight:g}: take more bits (up to 32)"
         )
-    weight = single.largest_weight if given else _headroom(single, demand.parties, words, half * granularity)
+    weight = single.largest_weight if given else _headroom(single, target.parties, words, half * granularity)
     sized = replace(single, granularity=granularity, largest_weight=weight)
-    whole = demand.sensitivity >= 2 * sized.clip * sized.largest_weight
+    whole = target.sensitivity >= 2 * sized.clip * sized.largest_weight
     return replace(sized, rounding=CONDITIONAL if whole else INDEPENDENT)
 
 

@@ -14,12 +14,12 @@ def aggregate(execution: Execution, values: Vector, noise: PopulationNoise) -> R
 
     Raises :class:`ProtocolFailure` with the aggregator's reason where the run ends without a result.
     """
-    parameters = execution.parameters
-    if not isinstance(parameters, SecAggParameters):
-        raise InputError(f"protocol {execution.protocol.name} does not aggregate securely: use secagg or secagg-plus")
+    protocol = execution.protocol
+    if not isinstance(protocol, SecAggParameters):
+        raise InputError(f"protocol {protocol.name} does not aggregate securely: use secagg or secagg-plus")
     result = execution.run(values, noise)
-    state = result.states[parameters.aggregator]
-    if parameters.aggregator not in result.releases:
+    state = result.states[protocol.aggregator]
+    if protocol.aggregator not in result.releases:
         reason = state.failure if isinstance(state, AggregatorState) else ""
         raise ProtocolFailure(f"secure aggregation gave no result: {reason}")
-    return result.releases[parameters.aggregator]
+    return result.releases[protocol.aggregator]

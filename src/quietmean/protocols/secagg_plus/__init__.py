@@ -2,7 +2,7 @@
 
 from quietmean.protocols.secagg_plus.protocol import SecAggPlus
 
-__all__ = ["PROTOCOL"]
+__all__ = ["PROTOCOL", "SecAggPlus"]
 
 # The machines are SecAgg's (ClientParty, AggregatorParty); who shares with whom is all that differs.
-PROTOCOL = SecAggPlus()
+PROTOCOL = SecAggPlus

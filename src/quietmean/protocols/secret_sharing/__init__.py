@@ -3,6 +3,6 @@
 from quietmean.protocols.secret_sharing.protocol import SecretSharing
 from quietmean.protocols.secret_sharing.spec import SecretSharingParameters
 
-__all__ = ["PROTOCOL", "SecretSharingParameters"]
+__all__ = ["PROTOCOL", "SecretSharing", "SecretSharingParameters"]
 
-PROTOCOL = SecretSharing()
+PROTOCOL = SecretSharing

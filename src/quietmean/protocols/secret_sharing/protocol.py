@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.schema import OPEN
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.graphs.undirected import diameter, static_schedule
-from quietmean.protocols.consensus.parsing import parse_edges
-from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.protocol import Protocol, Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
+from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
 
 
-class SecretSharing(Protocol[SecretSharingParameters]):
+class SecretSharing(SecretSharingParameters, Protocol):
+    """Consensus on additive shares over the integers modulo p: exact sums, no noise."""
+
     name = "secret-sharing"
     summary = "averages additive secret shares: the exact sum and nothing else, no noise, for comparison"
     guarantee = "the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy"
@@ -31,88 +33,56 @@ class SecretSharing(Protocol[SecretSharingParameters]):
     releases_are_public = False
     stackable = False
     has_transcript = False
-    options = frozenset({"graph", "graph_seed", "radius", "connectivity", "edges", "bound", "fraction_bits", "c", "iterations"})
 
-    def parse(self, raw: Mapping[str, Any], parties: int) -> SecretSharingParameters:
-        c = optional_field(raw, "c", float, 0.25)
-        if not (math.isfinite(c) and 0 < c <= 1000):
-            raise InputError(f"c is {c:g}: choose 0 < c <= 1000")
-        given = optional_field(raw, "iterations", int, 1)
-        parameters = SecretSharingParameters(
-            parse_edges(raw, parties),
-            parties,
-            required_field(raw, "bound", float),
-            optional_field(raw, "fraction_bits", int, 32),
-            round(c * 2**STEP_BITS),
-            given,
-        )
-        needed = iterations_needed(parameters)
-        if "iterations" in raw and given < needed:
+    def resolved(self, parties: int) -> Self:
+        self.require_complete()
+        placed = replace(self, edges=self.graph_edges(parties), parties=parties)
+        needed = iterations_needed(placed)
+        if self.iterations is not OPEN and self.iterations < needed:
             raise InputError(
-                f"iterations is {given}: this graph needs {needed} to average shares to within 1/(2n), fewer give a wrong sum"
+                f"iterations is {self.iterations}: this graph needs {needed} to average shares to within 1/(2n), fewer give a "
+                "wrong sum"
             )
-        if "iterations" not in raw:
-            parameters = SecretSharingParameters(
-                parameters.edges, parties, parameters.bound, parameters.fraction_bits, parameters.step, needed
-            )
-        return parameters
+        return placed.filled(iterations=needed)
 
-    def describe(self, parameters: SecretSharingParameters) -> dict[str, Any]:
-        return {
-            "edges": parameters.edges.tolist(),
-            "bound": parameters.bound,
-            "fraction_bits": parameters.fraction_bits,
-            "c": parameters.step / 2**STEP_BITS,
-            "iterations": parameters.iterations,
-        }
+    def defaults(self, target: Target) -> dict[str, Any]:
+        return {"bound": 1.0} if self.edges is not OPEN else {"bound": 1.0, "graph": "geometric"}
 
-    def draft(self, parties: int, options: Mapping[str, Any]) -> SecretSharingParameters:
-        graph = {} if "edges" in options or "graph" in options else {"graph": "geometric"}
-        return self.parse({**graph, "bound": 1.0, **options}, parties)
-
-    def with_noise(self, parameters: SecretSharingParameters, star: float, delta: float) -> SecretSharingParameters:
-        return parameters
-
-    def is_overheard(self, parameters: SecretSharingParameters, round_: int) -> bool:
+    def is_overheard(self, round_: int) -> bool:
         return round_ > 1
 
-    def counted(self, parameters: SecretSharingParameters, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
         """Everybody, or nobody."""
         whole = bool(history.delivered(schedule)[schedule.neighbours >= 0].all())
-        return np.full(parameters.parties, whole)
+        return np.full(self.parties, whole)
 
-    def content_limit(self, parameters: SecretSharingParameters, parties: int, dimension: int) -> int:
-        return 1 + parameters.number_bytes * dimension
+    def content_limit(self, parties: int, dimension: int) -> int:
+        return 1 + self.number_bytes * dimension
 
-    def rounds(self, parameters: SecretSharingParameters) -> int:
-        return parameters.rounds
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return self.fixed_schedule(parties)
 
-    def schedule(self, parameters: SecretSharingParameters, parties: int, seed: Seed) -> Schedule:
-        return self.fixed_schedule(parameters, parties)
-
-    def fixed_schedule(self, parameters: SecretSharingParameters, parties: int) -> Schedule:
-        return static_schedule(parameters.edges, parties, parameters.rounds)
+    def fixed_schedule(self, parties: int) -> Schedule:
+        return static_schedule(self.edges, parties, self.rounds)
 
     def machine(
         self,
-        parameters: SecretSharingParameters,
         schedule: Schedule,
         party: PartyId,
         value: Vector,
         weight: float,
         noise: NoiseSource,
     ) -> SecretSharingParty:
-        return SecretSharingParty(parameters, party, value, weight, noise)
+        return SecretSharingParty(self, party, value, weight, noise)
 
     def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         return np.clip(values, -1.0, 1.0)
 
-    def transcript(self, parameters: SecretSharingParameters, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, history: History) -> Transcript:
         raise InputError("secret-sharing has no Gaussian noise to account: compare consensus, whose account is of the same kind")
 
     def batch(
         self,
-        parameters: SecretSharingParameters,
         schedule: Schedule,
         history: History,
         values: Vector,
@@ -122,8 +92,8 @@ class SecretSharing(Protocol[SecretSharingParameters]):
         # Exact integers have no faster kernel than the machines themselves.
         from quietmean.transcript import run_lockstep
 
-        parties = range(parameters.parties)
-        machines = [self.machine(parameters, schedule, i, values[i], float(weights[i]), noise.party(i)) for i in parties]
+        parties = range(self.parties)
+        machines = [self.machine(schedule, i, values[i], float(weights[i]), noise.party(i)) for i in parties]
         delivered = history.delivered(schedule)
 
         def arrives(round_: int, sender: PartyId, receiver: PartyId) -> bool:

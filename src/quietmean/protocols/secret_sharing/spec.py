@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +10,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.graphs.undirected import Edges, is_connected
+from quietmean.core.schema import OPEN, parameter
+from quietmean.graphs.undirected import is_connected
+from quietmean.protocols.graph_fields import GraphParameters
 
 # Steps c are this many binary digits behind the point, so that integers stay integers.
 STEP_BITS = 8
@@ -21,31 +22,41 @@ _GUARD_BITS = 32
 Integers = list[int]
 
 
-@dataclass(frozen=True, eq=False)
-class SecretSharingParameters:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SecretSharingParameters(GraphParameters):
     """Values in [-``bound``, ``bound``] are multiples of 2^-``fraction_bits``; all arithmetic is exact, modulo ``modulus``.
 
-    ``step`` is c in units of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them in the clear.
+    ``c`` is the step of PDMM, a multiple of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them in
+    the clear.
     """
 
-    edges: Edges
-    parties: int
-    bound: float
-    fraction_bits: int
-    step: int
-    iterations: int
+    bound: float = parameter(
+        help="the largest size of a value", option=True, above=0, remedy="name the largest size of a value, a finite number > 0"
+    )
+    fraction_bits: int = parameter(
+        32, help="binary digits behind the point", option=True, at_least=0, at_most=1000, remedy="choose 0..1000"
+    )
+    c: float = parameter(
+        0.25,
+        help="step of the iteration",
+        option=True,
+        at_least=2.0**-STEP_BITS,
+        at_most=1000,
+        remedy=f"choose {2.0**-STEP_BITS:g} <= c <= 1000",
+    )
+    iterations: int = parameter(
+        help="how many times shares are averaged", option=True, required=False, at_least=1, remedy="at least 1 exchange is needed"
+    )
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.bound) and self.bound > 0):
-            raise InputError(f"bound is {self.bound:g}: name the largest size of a value, a finite number > 0")
-        if not 0 <= self.fraction_bits <= 1000:
-            raise InputError(f"fraction_bits is {self.fraction_bits}: choose 0..1000")
-        if self.step < 1:
-            raise InputError(f"c is {self.step / 2**STEP_BITS:g}: choose at least {2.0**-STEP_BITS:g}")
-        if self.iterations < 1:
-            raise InputError(f"iterations is {self.iterations}: at least 1 exchange is needed")
-        if not is_connected(self.edges, self.parties):
+        super().__post_init__()
+        if self.parties is not OPEN and not is_connected(self.edges, self.parties):
             raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
+
+    @property
+    def step(self) -> int:
+        """c in units of 2^-8."""
+        return round(self.c * float(1 << STEP_BITS))
 
     @property
     def rounds(self) -> int:

@@ -1,0 +1,90 @@
+"""Options of protocols on the command line: made from what protocols declare of their fields, whoever wrote them."""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass, field, make_dataclass
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from quietmean.core.errors import InputError
+from quietmean.protocols import registry
+
+# What the shell can say. Of several kinds the widest is taken; a text may stand beside numbers, as "auto" does.
+_NUMBERS = (int, float)
+
+
+@dataclass
+class _Option:
+    """One flag: the key that it has in JSON, what it may be, and what it means in which protocols."""
+
+    key: str
+    kinds: set[type] = field(default_factory=set)
+    help: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def annotation(self) -> Any:
+        if bool in self.kinds:
+            return bool
+        number = float if float in self.kinds else int if int in self.kinds else None
+        if number is None:
+            return str
+        return number | str if self.kinds - set(_NUMBERS) else number
+
+    @property
+    def text(self) -> str:
+        text = "; ".join(f"{clause} ({', '.join(names)})" for clause, names in self.help.items())
+        return f"{text[0].upper()}{text[1:]}."
+
+
+def _collect() -> dict[str, _Option]:
+    found: dict[str, _Option] = {}
+    for name, kind in registry().items():
+        for key, one in kind.options().items():
+            if one.flag is None:
+                continue
+            option = found.setdefault(one.flag, _Option(key))
+            if option.key != key:
+                raise InputError(f"protocol {name!r} calls its option {key!r} --{one.flag}, a flag of {option.key!r}: rename it")
+            option.kinds |= _kinds(one.kind) | ({str} if one.auto else set())
+            clause = f"{one.help}: {', '.join(one.choices)}" if one.choices else one.help
+            option.help.setdefault(clause, []).append(name)
+    return dict(sorted(found.items()))
+
+
+def _kinds(kind: Any) -> set[type]:
+    members = typing.get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    return {member if member in (int, float, bool) else str for member in members if member is not type(None)}
+
+
+class Given:
+    """What was chosen on the command line."""
+
+    def chosen(self) -> dict[str, Any]:
+        """Options by their key in JSON."""
+        keys = {flag.replace("-", "_"): option.key for flag, option in _collect().items()}
+        return {keys[name]: value for name, value in vars(self).items() if value is not None}
+
+
+def _protocol_options() -> type[Given]:
+    """A dataclass with a field for every option of every registered protocol; None where it is not given."""
+    group = Group("Options of protocols", help="Each goes to the protocols named behind it; others do not have it.")
+    fields = [
+        (
+            flag.replace("-", "_"),
+            Annotated[option.annotation | None, Parameter(name=f"--{flag}", help=option.text, group=group, negative_none=())],
+            field(default=None),
+        )
+        for flag, option in _collect().items()
+    ]
+    here = {"__module__": __name__}
+    return make_dataclass("ProtocolOptions", fields, bases=(Given,), namespace=here, kw_only=True, frozen=True)
+
+
+if TYPE_CHECKING:
+    ProtocolOptions = Given
+else:
+    ProtocolOptions = _protocol_options()
+NO_OPTIONS = ProtocolOptions()

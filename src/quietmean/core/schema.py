@@ -1,0 +1,250 @@
+"""Fields of a configured value, declared once.
+
+JSON in and out, options of the command line with their help, checks and the strategies of tests all follow from the declaration:
+
+    @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+    class Example(Configured):
+        rounds: int = parameter(help="mixing rounds", at_least=1, option=True)
+
+A field without a default is open: it has no value yet, and whoever meets the number of parties or the target fills it in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum, StrEnum
+from types import UnionType
+from typing import Any, Self
+
+from quietmean.core.codec import canonical_json
+from quietmean.core.errors import InputError
+
+
+class _Later(Enum):
+    OPEN = "open"
+    AUTO = "auto"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+# What a field holds in place of a value: nothing yet, or the wish that it be computed. Of every type, so that fields are typed as
+# what they become.
+OPEN: Any = _Later.OPEN
+AUTO: Any = _Later.AUTO
+
+_KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What is known of one field besides its type and default.
+
+    ``help`` is a clause for people. Numbers lie in the stated range; ``remedy`` says what to choose instead. An ``option`` may be
+    chosen by who plans; all other fields are what calibration finds. ``flag`` is the name on the command line, None if it has
+    none. ``key`` is the name in JSON. ``read`` and ``write`` convert to and from JSON data. ``written`` decides whether
+    the field is in a file; by default all but None are. With ``auto`` the text "auto" stands for what is computed.
+    """
+
+    name: str
+    help: str
+    kind: Any
+    default: Any
+    required: bool
+    option: bool
+    flag: str | None
+    key: str
+    remedy: str
+    at_least: float | None
+    above: float | None
+    at_most: float | None
+    below: float | None
+    choices: tuple[str, ...]
+    read: Callable[[Any], Any] | None
+    write: Callable[[Any], Any] | None
+    written: Callable[[Any], bool]
+    auto: bool
+
+    def check(self, value: Any) -> None:
+        """Raises :class:`InputError` for a number outside the range, or a text that is none of the choices."""
+        if value is None or isinstance(value, _Later):
+            return
+        if self.choices and value not in self.choices:
+            raise InputError(f"{self.key} {str(value)!r} is unknown: choose one of {', '.join(self.choices)}")
+        if isinstance(value, int | float) and not isinstance(value, bool) and not self._holds(float(value)):
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            raise InputError(f"{self.key} is {shown}: {self.remedy}")
+
+    def _holds(self, value: float) -> bool:
+        return (
+            math.isfinite(value)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def parse(self, raw: Any) -> Any:
+        """The field's value from JSON data. Raises :class:`InputError`."""
+        if self.auto and raw == "auto":
+            return AUTO
+        if self.read is not None:
+            return self.read(raw)
+        optional, kinds = _members(self.kind)
+        if raw is None and optional:
+            return None
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, StrEnum):
+                return self._member(kind, raw)
+            if is_kind(raw, kind):
+                return float(raw) if kind is float else raw
+        raise InputError(f"field {self.key!r} is {raw!r}: it must be {self.wanted}")
+
+    @property
+    def wanted(self) -> str:
+        """What JSON data the field takes, in words."""
+        kinds = [_KINDS.get(kind, "a text") for kind in _members(self.kind)[1]]
+        return " or ".join([*kinds, '"auto"'] if self.auto else kinds)
+
+    def _member(self, kind: type[StrEnum], raw: Any) -> StrEnum:
+        known = [str(member) for member in kind]
+        if raw not in known:
+            raise InputError(f"{self.key} {raw!r} is unknown: choose {' or '.join(known)}")
+        return kind(raw)
+
+    def to_json(self, value: Any) -> Any:
+        if value is AUTO:
+            return "auto"
+        if self.write is not None:
+            return self.write(value)
+        return str(value) if isinstance(value, StrEnum) else value
+
+
+def is_kind(raw: Any, kind: type) -> bool:
+    """Is JSON data a whole number, a number, a text or a truth value, as ``kind`` says? Whole numbers are numbers."""
+    accepted = (int, float) if kind is float else kind
+    is_bool = isinstance(raw, bool)
+    return isinstance(raw, accepted) and is_bool == (kind is bool) and not (isinstance(raw, float) and math.isnan(raw))
+
+
+def _members(kind: Any) -> tuple[bool, list[type]]:
+    """Whether None is allowed, and the other types of a union; numbers before texts."""
+    members = list(typing.get_args(kind)) if isinstance(kind, UnionType) or typing.get_origin(kind) is typing.Union else [kind]
+    return type(None) in members, [member for member in members if member is not type(None)]
+
+
+def parameter(
+    default: Any = OPEN,
+    *,
+    help: str,  # noqa: A002 - the word that command lines have for it
+    required: bool = True,
+    option: bool = False,
+    flag: str | None = "",
+    key: str = "",
+    remedy: str = "",
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    choices: Iterable[str] = (),
+    read: Callable[[Any], Any] | None = None,
+    write: Callable[[Any], Any] | None = None,
+    written: Callable[[Any], bool] | None = None,
+    auto: bool = False,
+) -> Any:
+    """A dataclass field with what :class:`Parameter` says of it.
+
+    ``required``: an open field must be in an execution file. By default an option's flag and its key in JSON are its name.
+    """
+    known = {name: value for name, value in locals().items() if name != "default"}
+    return field(default=default, metadata={"parameter": known})
+
+
+def parameters_of(kind: type[Any]) -> dict[str, Parameter]:
+    """The declared fields of a configured type, by name, in their order."""
+    if kind not in _KNOWN:
+        _KNOWN[kind] = _declared(kind)
+    return _KNOWN[kind]
+
+
+_KNOWN: dict[type[Any], dict[str, Parameter]] = {}
+
+
+def _declared(kind: type[Any]) -> dict[str, Parameter]:
+    hints = typing.get_type_hints(kind)
+    found: dict[str, Parameter] = {}
+    for one in fields(kind):
+        if "parameter" in one.metadata:
+            known = dict(one.metadata["parameter"])
+            known |= {"key": known["key"] or one.name, "choices": tuple(known["choices"])}
+            known["flag"] = (known["flag"] if known["flag"] != "" else one.name.replace("_", "-")) if known["option"] else None
+            known["written"] = known["written"] or (lambda value, name=one.name: getattr(value, name) is not None)
+            found[one.name] = Parameter(name=one.name, kind=hints[one.name], default=one.default, **known)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Configured:
+    """A frozen value whose fields are declared with :func:`parameter`. Two are equal if their JSON is."""
+
+    def __post_init__(self) -> None:
+        for name, known in parameters_of(type(self)).items():
+            known.check(getattr(self, name))
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{one.name}={_brief(getattr(self, one.name))}"
+            for one in fields(self)
+            if getattr(self, one.name) is not OPEN and getattr(self, one.name) is not one.default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and canonical_json(self.describe()) == canonical_json(other.describe())
+
+    def __hash__(self) -> int:
+        return hash((type(self), canonical_json(self.describe())))
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> Self:
+        """From a JSON object, whose other entries are ignored; what it does not have keeps its default. Raises InputError."""
+        given = {name: one.parse(raw[one.key]) for name, one in parameters_of(cls).items() if one.key in raw}
+        return cls(**given)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON data, without what is open."""
+        return {
+            one.key: one.to_json(getattr(self, name))
+            for name, one in parameters_of(type(self)).items()
+            if getattr(self, name) is not OPEN and one.written(self)
+        }
+
+    def filled(self, **defaults: Any) -> Self:
+        """With these values in the fields that are open."""
+        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is OPEN})
+
+    def require_complete(self) -> None:
+        """Raises :class:`InputError` that names a field which is open though nothing can run without it."""
+        for name, one in parameters_of(type(self)).items():
+            if one.required and getattr(self, name) is OPEN:
+                raise InputError(f"field {one.key!r} is missing: add it, it is {one.wanted}")
+
+
+def _brief(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else repr(str(value)) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 40 and "\n" not in text else "..."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean ...?" for a misspelt name, or nothing if no known one is near."""
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def given_value(value: Any, default: Any) -> Any:
+    """``value``, or ``default`` if it is open."""
+    return default if value is OPEN else value

@@ -1,0 +1,11 @@
+"""All parties of a study on one machine, each a process of its own."""
+
+from quietmean.node.local.runner import Kill, LocalOutcome, LocalReport, ProxyFactory, run_local
+
+__all__ = [
+    "Kill",
+    "LocalOutcome",
+    "LocalReport",
+    "ProxyFactory",
+    "run_local",
+]

@@ -1,0 +1,96 @@
+"""One party of a local run, as a process of its own: ``python -m quietmean.node.local.child settings.json``.
+
+Progress goes to standard output, one JSON object a line; the result to the file that the settings name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from quietmean.core.errors import QuietmeanError
+from quietmean.core.party import Vector
+from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.monitor import Done, Event, Failed, RoundBegun, event_json
+from quietmean.node.net import Identity, Roster
+from quietmean.node.peer import run_party
+from quietmean.node.phase import Phase
+from quietmean.node.secrecy import forbid_core_dumps
+from quietmean.node.session import NodeSettings
+from quietmean.planning import Plan
+
+
+def main(path: Path) -> int:
+    """Run one party with the settings file ``path``. Returns 0, or the exit code of the error."""
+    forbid_core_dumps()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    settings = msgspec.json.decode(path.read_bytes(), type=ChildSettings)
+    try:
+        asyncio.run(_take_part(settings))
+    except QuietmeanError as error:
+        _report(Failed(str(error), error.exit_code))
+        return error.exit_code
+    return 0
+
+
+async def _take_part(settings: ChildSettings) -> None:
+    def report(event: Event) -> None:
+        _report(event)
+        if isinstance(event, RoundBegun) and (event.phase, event.round) == (Phase.MIXING, settings.freeze_round):
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    with socket.socket(fileno=settings.listen_fd) as listening:
+        result = await run_party(
+            NodeSettings(
+                identity=Identity.load(Path(settings.key)),
+                roster=Roster.load(Path(settings.roster)),
+                plan=Plan.from_json(json.loads(Path(settings.plan).read_bytes())),
+                value=read_value(Path(settings.value)),
+                wipe_value=True,
+                weight=settings.weight,
+                store=Path(settings.store),
+                round_timeout=settings.round_timeout,
+                start_timeout=settings.start_timeout,
+                gone_timeout=settings.gone_timeout,
+                listen_socket=listening,
+                report=report,
+            )
+        )
+    _write_atomically(Path(settings.result), json.dumps(result.to_json()).encode())
+    _report(Done())
+
+
+def read_value(path: Path) -> Vector:
+    """Shape (d,). Read straight into the array: this process has no other copy, so that wiping this one is enough."""
+    value = np.empty(path.stat().st_size // 8, dtype="<f8")
+    with path.open("rb", buffering=0) as file:
+        file.readinto(value.data.cast("B"))
+    return value
+
+
+def _report(event: Event) -> None:
+    _print(event_json(event))
+
+
+def _print(event: dict[str, Any]) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

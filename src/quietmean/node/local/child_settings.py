@@ -1,0 +1,26 @@
+"""The settings file of a party's process (:mod:`quietmean.node.local.child`)."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ChildSettings(msgspec.Struct, frozen=True):
+    """Paths are absolute. ``value``: a file of d float64 numbers, little endian. Time-outs are in seconds.
+
+    ``listen_fd``: an inherited socket that listens already. ``freeze_round``: the process stops itself (SIGSTOP) at the beginning
+    of this mixing round, so that it can be killed there.
+    """
+
+    key: str
+    roster: str
+    plan: str
+    value: str
+    weight: float
+    store: str
+    result: str
+    round_timeout: float
+    start_timeout: float
+    listen_fd: int
+    gone_timeout: float | None = None
+    freeze_round: int | None = None

@@ -1,0 +1,293 @@
+"""Run all parties of a study on this machine, each as a process that uses TLS over loopback, with temporary keys."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import PartyId, Vector
+from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.net import Address, Identity, Roster, RosterEntry
+from quietmean.node.session import NodeResult
+from quietmean.planning import Plan
+
+_LOOPBACK = "127.0.0.1"
+# The parties share this machine's cores: one thread each.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+LocalReport: TypeAlias = Callable[[str, dict[str, Any]], None]
+# Given the addresses where the parties listen: for each party, the addresses at which it dials all parties. Proxies may run while
+# the context is open.
+ProxyFactory: TypeAlias = Callable[[Sequence[Address]], AbstractAsyncContextManager[Sequence[Sequence[Address]]]]
+
+
+def _silent(name: str, event: dict[str, Any]) -> None:
+    """The default report."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """SIGKILL ``party`` as it enters ``round``; start it again ``restart_after`` seconds later, or never.
+
+    It does nothing of that round, unless ``after`` is given: then it is killed so many seconds later, wherever it is by then, if
+    it is still running. A ``phase`` other than mixing requires ``after``. Rounds count anew in each phase; agreement and closing
+    have round 0 only. Several kills of one party apply to its consecutive processes, in order.
+    """
+
+    party: PartyId
+    round: int
+    restart_after: float | None = None
+    after: float | None = None
+    phase: Literal["agreement", "mixing", "dissemination", "closing"] = "mixing"
+
+    def is_due(self, event: dict[str, Any]) -> bool:
+        """Whether this event (JSON object) is the beginning of the phase and round."""
+        return event.get("phase") == self.phase and event.get("round", 0) == self.round
+
+    @property
+    def freeze_round(self) -> int | None:
+        """The mixing round at whose beginning the process stops itself: a signal from outside would come too late."""
+        return self.round if self.after is None else None
+
+
+@dataclass(frozen=True)
+class LocalOutcome:
+    """``results`` of the parties that finished, ``failures`` (messages) of those that gave up, ``killed`` once for each kill.
+
+    ``messages`` and ``bytes_sent`` are sums over the results; ``seconds`` is wall-clock time.
+    """
+
+    results: dict[PartyId, NodeResult]
+    failures: dict[PartyId, str]
+    killed: tuple[PartyId, ...]
+    seconds: float
+    messages: int
+    bytes_sent: int
+
+
+async def run_local(
+    plan: Plan,
+    values: Vector,
+    directory: Path,
+    *,
+    weights: NDArray[np.float64] | None = None,
+    round_timeout: float = 10.0,
+    start_timeout: float = 60.0,
+    gone_timeout: float | None = None,
+    kills: Sequence[Kill] = (),
+    proxies: ProxyFactory | None = None,
+    report: LocalReport = _silent,
+    program: Sequence[str] = ("-m", "quietmean.node.local.child"),
+) -> LocalOutcome:
+    """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
+
+    ``proxies``: makes proxies that the parties dial instead of each other, for example slow or lossy ones.
+    ``program``: Python's arguments for the process of a party, which gets the settings file of :mod:`quietmean.node.local.child`.
+    Raises :class:`InputError` for impossible settings and :class:`ProtocolFailure` if no party finished.
+    """
+    _check(plan, values, kills, directory)
+    weights = np.ones(len(values)) if weights is None else weights
+    run = _LocalRun(plan, values, weights, directory, (round_timeout, start_timeout, gone_timeout), kills, report, program)
+    return await run.run(proxies or _straight)
+
+
+@contextlib.asynccontextmanager
+async def _straight(listening: Sequence[Address]) -> AsyncIterator[Sequence[Sequence[Address]]]:
+    """No proxies: all dial where the others listen."""
+    yield [listening] * len(listening)
+
+
+def _check(plan: Plan, values: Vector, kills: Sequence[Kill], directory: Path) -> None:
+    target = plan.target
+    if values.shape != (target.parties, target.dimension):
+        raise InputError(
+            f"the values have shape {values.shape} but the plan is for {(target.parties, target.dimension)}: make them agree"
+        )
+    for kill in kills:
+        if not 0 <= kill.party < target.parties:
+            raise InputError(f"party {kill.party} to be killed does not exist: parties are numbered 0..{target.parties - 1}")
+        if kill.after is None and kill.phase != "mixing":
+            raise InputError(f"party {kill.party} is to be killed during {kill.phase}: say how many seconds after its beginning")
+    try:
+        directory.mkdir(mode=0o700)
+    except OSError as error:
+        raise InputError(f"work directory {directory} cannot be made ({error.strerror}): name a new one") from None
+
+
+class _LocalRun:
+    def __init__(
+        self,
+        plan: Plan,
+        values: Vector,
+        weights: NDArray[np.float64],
+        directory: Path,
+        timeouts: tuple[float, float, float | None],
+        kills: Sequence[Kill],
+        report: LocalReport,
+        program: Sequence[str],
+    ) -> None:
+        self._directory = directory.resolve()
+        self._values = values
+        self._weights = weights
+        self._round_timeout, self._start_timeout, self._gone_timeout = timeouts
+        self._kills = {party: [kill for kill in kills if kill.party == party] for party in range(len(values))}
+        self._report = report
+        self._program = program
+        self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
+        self._processes: dict[PartyId, Process] = {}
+        self._killed: list[PartyId] = []
+        self._failures: dict[PartyId, str] = {}
+        self._write("plan.json", json.dumps(plan.to_json()).encode())
+
+    async def run(self, proxies: ProxyFactory) -> LocalOutcome:
+        started = time.monotonic()
+        async with contextlib.AsyncExitStack() as stack:
+            # Bound but not listening: they reserve the ports for a restart and accept no connection.
+            reserved = [stack.enter_context(_bound_socket(0)) for _ in self._names]
+            ports = [holder.getsockname()[1] for holder in reserved]
+            self._write_rosters(await stack.enter_async_context(proxies([(_LOOPBACK, port) for port in ports])))
+            listening = [_bound_socket(port, listen=True) for port in ports]
+            try:
+                await asyncio.gather(*(self._supervise(party, ports[party], listening[party]) for party in range(len(ports))))
+            finally:
+                for waiting in listening:
+                    waiting.close()
+                await self._reap()
+        return self._outcome(time.monotonic() - started)
+
+    async def _supervise(self, party: PartyId, port: int, listening: socket.socket) -> None:
+        """Run the consecutive processes of a party."""
+        for kill in self._kills[party]:
+            if not await self._live(party, listening, kill) or kill.restart_after is None:
+                return
+            await asyncio.sleep(kill.restart_after)
+            listening = _bound_socket(port, listen=True)
+        await self._live(party, listening, None)
+
+    async def _live(self, party: PartyId, listening: socket.socket, kill: Kill | None) -> bool:
+        """Run one process until its end; whether ``kill`` ended it."""
+        deaths = len(self._killed)
+        await self._start(party, listening, kill.freeze_round if kill else None)
+        await self._follow(party, kill)
+        return party in self._killed[deaths:]
+
+    async def _start(self, party: PartyId, listening: socket.socket, freeze_round: int | None) -> None:
+        with listening, (self._directory / f"{self._names[party]}.log").open("ab") as log:
+            settings = self._settings(party, listening.fileno(), freeze_round)
+            path = self._write(f"{self._names[party]}.settings.json", msgspec.json.encode(settings))
+            self._processes[party] = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *self._program,
+                str(path),
+                stdout=PIPE,
+                stderr=log,
+                pass_fds=[listening.fileno()],
+                env=os.environ | _ONE_THREAD,
+            )
+
+    def _settings(self, party: PartyId, descriptor: int, freeze_round: int | None) -> ChildSettings:
+        stem = str(self._directory / self._names[party])
+        return ChildSettings(
+            key=f"{stem}.key",
+            roster=f"{stem}.roster.toml",
+            plan=str(self._directory / "plan.json"),
+            value=str(self._write(f"{self._names[party]}.value", self._values[party].astype("<f8").tobytes())),
+            weight=float(self._weights[party]),
+            store=f"{stem}.store",
+            result=f"{stem}.result.json",
+            round_timeout=self._round_timeout,
+            start_timeout=self._start_timeout,
+            listen_fd=descriptor,
+            gone_timeout=self._gone_timeout,
+            freeze_round=freeze_round,
+        )
+
+    async def _follow(self, party: PartyId, kill: Kill | None) -> None:
+        """Read the events of a child process until it ends; kill it where ``kill`` says."""
+        process, strike = self._processes[party], None
+        if process.stdout is None:
+            return
+        async for line in process.stdout:
+            event = json.loads(line)
+            self._report(self._names[party], event)
+            if event["event"] == "error":
+                self._failures[party] = event["message"]
+            if kill is not None and strike is None and kill.is_due(event):
+                strike = asyncio.create_task(self._strike(party, process, kill.after or 0.0))
+        code = await process.wait()
+        if strike is not None:
+            strike.cancel()
+        if code > 0:
+            self._failures.setdefault(party, f"the process ended with exit code {code}, see {self._names[party]}.log")
+
+    async def _strike(self, party: PartyId, process: Process, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if process.returncode is None:
+            self._killed.append(party)
+            process.kill()
+
+    async def _reap(self) -> None:
+        for process in self._processes.values():
+            if process.returncode is None:
+                process.kill()
+        # Reading to the end closes the pipes too.
+        await asyncio.gather(*(process.communicate() for process in self._processes.values()), return_exceptions=True)
+
+    def _outcome(self, seconds: float) -> LocalOutcome:
+        results = {}
+        for party, name in enumerate(self._names):
+            path = self._directory / f"{name}.result.json"
+            if path.exists():
+                results[party] = NodeResult.from_json(json.loads(path.read_bytes()))
+        if not results:
+            reasons = "; ".join(f"{self._names[party]}: {reason}" for party, reason in sorted(self._failures.items()))
+            raise ProtocolFailure(f"no party finished the study: {reasons or 'all were killed'}")
+        return LocalOutcome(
+            results=results,
+            failures=self._failures,
+            killed=tuple(self._killed),
+            seconds=seconds,
+            messages=sum(result.transfers for result in results.values()),
+            bytes_sent=sum(result.bytes_sent for result in results.values()),
+        )
+
+    def _write_rosters(self, addresses: Sequence[Sequence[Address]]) -> None:
+        """Names and keys are the same in all rosters; addresses can differ, where proxies are between the parties."""
+        identities = [Identity.generate() for _ in self._names]
+        for name, identity, dialled in zip(self._names, identities, addresses, strict=True):
+            identity.save(self._directory / f"{name}.key")
+            entries = map(RosterEntry, self._names, dialled, [each.public_key for each in identities])
+            self._write(f"{name}.roster.toml", Roster(tuple(entries)).to_toml().encode())
+
+    def _write(self, name: str, content: bytes) -> Path:
+        path = self._directory / name
+        # The directory is the owner's alone, and so are all files in it.
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        return path
+
+
+def _bound_socket(port: int, listen: bool = False) -> socket.socket:
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind((_LOOPBACK, port))
+    if listen:
+        bound.listen(128)
+    return bound

@@ -1,0 +1,43 @@
+"""What a running node looks like from outside: events, views and the status file."""
+
+from quietmean.node.monitor.events import (
+    AgreementWaits,
+    AlreadyOver,
+    Done,
+    Event,
+    Failed,
+    FinalizationBegun,
+    Late,
+    Refusal,
+    Report,
+    RoundBegun,
+    Waiting,
+    event_fields,
+    event_json,
+)
+from quietmean.node.monitor.monitor import Monitor, NodeView, PeerView
+from quietmean.node.monitor.status import now, process_identity, read_status, status_path, write_status
+
+__all__ = [
+    "AgreementWaits",
+    "AlreadyOver",
+    "Done",
+    "Event",
+    "Failed",
+    "FinalizationBegun",
+    "Late",
+    "Monitor",
+    "NodeView",
+    "PeerView",
+    "Refusal",
+    "Report",
+    "RoundBegun",
+    "Waiting",
+    "event_fields",
+    "event_json",
+    "now",
+    "process_identity",
+    "read_status",
+    "status_path",
+    "write_status",
+]

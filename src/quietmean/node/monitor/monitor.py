@@ -1,0 +1,257 @@
+"""The state of a running node, for a display and for the status file. It holds nothing secret."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from quietmean.core.errors import QuietmeanError
+from quietmean.core.party import PartyId
+from quietmean.node.monitor.events import (
+    AlreadyOver,
+    Event,
+    FinalizationBegun,
+    Late,
+    Refusal,
+    Report,
+    RoundBegun,
+    event_fields,
+    event_json,
+)
+from quietmean.node.monitor.status import now, write_status
+from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Heartbeat, Traffic, Transfer
+from quietmean.node.phase import Phase, Position
+
+_logger = logging.getLogger("quietmean.node")
+
+# Shortest and longest time between two views, in seconds.
+_SHORTEST, _LONGEST = 0.25, 1.0
+_KEPT = 20
+
+State: TypeAlias = Literal["running", "finished", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerView:
+    """``last_heard`` (ISO 8601), ``phase`` and ``round``: from its last message.
+
+    ``sent``, ``received``: whether they were in this party's current round. ``late``: in how many rounds it was given up on.
+    """
+
+    name: str
+    last_heard: str | None
+    phase: str | None
+    round: int | None
+    sent: bool
+    received: bool
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A snapshot of a node's process, which may not be the first process of its study.
+
+    Times are ISO 8601 in UTC; ``seconds`` are the latest rounds' durations; bytes are those of all frames, without TLS and TCP.
+    """
+
+    party: str
+    state: State
+    reason: str
+    phase: str
+    round: int
+    of: int
+    started: str
+    since: str
+    updated: str
+    waiting_for: tuple[str, ...]
+    messages_sent: int
+    messages_received: int
+    bytes_sent: int
+    bytes_received: int
+    seconds: tuple[float, ...]
+    late: tuple[dict[str, Any], ...]
+    refusals: int
+    refused: tuple[str, ...]
+    last_event: dict[str, Any] | None
+    peers: tuple[PeerView, ...]
+
+
+@dataclass
+class _Peer:
+    heard: str | None = None
+    position: Position | None = None
+    sent: Position | None = None
+    received: Position | None = None
+    late: int = 0
+
+
+@dataclass
+class Monitor:
+    """Passes every event of a node on to ``report``, and a view of its state to ``observe`` and to the ``status`` file.
+
+    Views are published a few times a second at most. A context manager: entered once the store is open, left when the party is
+    done.
+    """
+
+    party: PartyId
+    names: Sequence[str]
+    identity: dict[str, Any]
+    traffic: Traffic
+    report: Report
+    observe: Callable[[NodeView], None] | None = None
+    status: Path | None = None
+    _peers: dict[PartyId, _Peer] = field(default_factory=dict)
+    _position: Position = (0, 0)
+    _of: int = 0
+    _state: State = "running"
+    _reason: str = ""
+    _waiting_for: tuple[str, ...] = ()
+    _sent: int = 0
+    _received: int = 0
+    _seconds: list[float] = field(default_factory=list)
+    _late: list[dict[str, Any]] = field(default_factory=list)
+    _refused: list[str] = field(default_factory=list)
+    _refusals: int = 0
+    _last_event: dict[str, Any] | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._peers = {party: _Peer() for party in range(len(self.names)) if party != self.party}
+        self._started = self._since = now()
+        self._round_begun = self._loop.time()
+        self._published = -_LONGEST
+        self._publish()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if error is None:
+            self._state = "finished"
+        elif isinstance(error, QuietmeanError):
+            self._state, self._reason = "failed", str(error)
+        elif isinstance(error, Exception):
+            # Only the package's own errors are known to hold nothing private.
+            self._state, self._reason = "failed", f"an unexpected {type(error).__name__}"
+        else:
+            self._state, self._reason = "stopped", "interrupted; the same command continues the study"
+        self._waiting_for = ()
+        self._show()
+
+    # --- input ------------------------------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> None:
+        """Take in an event of the session."""
+        self._last_event = {"time": now(), **event_json(event)}
+        match event:
+            case RoundBegun():
+                self._enter((int(event.phase), event.round), event.of)
+            case FinalizationBegun() | AlreadyOver():
+                self._enter((int(event.phase), 0), 0)
+            case Late():
+                self._late = [*self._late, event_fields(event)][-_KEPT:]
+                for party, peer in self._peers.items():
+                    peer.late += self.names[party] in event.names
+            case Refusal():
+                self._refusals += 1
+                self._refused = [*self._refused, f"{event.peer}: {event.reason}"][-_KEPT:]
+        self._waiting_for = getattr(event, "waiting_for", self._waiting_for)
+        self._changed()
+        self.report(event)
+
+    def _enter(self, position: Position, of: int) -> None:
+        if self._position[1]:
+            self._seconds = [*self._seconds, round(self._loop.time() - self._round_begun, 3)][-_KEPT:]
+        self._round_begun = self._loop.time()
+        self._position, self._of, self._since = position, of, now()
+
+    def heard(self, party: PartyId, position: Position) -> None:
+        """A message of a party came, with its position."""
+        peer = self._peers[party]
+        peer.heard, peer.position = now(), max(position, peer.position or position)
+        self._changed()
+
+    def arrived(self, party: PartyId, request: AnyRequest, answer: Answer) -> None:
+        """A request of a party was answered."""
+        peer = self._peers[party]
+        known = peer.position or (0, 0)
+        self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Heartbeat) else known)
+        if isinstance(request, Transfer) and answer.status == ACCEPTED and peer.received != (request.phase, request.round):
+            peer.received = request.phase, request.round
+            self._received += 1
+
+    def acknowledged(self, party: PartyId, request: AnyRequest, answer: Answer) -> None:
+        """A party answered a request."""
+        if isinstance(request, Transfer) and answer.status == ACCEPTED:
+            self._peers[party].sent = request.phase, request.round
+            self._sent += 1
+
+    # --- output ------------------------------------------------------------------------------------------------------
+
+    def view(self) -> NodeView:
+        return NodeView(
+            party=self.names[self.party],
+            state=self._state,
+            reason=self._reason,
+            phase=Phase(self._position[0]).label,
+            round=self._position[1],
+            of=self._of,
+            started=self._started,
+            since=self._since,
+            updated=now(),
+            waiting_for=self._waiting_for,
+            messages_sent=self._sent,
+            messages_received=self._received,
+            bytes_sent=self.traffic.sent,
+            bytes_received=self.traffic.received,
+            seconds=tuple(self._seconds),
+            late=tuple(self._late),
+            refusals=self._refusals,
+            refused=tuple(self._refused),
+            last_event=self._last_event,
+            peers=tuple(self._peer_view(party, peer) for party, peer in self._peers.items()),
+        )
+
+    def _peer_view(self, party: PartyId, peer: _Peer) -> PeerView:
+        phase, round_ = (None, None) if peer.position is None else (_label(peer.position[0]), peer.position[1])
+        here = self._position
+        return PeerView(self.names[party], peer.heard, phase, round_, peer.sent == here, peer.received == here, peer.late)
+
+    def _changed(self) -> None:
+        if self.observe is None and self.status is None:
+            return
+        due = max(self._published + _SHORTEST, self._loop.time())
+        if self._timer is None or self._timer.when() > due:
+            self._schedule(due)
+
+    def _schedule(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._publish)
+
+    def _publish(self) -> None:
+        self._published = self._loop.time()
+        self._schedule(self._published + _LONGEST)
+        self._show()
+
+    def _show(self) -> None:
+        view = self.view()
+        if self.observe is not None:
+            self.observe(view)
+        if self.status is not None:
+            try:
+                write_status(self.status, self.identity | asdict(view))
+            except OSError as error:
+                # A study must not fail because its status cannot be written.
+                _logger.warning("status file %s cannot be written (%s)", self.status, error.strerror)
+                self.status = None
+
+
+def _label(phase: int) -> str:
+    return Phase(phase).label if phase in Phase._value2member_map_ else "unknown"

@@ -1,0 +1,86 @@
+"""The status file beside a store, for other processes: the store itself is locked by the process that uses it.
+
+The file is replaced atomically, readable by its owner only, and holds nothing secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quietmean.core.errors import InputError
+
+FORMAT = "quietmean-status-1"
+
+
+def now() -> str:
+    """ISO 8601 in UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def status_path(store: Path) -> Path:
+    """The path of the status file that belongs to a store."""
+    return store.with_name(store.name + ".status.json")
+
+
+def write_status(path: Path, status: Mapping[str, Any]) -> None:
+    """Put the status of this process in place of the last one. Raises OSError."""
+    document = {"format": FORMAT, **process_identity(os.getpid()), **status}
+    partial = path.with_name(path.name + ".partial")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(document, file)
+    partial.replace(path)
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """A status file, with "alive" as it is now: true, false, or None where this cannot be determined."""
+    try:
+        document = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"status file {path} does not exist: no node has run with this store") from None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"status file {path} cannot be read ({error}): is it one that quietmean join wrote?") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT or type(document.get("pid")) is not int:
+        raise InputError(f"file {path} is no status of this version ({FORMAT}): look with the version that runs the node")
+    document["alive"] = _alive(document)
+    return document
+
+
+def _alive(document: dict[str, Any]) -> bool | None:
+    here = process_identity(document["pid"])
+    if document.get("host") != here["host"]:
+        return None
+    try:
+        os.kill(document["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    except OverflowError:
+        return False
+    if here["process"] is None or document.get("process") is None:
+        return None
+    return bool(here["process"] == document["process"])
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """What distinguishes a process from a later one with the same number: its start time and the boot of the machine.
+
+    ``process`` is None where the system does not provide it (it is in /proc on Linux).
+    """
+    host = platform.node()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # The second field is the name, in brackets, and may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return {"host": host, "pid": pid, "process": None}
+    zombie = fields[0] in ("Z", "X")
+    return {"host": host, "pid": pid, "process": "ended" if zombie else f"{boot}:{fields[19]}"}

@@ -1,0 +1,269 @@
+"""The listening side: admits the parties of this study, answers their requests, and refuses everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from quietmean.core.errors import InputError, PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.net.handshakes import HandshakePool, PendingHandshake
+from quietmean.node.net.roster import Address, format_address
+from quietmean.node.net.stream import ByteStream
+from quietmean.node.net.transport import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Connection, Endpoint
+from quietmean.node.net.wire import (
+    VERSION,
+    Answer,
+    AnyFrame,
+    AnyRequest,
+    Check,
+    Hello,
+    Limits,
+    Payload,
+    Readiness,
+    Refused,
+    Request,
+    Welcome,
+)
+from quietmean.node.phase import Position
+
+# Handshakes at a time, besides one for each party: all parties may connect at once, from one address. A handshake lasts one
+# handshake time-out at most; when all places are taken, one is evicted for each new connection.
+SPARE_HANDSHAKES = 64
+# Backlog of the listening socket; where it is full, the system of the dialling side tries again after a second.
+_QUEUE = 1024
+CONNECTIONS_PER_PARTY = 3
+REQUESTS_PER_CONNECTION = 16
+# The refusal of a party that runs a check to one that has joined already.
+ONLY_CHECKS = "it only checks, its part has not begun"
+# A party that sent a check closes the connection once it has read the answer.
+_HANG_UP_SECONDS = 1.0
+
+Handler: TypeAlias = Callable[[PartyId, AnyRequest, Payload], Awaitable[Answer]]
+
+
+def open_socket(address: Address) -> socket.socket:
+    """Bind and listen. Raises :class:`InputError` if the address is taken or not this machine's."""
+    host, port = address
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server(address, family=family, backlog=_QUEUE)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it or mend your address in the roster"
+        ) from None
+
+
+class Listener:
+    """Accepts connections until closed. ``handle`` answers one request; ``position`` says where this node is.
+
+    ``handle`` is None where nobody is admitted yet. ``readiness`` gives the answer to checks, which have no other effect;
+    ``asked`` is called with each party that sent a check, or tried to join too early. ``handshake_seconds``: time-out of TLS
+    handshake and greeting.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        listening: socket.socket,
+        handle: Handler | None,
+        position: Callable[[], Position],
+        handshake_seconds: float = HANDSHAKE_SECONDS,
+        readiness: Callable[[], Readiness] | None = None,
+        asked: Callable[[PartyId], None] = lambda party: None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._listening = listening
+        self._handle = handle
+        self._position = position
+        self._handshake_seconds = handshake_seconds
+        self._readiness = readiness
+        self._asked = asked
+        self._handshakes: HandshakePool[PendingHandshake] = HandshakePool(SPARE_HANDSHAKES + len(endpoint.roster))
+        self._connections: dict[PartyId, list[Connection]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._listening.setblocking(False)
+        self._watch()
+
+    async def close(self) -> None:
+        """Stop listening, then end every connection, buffered answers first."""
+        # Before its socket closes: the loop must not watch a descriptor that may be reused.
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._listening.close()
+        await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for handshake in self._handshakes:
+            handshake.cancel()
+
+    def _watch(self) -> None:
+        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        # Not the loop's sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
+        try:
+            accepted, address = self._listening.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._pause()
+            return
+        accepted.setblocking(False)
+        if self._handshakes.full:
+            self._evict(self._handshakes.next_to_evict())
+        handshake = PendingHandshake(accepted, format_address(address[:2]))
+        self._handshakes.add(handshake, address[0])
+        handshake.task = asyncio.create_task(self._admit(handshake))
+        self._tasks.add(handshake.task)
+        handshake.task.add_done_callback(self._tasks.discard)
+
+    def _evict(self, handshake: PendingHandshake) -> None:
+        """Cancel a handshake at any stage, and report it."""
+        self._handshakes.remove(handshake)
+        reason = f"it gave way: all {self._handshakes.places} places for handshakes were taken, most of them by its address"
+        self._endpoint.refusal(handshake.address, reason)
+        handshake.cancel()
+
+    def _pause(self) -> None:
+        # Out of file descriptors: accept again a little later.
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listening)
+        loop.call_later(0.1, self._resume)
+
+    def _resume(self) -> None:
+        if self._listening.fileno() >= 0:
+            self._watch()
+
+    async def _admit(self, handshake: PendingHandshake) -> None:
+        who, connection = handshake.address, None
+        try:
+            try:
+                connection = await self._shake_hands(handshake)
+                party = self._endpoint.credentials.accepted_party(connection.certificate)
+                who = self._endpoint.roster.name(party)
+                handle = await self._greet(connection, party)
+            except asyncio.CancelledError:
+                # Evicted, or this node stops: no orderly close.
+                if connection is not None:
+                    connection.abort()
+                raise
+            finally:
+                self._handshakes.remove(handshake)
+            with contextlib.suppress(OSError, EOFError, TimeoutError):
+                if handle is None:
+                    await self._await_hang_up(connection, party)
+                else:
+                    await self._serve(connection, party, handle)
+        except PeerError as error:
+            self._endpoint.refusal(who, str(error))
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    async def _shake_hands(self, handshake: PendingHandshake) -> Connection:
+        stream, accepted = ByteStream(), handshake.take_socket()
+        try:
+            # From here on the transport owns the socket, also where the handshake fails: it must not be closed here.
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: stream,
+                accepted,
+                ssl=self._endpoint.credentials.server,
+                ssl_handshake_timeout=self._handshake_seconds,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            )
+        except OSError as error:
+            raise PeerError(f"TLS handshake failed ({_brief(error)})") from None
+        return Connection(stream, self._endpoint.traffic)
+
+    async def _greet(self, connection: Connection, party: PartyId) -> Handler | None:
+        """The handler of the party's requests; None if it only sent a check, which has been answered."""
+        try:
+            async with asyncio.timeout(self._handshake_seconds):
+                frame, _ = await connection.receive(Limits.before_welcome())
+                if isinstance(frame, Check) and self._readiness is not None:
+                    await connection.send(self._readiness())
+                    return None
+                reason = self._objection(frame, party)
+                await connection.send(Refused(reason) if reason else Welcome(*self._position()))
+        except (OSError, EOFError) as error:
+            raise PeerError(f"no greeting came ({_brief(error)})") from None
+        if reason or self._handle is None:
+            raise PeerError(reason)
+        return self._handle
+
+    async def _await_hang_up(self, connection: Connection, party: PartyId) -> None:
+        try:
+            async with asyncio.timeout(_HANG_UP_SECONDS):
+                await connection.receive(Limits.before_welcome())
+        finally:
+            self._asked(party)
+
+    def _objection(self, frame: AnyFrame, party: PartyId) -> str:
+        if not isinstance(frame, Hello):
+            return "no greeting came first"
+        if frame.version != VERSION:
+            return f"version differs: {frame.version} there, {VERSION} here: install the same version of quietmean"
+        if frame.party != party:
+            return f"it claims to be party {frame.party}, but its key is party {party}'s: compare the roster files"
+        if frame.study != self._endpoint.study:
+            return "study differs: compare study file and roster, all parties need the same"
+        if self._handle is None:
+            self._asked(party)
+            return ONLY_CHECKS
+        return ""
+
+    async def _serve(self, connection: Connection, party: PartyId, handle: Handler) -> None:
+        connections = self._connections.setdefault(party, [])
+        connections.append(connection)
+        if len(connections) > CONNECTIONS_PER_PARTY:
+            # The newest one is from the live process; older ones may be half-open remains.
+            connections[0].abort()
+        answering: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                frame, payload = await connection.receive(self._endpoint.limits)
+                if not isinstance(frame, Request):
+                    raise PeerError("it sent something else than a request")
+                if len(answering) >= REQUESTS_PER_CONNECTION:
+                    raise PeerError(f"more than {REQUESTS_PER_CONNECTION} requests at once")
+                task = asyncio.create_task(self._answer(connection, party, handle, frame, payload))
+                answering.add(task)
+                task.add_done_callback(answering.discard)
+        finally:
+            connections.remove(connection)
+            await _cancel(answering)
+
+    async def _answer(
+        self, connection: Connection, party: PartyId, handle: Handler, request: AnyRequest, payload: Payload
+    ) -> None:
+        try:
+            await connection.send(await handle(party, request, payload))
+        except PeerError as error:
+            self._endpoint.refusal(self._endpoint.roster.name(party), str(error))
+            connection.abort()
+        except OSError:
+            # The reader sees the same loss and cleans up.
+            connection.abort()
+
+
+async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).lower().replace("_", " ")
+    # The event loop ends a handshake that takes too long with ConnectionAbortedError.
+    if isinstance(error, TimeoutError | ConnectionAbortedError):
+        return "it took too long"
+    return "it went away" if isinstance(error, EOFError | ConnectionError) else str(error)

@@ -1,0 +1,117 @@
+"""The roster: who takes part, where, and under which key. A party's id is its position in the file."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.node.net.identity import Identity, parse_public_key
+
+Address: TypeAlias = tuple[str, int]
+_FIELDS = ("name", "address", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class RosterEntry:
+    """One party: a name for people, (host, port), and the public line of its key."""
+
+    name: str
+    address: Address
+    public_key: str
+
+
+@dataclass(frozen=True)
+class Roster:
+    """All parties of a study, in the order that numbers them."""
+
+    entries: tuple[RosterEntry, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.entries) < 2:
+            raise InputError(f"the roster lists {len(self.entries)} party: at least 2 [[party]] entries are needed")
+        for entry in self.entries:
+            parse_public_key(entry.public_key)
+        _refuse_duplicates("name", [entry.name for entry in self.entries])
+        _refuse_duplicates("key", [entry.public_key for entry in self.entries])
+        _refuse_duplicates("address", [format_address(entry.address) for entry in self.entries])
+
+    @classmethod
+    def load(cls, path: Path) -> Roster:
+        """Read a roster file (TOML). Raises :class:`InputError` that names the entry and the field."""
+        try:
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InputError(f"roster {path} cannot be read ({error.strerror}): check the path") from None
+        except UnicodeDecodeError:
+            raise InputError(f"roster {path} is not UTF-8 text: save it as such") from None
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"roster {path} is not valid TOML: {error}") from None
+        parties = raw.get("party", [])
+        if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):
+            raise InputError(f"roster {path} has no list of [[party]] tables: write one [[party]] table a party")
+        return cls(tuple(_parse_entry(number, party) for number, party in enumerate(parties, 1)))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of names and keys in order. Addresses say only where to dial: a party that moves is still the same."""
+        return digest([[entry.name, entry.public_key] for entry in self.entries])
+
+    def name(self, party: PartyId) -> str:
+        return self.entries[party].name
+
+    def find(self, identity: Identity) -> PartyId:
+        """The id of the party with this key. Raises :class:`InputError` for a key that is not in the roster."""
+        for party, entry in enumerate(self.entries):
+            if entry.public_key == identity.public_key:
+                return party
+        raise InputError(f"your key is not in the roster: add {identity.public_key} to it at every party, or load the right key")
+
+    def to_toml(self) -> str:
+        """The file's content."""
+        tables = (
+            # A JSON string is a valid TOML basic string.
+            f"[[party]]\nname = {json.dumps(entry.name)}\n"
+            f"address = {json.dumps(format_address(entry.address))}\nkey = {json.dumps(entry.public_key)}\n"
+            for entry in self.entries
+        )
+        return "\n".join(tables)
+
+
+def format_address(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
+    for name in _FIELDS:
+        if not isinstance(raw.get(name), str) or not raw[name]:
+            raise InputError(f"party {number} of the roster has no text {name!r}: give it name, address and key")
+    unknown = sorted(set(raw) - set(_FIELDS))
+    if unknown:
+        raise InputError(f"party {number} of the roster has an unknown field {unknown[0]!r}: use only name, address and key")
+    return RosterEntry(raw["name"], _parse_address(raw["address"]), raw["key"])
+
+
+def _parse_address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
+        raise InputError(f"address {text!r} is not host:port: write for example 192.0.2.7:7001, with a port in 1..65535")
+    return host, int(port)
+
+
+def _refuse_duplicates(what: str, values: list[str]) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise InputError(f"{what} {value!r} is in the roster twice: every party needs its own")

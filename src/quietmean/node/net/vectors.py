@@ -1,0 +1,67 @@
+"""Vectors as bytes: float64 values as they lie in memory, or 32-bit steps of the study's grid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import PeerError
+from quietmean.core.grid import LARGEST_SHARE, from_units, on_grid, to_units
+from quietmean.core.party import Vector
+from quietmean.node.net.wire import Payload
+
+
+def encode_vector(vector: Vector, grid: float = 0.0) -> memoryview:
+    """Shape (d,): int32 steps of ``grid``, 4 bytes a number, if there is one and all fit; else float64, 8 bytes, not copied.
+
+    float64 also where steps are too many for 32 bits, which happens to releases only: it holds them exactly.
+    """
+    if grid and on_grid(vector, grid):
+        units = to_units(vector, grid)
+        if np.abs(units).max(initial=0) <= LARGEST_SHARE:
+            return _bytes_of(units.astype("<i4"))
+    return _bytes_of(np.ascontiguousarray(vector, dtype="<f8"))
+
+
+def _bytes_of(array: NDArray[np.float64] | NDArray[np.int32]) -> memoryview:
+    # A memoryview of no items could not be cast.
+    raw: NDArray[np.uint8] = array.reshape(-1).view(np.uint8)
+    return raw.data
+
+
+def decode_vector(raw: Payload, width: int = 8, grid: float = 0.0) -> Vector:
+    """Shape (d,), finite, and on the grid if there is one. ``width``: bytes a number, 4 or 8."""
+    if len(raw) % width or (width != 8 and not grid):
+        raise PeerError(f"a vector of {len(raw)} bytes in values of {width}, which is none of this study's")
+    if width == 4:
+        return from_units(np.frombuffer(raw, dtype="<i4"), grid)
+    vector = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)
+    # Any entry that is not finite makes this so; large finite ones can too, then every entry is looked at.
+    with np.errstate(all="ignore"):
+        square = float(np.dot(vector, vector))
+    if not math.isfinite(square) and not np.isfinite(vector).all():
+        raise PeerError("a vector with an entry that is not finite")
+    if grid and not on_grid(vector, grid):
+        raise PeerError(f"a vector with an entry off the study's grid of {grid:g}, or beyond 2^53 of its steps")
+    return vector
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCodec:
+    """The vectors of one study: ``dimension`` values each, on a grid of step ``grid`` if that is not 0."""
+
+    dimension: int
+    grid: float = 0.0
+
+    def encode(self, vector: Vector) -> memoryview:
+        return encode_vector(vector, self.grid)
+
+    def width(self, raw: Payload) -> int:
+        """Bytes a number in what :meth:`encode` made: by its length."""
+        return 4 if self.grid and raw and len(raw) == 4 * self.dimension else 8
+
+    def decode(self, raw: Payload) -> Vector:
+        return decode_vector(raw, self.width(raw), self.grid)

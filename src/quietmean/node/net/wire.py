@@ -1,0 +1,265 @@
+"""What goes over a connection: frames of two lengths, a MessagePack header and raw float64 or int32 values.
+
+``4 bytes header length | 4 bytes payload length | header | payload``, lengths big-endian, values little-endian. Every length is
+checked against its limit before anything of that size is read or reserved. Whatever is not as it should be is a PeerError.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from quietmean.core.errors import PeerError
+
+VERSION = 5
+HELLO_LIMIT = 1024
+HEADER_LIMIT = 64 * 1024
+# What an answer says of a request.
+ACCEPTED: Final = "ok"
+REFUSED: Final = "no"
+_PREFIX = struct.Struct(">II")
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
+# Bytes of one number of a vector: int32, in steps of the study's grid, or float64.
+Width: TypeAlias = Annotated[int, msgspec.Meta(ge=4, le=8, multiple_of=4)]
+# A memoryview has bytes for items.
+Payload: TypeAlias = bytes | memoryview
+
+
+class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """Base of all headers: MessagePack arrays of a tag and the fields in order."""
+
+
+class Hello(Frame, frozen=True, tag="H"):
+    """The dialling side's first frame. ``study``: the session digest, hexadecimal."""
+
+    version: Count
+    party: Count
+    study: Text
+
+
+class Welcome(Frame, frozen=True, tag="W"):
+    """The listening side's consent, with where it is in the protocol."""
+
+    phase: Count
+    round: Count
+
+
+class Refused(Frame, frozen=True, tag="N"):
+    """Instead of a welcome; the connection ends."""
+
+    reason: Text
+
+
+class Check(Frame, frozen=True, tag="?", forbid_unknown_fields=False):
+    """Instead of a hello, before the start: are you ready? The answer is a :class:`Readiness`, then the connection ends.
+
+    These two frames keep their meaning in all versions, so that a difference of versions can be reported; fields may be added
+    at the end.
+    """
+
+    version: Count
+
+
+class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
+    """What a party has, to be compared with what the asking one has: no more than all parties of a study know of each other.
+
+    ``version``: of this protocol; ``release``: of the package. ``roster``, ``study`` and ``plan`` are SHA-256 digests; ``study``
+    is that of columns, bounds, target and protocol. ``joined``: its node runs and is in (phase, round), else it only checks.
+    ``data_passed``: its data are within columns and bounds. ``time``: its clock, in seconds since 1970.
+    """
+
+    version: Count
+    release: Text
+    roster: Bytes32
+    study: Bytes32
+    plan: Bytes32
+    joined: bool
+    data_passed: bool
+    phase: Count
+    round: Count
+    time: float
+
+
+class Request(Frame, frozen=True):
+    """A request of the dialling side; its answer carries the same number."""
+
+    number: Count
+
+
+class Commit(Request, frozen=True, tag="c"):
+    """Agreement, first half: the hash of what will be revealed."""
+
+    hash: Bytes32
+
+
+class Reveal(Request, frozen=True, tag="r"):
+    """Agreement, second half: ``exchange`` is the party's X25519 public key for this study."""
+
+    nonce: Bytes32
+    weight: float
+    exchange: Bytes32
+
+
+class Transfer(Request, frozen=True, tag="t"):
+    """A message of (phase, round): the payload is a vector of ``dimension`` values, then the protocol's own content.
+
+    Each value takes ``width`` bytes: 4 only in studies with a grid, and only if all of the vector fits. The message must not be
+    accepted later than ``valid_for`` milliseconds after its arrival.
+
+    ``agreement``: a check value of the public seed that the sender derived, so that parties who received different nonces notice
+    it. ``gossip``: the sender's log and all logs that came to it, encoded, for protocols that transfer shares; it is what the
+    others know of a party that never comes back.
+    """
+
+    phase: Count
+    round: Count
+    weight: float
+    valid_for: Count
+    agreement: bytes
+    dimension: Count
+    gossip: bytes = b""
+    width: Width = 8
+
+
+class CancelTransfer(Request, frozen=True, tag="w"):
+    """The sender cancels its transfer of (phase, round): the receiver forgets it, or answers "ok" if it was used already."""
+
+    phase: Count
+    round: Count
+
+
+class ConfirmTransfer(Request, frozen=True, tag="f"):
+    """A restarted receiver asks whether the sender's transfer of (phase, round) still stands."""
+
+    phase: Count
+    round: Count
+
+
+class ResendRequest(Request, frozen=True, tag="g"):
+    """A party that missed the release of (phase, round) asks for it: the release is sent again, then this is answered."""
+
+    phase: Count
+    round: Count
+
+
+class Heartbeat(Request, frozen=True, tag="p"):
+    """Ask for a sign of life and the position; carries the own position."""
+
+    phase: Count
+    round: Count
+
+
+class Log(Request, frozen=True, tag="l"):
+    """The final log of a party; the payload is a :class:`PartyLog`, encoded. ``gossip``: as in a transfer."""
+
+    gossip: bytes = b""
+
+
+class Answer(Frame, frozen=True, tag="a"):
+    """The answer to one request, with the position of the answering side."""
+
+    number: Count
+    status: Literal["ok", "no"]
+    phase: Count
+    round: Count
+    reason: Text = ""
+
+
+AnyRequest: TypeAlias = Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log
+AnyFrame: TypeAlias = Hello | Welcome | Refused | Check | Readiness | Answer | AnyRequest
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(AnyFrame).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest header of one connection, a vector's dimension, and the largest content and log, all in bytes but that.
+
+    ``short``: may values take 4 bytes?
+    """
+
+    header: int
+    dimension: int
+    content: int
+    log: int
+    short: bool = False
+
+    @classmethod
+    def before_welcome(cls) -> Limits:
+        return cls(HELLO_LIMIT, 0, 0, 0)
+
+    @classmethod
+    def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0, grid: float = 0.0) -> Limits:
+        """A party has at most n messages out and n in each round; an entry takes at most 11 bytes. ``grid``: that of the plan."""
+        return cls(HEADER_LIMIT, dimension, content, HEADER_LIMIT + 11 * (4 * rounds + 1) * (parties + 1), grid > 0)
+
+    def check(self, header: int, payload: int) -> None:
+        if header > self.header:
+            raise PeerError(f"a header of {header} bytes, the limit is {self.header}")
+        limit = max(8 * self.dimension + self.content, self.log)
+        if payload > limit:
+            raise PeerError(f"a payload of {payload} bytes, the limit is {limit}")
+
+    def check_payload(self, frame: AnyFrame, payload: int) -> None:
+        if isinstance(frame, Transfer):
+            self._check_transfer(frame, payload)
+        if isinstance(frame, Log) and payload > self.log:
+            raise PeerError(f"a log of {payload} bytes, the limit is {self.log}")
+        if payload and not isinstance(frame, Transfer | Log):
+            raise PeerError(f"{payload} bytes after a header that has no payload")
+
+    def _check_transfer(self, transfer: Transfer, payload: int) -> None:
+        # Only a protocol whose messages have content of their own may leave the vector out.
+        if transfer.dimension != self.dimension and not (transfer.dimension == 0 and self.content):
+            raise PeerError(f"a vector of {transfer.dimension} values, this study's have {self.dimension}")
+        if transfer.width != 8 and not self.short:
+            raise PeerError(f"values of {transfer.width} bytes, this study's have 8")
+        content = payload - transfer.width * transfer.dimension
+        if not 0 <= content <= self.content:
+            raise PeerError(f"{payload} bytes with a vector of {transfer.dimension} values: that leaves {content} of content")
+
+
+def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
+    """Lengths and header; the payload follows."""
+    header = _encode(frame)
+    return _PREFIX.pack(len(header), payload_size) + header
+
+
+def decode_header(raw: Payload) -> AnyFrame:
+    try:
+        frame: AnyFrame = _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PeerError(f"a header that cannot be read ({error})") from None
+    return frame
+
+
+class Reader(Protocol):
+    """Where frames are read from."""
+
+    async def readexactly(self, n: int, /) -> Payload: ...
+
+
+async def read_frame(reader: Reader, limits: Limits) -> tuple[AnyFrame, Payload, int]:
+    """The next frame, its payload and the bytes of both. Raises :class:`PeerError`, and EOFError where the stream ends."""
+    prefix = await reader.readexactly(_PREFIX.size)
+    header_size, payload_size = _PREFIX.unpack(prefix)
+    limits.check(header_size, payload_size)
+    frame = decode_header(await reader.readexactly(header_size))
+    limits.check_payload(frame, payload_size)
+    # A reader takes memory only as bytes come in, so an announced size costs nothing by itself.
+    payload = await reader.readexactly(payload_size)
+    return frame, payload, _PREFIX.size + header_size + payload_size
+
+
+def check_finite(number: float, name: str) -> float:
+    if not math.isfinite(number):
+        raise PeerError(f"a {name} of {number}")
+    return number

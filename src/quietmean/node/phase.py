@@ -1,0 +1,31 @@
+"""Where a party is in a study."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TypeAlias
+
+# (phase, round), ordered: later positions of a study are greater.
+Position: TypeAlias = tuple[int, int]
+
+
+class Phase(IntEnum):
+    """The phases of a study, in order."""
+
+    AGREEMENT = 0
+    MIXING = 1
+    DISSEMINATION = 2
+    FINALIZATION = 3
+
+    @property
+    def label(self) -> str:
+        """The name in files, events and on the screen."""
+        return _LABELS[self]
+
+    @classmethod
+    def from_label(cls, label: str) -> Phase:
+        """The inverse of :attr:`label`. Raises ValueError for any other text."""
+        return cls(_LABELS.index(label))
+
+
+_LABELS = ("agreement", "mixing", "dissemination", "closing")

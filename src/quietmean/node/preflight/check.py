@@ -1,0 +1,223 @@
+"""The check before a study starts: is every party ready? It uses the same pinned TLS as the study itself.
+
+A party that runs a check listens at its address, answers the checks of the others, and sends one to each of them. A party that
+has joined answers too, without any effect on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+
+from quietmean.core.errors import InputError, PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.net import (
+    ONLY_CHECKS,
+    VERSION,
+    Check,
+    Connection,
+    Credentials,
+    Endpoint,
+    Identity,
+    Limits,
+    Listener,
+    Readiness,
+    Refusals,
+    Refused,
+    Roster,
+    Traffic,
+    open_socket,
+    printable,
+)
+from quietmean.node.phase import Phase
+from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
+
+_FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
+# Longest time of one attempt, in seconds; the first may take half of this even where the wait is shorter.
+_ATTEMPT_SECONDS = 4.0
+
+
+class _NoNodeError(PeerError):
+    """Something else than a party of the study answers at the address."""
+
+
+class CheckSession:
+    """One party's check. It answers the others if :meth:`listen` was called before, else it only asks."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        roster: Roster,
+        agreed: Agreed,
+        data_passed: bool,
+        report: Callable[[Sequence[Standing]], None] = lambda standings: None,
+    ) -> None:
+        self._party = roster.find(identity)
+        self._roster = roster
+        self._agreed = agreed
+        self._data_passed = data_passed
+        self._listening: socket.socket | None = None
+        self._report = report
+        self._credentials = Credentials(identity, roster)
+        self._changed = asyncio.Event()
+        self._contacted = {party: asyncio.Event() for party in range(len(roster))}
+        self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
+        self.refusals = Refusals()
+
+    def listen(self) -> None:
+        """Listen on this party's address in the roster. Raises :class:`InputError` if that is not possible."""
+        self._listening = open_socket(self._roster.entries[self._party].address)
+
+    async def run(self, wait: float) -> None:
+        """Returns when everybody is ready and reached, or after ``wait`` seconds. InputError for an impossible ``wait``."""
+        if not (math.isfinite(wait) and wait >= 0):
+            raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
+        started = asyncio.get_running_loop().time()
+        listener = None if self._listening is None else self._listener(self._listening)
+        asking = [asyncio.create_task(self._ask_until_ready(standing, started + wait)) for standing in self.standings.values()]
+        try:
+            await self._until_all_are_ready(asking, started + wait)
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            if listener is not None:
+                await listener.close()
+
+    def _listener(self, listening: socket.socket) -> Listener:
+        endpoint = Endpoint(
+            party=self._party,
+            roster=self._roster,
+            # No digest of a study equals this: nobody is admitted.
+            study="check",
+            credentials=self._credentials,
+            limits=Limits.before_welcome(),
+            refusal=self._refused,
+            heard=lambda party, position: None,
+            traffic=Traffic(),
+        )
+        listener = Listener(
+            endpoint,
+            listening,
+            None,
+            lambda: (int(Phase.AGREEMENT), 0),
+            readiness=lambda: self._agreed.readiness(self._data_passed),
+            asked=self._asked,
+        )
+        listener.start()
+        return listener
+
+    async def _until_all_are_ready(self, asking: Sequence[asyncio.Task[None]], deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        while not all(standing.ready or (self._listening is None and standing.agrees) for standing in self.standings.values()):
+            self._changed.clear()
+            if loop.time() >= deadline and all(task.done() for task in asking):
+                return
+            done = asyncio.ensure_future(self._changed.wait())
+            # The tasks end by the deadline themselves; after it, only they are waited for.
+            left = deadline - loop.time()
+            await asyncio.wait(
+                [done, *(task for task in asking if not task.done())],
+                timeout=left if left > 0 else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            done.cancel()
+
+    def _asked(self, party: PartyId) -> None:
+        standing = self.standings.get(party)
+        if standing is None:
+            return
+        if standing.reply is None or standing.since:
+            # It runs now: ask it again at once.
+            self._contacted[party].set()
+        if not standing.asks_us:
+            standing.asks_us = True
+            self._notify()
+
+    def _refused(self, peer: str, reason: str) -> None:
+        # A party that has joined already dials until this one joins too: that is no refusal.
+        if reason != ONLY_CHECKS:
+            self.refusals.note(peer, reason)
+
+    def _notify(self) -> None:
+        self._report(list(self.standings.values()))
+        self._changed.set()
+
+    async def _ask_until_ready(self, standing: Standing, deadline: float) -> None:
+        loop, pause = asyncio.get_running_loop(), _FIRST_PAUSE
+        while not standing.agrees:
+            await self._ask(standing, min(_ATTEMPT_SECONDS, max(deadline - loop.time(), _ATTEMPT_SECONDS / 2)))
+            if standing.agrees or loop.time() + pause >= deadline:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._contacted[standing.party].wait()
+            self._contacted[standing.party].clear()
+            pause = min(2 * pause, _LAST_PAUSE)
+
+    async def _ask(self, standing: Standing, seconds: float) -> None:
+        before = (standing.key, standing.faults)
+        try:
+            async with asyncio.timeout(seconds):
+                standing.reply = await self._exchange(standing.party)
+            standing.key, standing.trouble, standing.since = "proved", "", ""
+        except (OSError, EOFError, PeerError) as error:
+            key, trouble = _diagnosis(error)
+            if key == "unknown" and standing.key != "unknown":
+                # It ran, and has ended: its last answer says more than that it is not reachable now.
+                standing.since = trouble
+            else:
+                standing.key, standing.trouble, standing.since, standing.reply = key, trouble, "", None
+        if before != (standing.key, standing.faults):
+            self._notify()
+
+    async def _exchange(self, party: PartyId) -> Reply:
+        connection = await self._connect(party)
+        try:
+            # In this order, so that half the round trip bounds the clock error also if the process is suspended in between.
+            begun, asked = time.perf_counter(), time.time()
+            await connection.send(Check(VERSION))
+            frame, _ = await connection.receive(Limits.before_welcome())
+            round_trip = time.perf_counter() - begun
+        finally:
+            connection.abort()
+        if isinstance(frame, Refused):
+            raise PeerError(f"it refused: {printable(frame.reason)}")
+        if not isinstance(frame, Readiness) or not math.isfinite(frame.time):
+            raise PeerError("it answered the question with something else")
+        return Reply(frame, round_trip, frame.time - (asked + round_trip / 2))
+
+    async def _connect(self, party: PartyId) -> Connection:
+        try:
+            return await Connection.dial(self._roster.entries[party].address, self._credentials.client(party), Traffic())
+        except ssl.SSLCertVerificationError:
+            raise
+        except (ssl.SSLError, ConnectionResetError):
+            # With TLS 1.3 a refused key shows after the handshake only.
+            raise _NoNodeError("something else than a party of a study answers at its address") from None
+
+
+def _diagnosis(error: Exception) -> tuple[Key, str]:
+    """What the error says of the peer's key, and a sentence for the user."""
+    match error:
+        case _NoNodeError():
+            return "unknown", str(error)
+        case PeerError():
+            return "proved", str(error)
+        case ConnectionRefusedError():
+            return "unknown", "nobody listens at its address"
+        case ssl.SSLCertVerificationError():
+            return "other", "another key than the roster's answers at its address"
+        case TimeoutError():
+            return "unknown", "it does not answer: is the address right, and the way through all firewalls open?"
+        case socket.gaierror():
+            return "unknown", "its address is not known here: mend the host name in the roster"
+        case ssl.SSLError() | EOFError() | ConnectionResetError():
+            return "refused", "it closed the connection: is this key in its roster?"
+        case _:
+            return "unknown", (error.strerror if isinstance(error, OSError) else None) or "it does not answer"

@@ -1,0 +1,127 @@
+"""What a party discloses in a check before a study starts, and how it compares with the party that asked.
+
+It discloses versions, digests, its clock, and whether its data passed; never a value.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal, TypeAlias
+
+from quietmean.core.codec import digest
+from quietmean.core.party import PartyId
+from quietmean.node.net import VERSION, Readiness, Roster, printable
+from quietmean.node.phase import Position
+from quietmean.planning import Plan
+
+# Nothing of a study depends on clocks; logs and ledgers are easier to compare when they agree.
+CLOCK_TOLERANCE = 5.0
+
+Key: TypeAlias = Literal["proved", "other", "refused", "unknown"]
+
+
+def package_version() -> str:
+    try:
+        return version("quietmean")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """What all parties must have in common, as digests."""
+
+    roster: bytes
+    study: bytes
+    plan: bytes
+    release: str
+
+    @classmethod
+    def of(cls, roster: Roster, plan: Plan) -> Agreed:
+        study = {"context": plan.context, "target": plan.target.describe(), "protocol": plan.protocol.name}
+        return cls(bytes.fromhex(roster.digest), bytes.fromhex(digest(study)), bytes.fromhex(plan.digest), package_version())
+
+    def readiness(self, data_passed: bool, position: Position | None = None) -> Readiness:
+        """The answer to a check at this time. ``position``: of a party that has joined."""
+        phase, round_ = position or (0, 0)
+        return Readiness(
+            VERSION,
+            self.release,
+            self.roster,
+            self.study,
+            self.plan,
+            joined=position is not None,
+            data_passed=data_passed,
+            phase=phase,
+            round=round_,
+            time=time.time(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer. The peer's clock is ahead of ours by ``clock_offset``, plus or minus half the ``round_trip`` (seconds)."""
+
+    readiness: Readiness
+    round_trip: float
+    clock_offset: float
+
+    @property
+    def clock_uncertainty(self) -> float:
+        return self.round_trip / 2
+
+    @property
+    def clock_differs(self) -> bool:
+        """By more than the tolerance, whatever the round trip hides."""
+        return abs(self.clock_offset) - self.clock_uncertainty > CLOCK_TOLERANCE
+
+
+@dataclass
+class Standing:
+    """What is known of a peer. ``trouble``: in words, why it has not answered; ``asks_us``: it reached this party.
+
+    ``since``: what failed after it had answered or reached this party.
+    """
+
+    party: PartyId
+    agreed: Agreed
+    key: Key = "unknown"
+    trouble: str = "no answer yet"
+    reply: Reply | None = None
+    asks_us: bool = False
+    since: str = ""
+
+    def same(self, name: Literal["version", "roster", "study", "plan"]) -> bool | None:
+        """Whether it has the same as this party; None while it has not answered."""
+        if self.reply is None:
+            return None
+        mine = VERSION if name == "version" else getattr(self.agreed, name)
+        return bool(getattr(self.reply.readiness, name) == mine)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What has to be mended, most fundamental first; empty if nothing."""
+        since = (f"since then {self.since}",) if self.since else ()
+        if self.reply is None:
+            return (self.trouble, *since)
+        found = {
+            f"other version: {printable(self.reply.readiness.release)} there, {self.agreed.release} here": self.same("version"),
+            "other roster: compare names and keys, and their order": self.same("roster"),
+            "other study: compare columns, bounds, unit, budget and protocol": self.same("study"),
+            "other plan of the same study: compare its options, or share one file with --plan": self.same("plan")
+            or not self.same("study"),
+            "its data did not pass": self.reply.readiness.data_passed,
+        }
+        return (*(fault for fault, fine in found.items() if not fine), *since)
+
+    @property
+    def agrees(self) -> bool:
+        """It answered, has the same study, plan, roster and version, and its data passed."""
+        return not self.faults
+
+    @property
+    def ready(self) -> bool:
+        """It agrees, and can reach this party as well; a party that has joined sends no checks."""
+        return self.agrees and (self.asks_us or (self.reply is not None and self.reply.readiness.joined))

@@ -1,0 +1,200 @@
+"""The state that the parts of a running session share, and the one way in which all of them wait for other parties."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from quietmean.core.party import PartyId
+from quietmean.node.monitor import Late, Report, Waiting
+from quietmean.node.net import Answer, AnyRequest, Heartbeat, Payload, Transfer
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.failure_detector import HEARTBEAT_INTERVAL, LONGEST_WAIT, FailureDetector
+from quietmean.node.session.gossip import GossipedLogs
+from quietmean.node.session.inbox import Inbox
+from quietmean.node.session.settings import NodeSettings
+from quietmean.node.storage import Outgoing, Store
+
+# Waking up later than planned by more than this part of the round's time-out means that the process was suspended.
+_OWN_PAUSE = 0.05
+
+
+class PeerLink(Protocol):
+    """The connection to a peer. ``trouble``: in words, why it does not answer; ``unreachable``: nobody listens at its address."""
+
+    trouble: str
+    unreachable: bool
+
+    async def ask(
+        self, request: AnyRequest, payload: Payload = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+    ) -> Answer:
+        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
+
+        ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
+        """
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class Context:
+    """One running session. ``changed`` is set whenever something arrived that a wait could be waiting for."""
+
+    settings: NodeSettings
+    store: Store
+    inbox: Inbox
+    links: Mapping[PartyId, PeerLink]
+    failure_detector: FailureDetector
+    report: Report
+    changed: asyncio.Event
+    agreement: bytes = b""
+    # From the agreement on, when the schedule is known.
+    gossip: GossipedLogs | None = None
+    late: list[Late] = field(default_factory=list)
+    # A dict for its order: tasks are cancelled in the same order each time.
+    _background: dict[asyncio.Task[Any], None] = field(default_factory=dict)
+
+    @property
+    def required_gossip(self) -> GossipedLogs:
+        if self.gossip is None:
+            raise RuntimeError("nothing is known of anybody's rounds before the agreement")
+        return self.gossip
+
+    @property
+    def party(self) -> PartyId:
+        return self.settings.party
+
+    @property
+    def round_timeout(self) -> float:
+        return self.settings.round_timeout
+
+    @property
+    def others(self) -> list[PartyId]:
+        return sorted(self.links)
+
+    def names(self, parties: Any) -> list[str]:
+        return [self.settings.names[party] for party in sorted(parties)]
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that ends with the node at the latest and wakes the wait in progress when it is done."""
+        task = asyncio.create_task(work)
+        self._background[task] = None
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._background.pop(task, None)
+        self.changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            # Links retry, and time-outs are caught where they occur; any other exception is a defect, and must be reported.
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a node's background task failed", "exception": task.exception()}
+            )
+
+    async def stop(self) -> None:
+        tasks = list(self._background)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def transfer(self, position: Position, message: Outgoing, gossip: bytes) -> Transfer:
+        """The header of a message of this (phase, round). ``gossip``: encoded logs that go along."""
+        valid_for = int(1000 * LONGEST_WAIT * self.round_timeout)
+        return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
+
+    async def heartbeat(self, party: PartyId, seconds: float) -> None:
+        """Ask for a sign of life; the link reports the position in the answer to the failure detector."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.links[party].ask(Heartbeat(0, *self.inbox.position))
+
+
+class Wait:
+    """A wait for other parties. It ends when nobody is missing, or the deadlines of all who are missing have passed.
+
+    ``missing`` gives the parties waited for, and whether each owes an answer (rather than a message). ``full_time``: for whom
+    suspicion does not shorten the wait: for nobody, for parties whose process may be alive, or for all.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        missing: Callable[[], Mapping[PartyId, bool]],
+        full_time: Literal["nobody", "alive", "all"] = "nobody",
+    ) -> None:
+        self._context = context
+        self._missing = missing
+        self._full_time = full_time
+        self._clock = asyncio.get_running_loop().time
+        self._start = self._clock()
+        self._interval = HEARTBEAT_INTERVAL * context.round_timeout
+        self._next_heartbeat: dict[PartyId, float] = {}
+        self._reported = self._wake = self._start
+
+    async def until_over(self) -> frozenset[PartyId]:
+        """Who was still missing when the wait ended."""
+        context = self._context
+        while True:
+            context.changed.clear()
+            missing = self._missing()
+            now = self._discount_own_pauses()
+            deadlines = {party: self._deadline(party, answer_due) for party, answer_due in missing.items()}
+            if not missing:
+                context.failure_detector.record_wait(now - self._start)
+            if all(deadline <= now for deadline in deadlines.values()):
+                self._give_up_on(missing)
+                return frozenset(missing)
+            self._send_heartbeats(missing, now)
+            self._report_waiting(missing, now)
+            self._wake = min([*(time for time in deadlines.values() if time > now), *self._next_heartbeat.values()])
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(self._wake - now, 0.001)):
+                    await context.changed.wait()
+
+    def _discount_own_pauses(self) -> float:
+        """The time now (s). Time in which this process itself did not run extends all deadlines.
+
+        After a suspension or overload of this machine, answers may be in the socket that have not been read yet.
+        """
+        now = self._clock()
+        paused = now - self._wake
+        if paused > _OWN_PAUSE * self._context.round_timeout:
+            self._start += paused
+        return now
+
+    def _deadline(self, party: PartyId, answer_due: bool) -> float:
+        # Nobody listens at its address: its process has ended.
+        gone = self._context.links[party].unreachable
+        failure_detector = self._context.failure_detector
+        deadline = failure_detector.deadline(party, self._start, answer_due, gone)
+        patient = self._full_time == "all" or (self._full_time == "alive" and not gone)
+        return max(deadline, failure_detector.full_time(self._start, gone)) if patient else deadline
+
+    def _send_heartbeats(self, missing: Mapping[PartyId, bool], now: float) -> None:
+        self._next_heartbeat = {party: time for party, time in self._next_heartbeat.items() if party in missing}
+        for party in missing:
+            suspected = self._context.failure_detector.suspected(party)
+            first = self._start if suspected else self._start + self._interval
+            if now >= self._next_heartbeat.setdefault(party, first):
+                self._next_heartbeat[party] = now + self._interval
+                self._context.spawn(self._context.heartbeat(party, self._interval))
+
+    def _report_waiting(self, missing: Mapping[PartyId, bool], now: float) -> None:
+        if now >= self._reported + max(1.0, self._interval):
+            self._reported = now
+            phase, round_ = self._context.inbox.position
+            self._context.report(Waiting(Phase(phase), round_, tuple(self._context.names(missing))))
+
+    def _give_up_on(self, missing: Mapping[PartyId, bool]) -> None:
+        if not missing:
+            return
+        phase, round_ = self._context.inbox.position
+        late = Late(Phase(phase), round_, tuple(self._context.names(missing)))
+        self._context.late.append(late)
+        self._context.report(late)
+        for party in missing:
+            if not self._context.failure_detector.alive_since(party, self._start):
+                self._context.failure_detector.missed(party)

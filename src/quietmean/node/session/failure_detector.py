@@ -1,0 +1,90 @@
+"""Positions of the other parties, which of them are suspected to have failed, and how long to wait for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from quietmean.core.party import PartyId
+from quietmean.node.phase import Position
+
+# Time between two heartbeats to a late party, as a part of the round's time-out.
+HEARTBEAT_INTERVAL = 0.25
+# Longest wait for a party that answers heartbeats, in time-outs.
+LONGEST_WAIT = 4.0
+# Wait for a suspected party, as a part of the wait for others.
+SUSPECT_WAIT = 0.2
+# The wait for a silent party: this many times what rounds have taken (mean and four deviations, as in the retransmission timer of
+# TCP, RFC 6298), at least the floor's part of the time-out, at most all of it.
+TIMEOUT_FACTOR = 4.0
+FLOOR = 0.5
+_MEMORY = 0.125
+# Additional part of the time-out for answers that are on their way.
+GRACE = 0.1
+
+
+class FailureDetector:
+    """Positions (phase, round) as the parties reported them, and the suspected parties. All times are in seconds."""
+
+    def __init__(self, round_timeout: float, clock: Callable[[], float], gone_timeout: float | None = None) -> None:
+        self._timeout = round_timeout
+        self._gone_timeout = round_timeout if gone_timeout is None else gone_timeout
+        self._clock = clock
+        self._mean: float | None = None
+        self._deviation = 0.0
+        self._positions: dict[PartyId, Position] = {}
+        self._suspects: set[PartyId] = set()
+        self._last_sign: dict[PartyId, float] = {}
+
+    def heard(self, party: PartyId, position: Position) -> None:
+        """A sign of life, which ends a suspicion. Positions only grow: a position is durable before a party reports it."""
+        self._positions[party] = max(position, self._positions.get(party, position))
+        self._suspects.discard(party)
+        self._last_sign[party] = self._clock()
+
+    def record_wait(self, seconds: float) -> None:
+        """Note the duration of a wait in which nobody was missing at the end."""
+        if self._mean is None:
+            self._mean, self._deviation = seconds, seconds / 2
+        self._deviation += _MEMORY * (abs(seconds - self._mean) - self._deviation)
+        self._mean += _MEMORY * (seconds - self._mean)
+
+    @property
+    def silence_timeout(self) -> float:
+        """How long to wait for a silent party: by what rounds have taken, between the floor and the round's time-out."""
+        if self._mean is None:
+            return self._timeout
+        return min(max(TIMEOUT_FACTOR * (self._mean + 4 * self._deviation), FLOOR * self._timeout), self._timeout)
+
+    def missed(self, party: PartyId) -> None:
+        """Suspect a party: a whole wait passed without a sign of life."""
+        self._suspects.add(party)
+
+    def suspected(self, party: PartyId) -> bool:
+        return party in self._suspects
+
+    def alive_since(self, party: PartyId, time: float) -> bool:
+        return self._last_sign.get(party, time) > time
+
+    def is_past(self, party: PartyId, position: Position) -> bool:
+        known = self._positions.get(party)
+        return known is not None and known > position
+
+    def all_past(self, parties: Iterable[PartyId], position: Position) -> bool:
+        """Whether all of ``parties`` with a known position that are not suspected are past ``position``, and there is one."""
+        known = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]
+        return bool(known) and min(known) > position
+
+    def full_time(self, start: float, gone: bool) -> float:
+        """The end of a wait that suspicion does not shorten."""
+        return start + (min(self._timeout, self._gone_timeout) if gone else self._timeout)
+
+    def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
+        """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
+        window = self.silence_timeout * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        if gone:
+            window = min(window, self._gone_timeout)
+        end = start + window + (GRACE * self._timeout if answer_due else 0.0)
+        sign = self._last_sign.get(party, start)
+        # Alive but late: time for two more heartbeats, repeatedly, up to the longest wait.
+        alive_until = min(sign + 2 * HEARTBEAT_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
+        return max(end, alive_until) if sign > start else end

@@ -1,0 +1,83 @@
+"""Finalization: all parties exchange their logs, so that each can account for the execution that really happened.
+
+A log is durable before it is acknowledged, and the result is durable before this party leaves. A party that crashes here goes on
+from its store, and one that is started again after the end returns the same result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from quietmean.core.party import PartyId
+from quietmean.node.monitor import FinalizationBegun
+from quietmean.node.net import Log, Payload
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.context import Context, Wait
+from quietmean.node.session.logs import PartyLog, encode_log
+from quietmean.node.session.result import NodeResult
+from quietmean.node.storage import Store
+
+
+def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
+    store = context.store
+    mixing = Phase.MIXING
+    return PartyLog(
+        store.rounds_online(mixing), store.arrived_there(mixing), store.arrived_here(mixing), heard, store.settled(mixing)
+    )
+
+
+def encoded_gossip(context: Context, here: Position) -> bytes:
+    """This party's log of the mixing rounds up to its position ``here``, and the logs that came to it, for others to keep."""
+    gossip = context.required_gossip
+    phase, round_ = here
+    gossip.put(context.party, own_log(context, ()), round_ - 1 if phase == Phase.MIXING else gossip.rounds)
+    return gossip.encode(context.party)
+
+
+def keep_result(store: Store, phase: Phase, result: NodeResult) -> None:
+    """Make the result durable and wipe the party's secrets. ``phase``: the one whose release the result's total is."""
+    # The total is the only large part, and in the store already.
+    small = replace(result, total_vector=np.zeros(0))
+    store.finish(phase, json.dumps({"phase": int(phase), **small.to_json()}).encode())
+
+
+def kept_result(store: Store) -> NodeResult | None:
+    """The stored result, if this party has finished its study."""
+    raw = store.result()
+    if raw is None:
+        return None
+    document = json.loads(raw)
+    return NodeResult.from_json(document | {"total_vector": store.required_release(document.pop("phase")).vector})
+
+
+async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> None:
+    """Send the own log to all and wait for theirs, which the session puts into ``logs``; one round time-out for silent parties.
+
+    With ``gossips``, the gossiped logs go along, so that all who stay know the same of those who left.
+    """
+    here = int(Phase.FINALIZATION), 0
+    context.inbox.enter(here, frozenset())
+    request = Log(0, encoded_gossip(context, here) if gossips else b"")
+    context.report(FinalizationBegun(tuple(context.names(context.others))))
+    payload = encode_log(log)
+    acknowledged: set[PartyId] = set()
+
+    def missing() -> dict[PartyId, bool]:
+        absent = {party: False for party in context.others if party not in logs}
+        return absent | {party: True for party in context.others if party not in acknowledged}
+
+    sending = [context.spawn(_send_log(context, party, request, payload, acknowledged)) for party in context.others]
+    await Wait(context, missing, full_time="all").until_over()
+    for task in sending:
+        task.cancel()
+    await asyncio.gather(*sending, return_exceptions=True)
+
+
+async def _send_log(context: Context, party: PartyId, request: Log, payload: Payload, acknowledged: set[PartyId]) -> None:
+    await context.links[party].ask(request, payload)
+    acknowledged.add(party)

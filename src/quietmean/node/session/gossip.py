@@ -1,0 +1,188 @@
+"""Gossiped logs: the logs of all parties' mixing rounds, as far as they are known here, sent along with every message.
+
+With a message travel its sender's own log up to the last closed round, and the logs that came to the sender in the same way. The
+receiver thereby has the logs of all whose values or noise can be in the message, up to the round that matters, also if these
+parties leave later. Relative to the public schedule, a log is a table of bits that are nearly always set; it compresses to almost
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.graphs import Schedule
+from quietmean.node.session.logs import PartyLog
+
+# Bytes, less than a header's limit. What does not fit is left out, the others' logs first.
+LIMIT = 48 * 1024
+
+
+class _Packed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """``until`` by party, little-endian uint32; the bits of :class:`GossipedLogs` in order, each table padded to whole bytes."""
+
+    until: bytes
+    online: bytes
+    sent: bytes
+    received: bytes
+    settled: tuple[tuple[int, int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class PartialLog:
+    """A log that is complete up to the end of round ``until`` and says nothing of later ones."""
+
+    until: int
+    log: PartyLog
+
+
+class GossipedLogs:
+    """For each party, its log up to the end of round ``until[party]``.
+
+    ``online`` (T, n); ``sent`` (T, n, k_max) by sender and slot: the sender knows that this message arrived; ``received``
+    likewise: its receiver accepted it. Bits of rounds after ``until`` are not set.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self.until = np.zeros(schedule.parties, dtype=np.int64)
+        self._online = np.zeros((schedule.rounds, schedule.parties), dtype=np.bool_)
+        self._sent = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
+        self._received = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
+        self._settled: dict[PartyId, tuple[tuple[int, PartyId, int], ...]] = {}
+
+    @property
+    def rounds(self) -> int:
+        return self._schedule.rounds
+
+    @cached_property
+    def _receivers(self) -> NDArray[np.int64]:
+        return self._schedule.neighbours.astype(np.int64)
+
+    def put(self, party: PartyId, log: PartyLog, until: int) -> None:
+        """Take over a party's own log up to round ``until``, if that goes further than what was known of it."""
+        if until <= self.until[party]:
+            return
+        self.until[party] = until
+        self._online[:, party] = False
+        self._online[[round_ - 1 for round_ in log.online if round_ <= until], party] = True
+        self._sent[:, party] = False
+        rounds, receivers = _pairs(log.sent, until)
+        chosen, slots = np.nonzero(self._receivers[rounds, party] == receivers[:, None])
+        self._sent[rounds[chosen], party, slots] = True
+        own = self._receivers == party
+        self._received[own] = False
+        rounds, senders = _pairs(log.received, until)
+        self._received[rounds, senders] |= own[rounds, senders]
+        self._settled[party] = tuple(
+            (round_, receiver, later if later <= until else 0) for round_, receiver, later in log.settled if round_ <= until
+        )
+
+    def merge(self, other: GossipedLogs) -> None:
+        """Take over each log that goes further than the one known here."""
+        newer = other.until > self.until
+        if not newer.any():
+            return
+        self.until[newer] = other.until[newer]
+        self._online[:, newer] = other._online[:, newer]
+        self._sent[:, newer] = other._sent[:, newer]
+        theirs = newer[self._receivers] & (self._receivers >= 0)
+        self._received[theirs] = other._received[theirs]
+        for party in np.nonzero(newer)[0].tolist():
+            self._settled[party] = other._settled.get(party, ())
+
+    def logs(self) -> dict[PartyId, PartialLog]:
+        """By party, for those with at least one known round."""
+        found = {}
+        for party in np.nonzero(self.until)[0].tolist():
+            online = tuple((np.nonzero(self._online[:, party])[0] + 1).tolist())
+            rounds, slots = np.nonzero(self._sent[:, party])
+            sent = tuple(sorted(zip((rounds + 1).tolist(), self._receivers[rounds, party, slots].tolist(), strict=True)))
+            rounds, senders, _ = np.nonzero(self._received & (self._receivers == party))
+            received = tuple(zip((rounds + 1).tolist(), senders.tolist(), strict=True))
+            log = PartyLog(online, sent, received, (), self._settled.get(party, ()))
+            found[party] = PartialLog(int(self.until[party]), log)
+        return found
+
+    def encode(self, own: PartyId) -> bytes:
+        """At most :data:`LIMIT` bytes: all logs if they fit, else that of party ``own`` alone, else nothing."""
+        raw = self._packed()
+        if len(raw) > LIMIT:
+            raw = self._only(own)._packed()
+        return raw if len(raw) <= LIMIT else b""
+
+    def _only(self, party: PartyId) -> GossipedLogs:
+        alone = GossipedLogs(self._schedule)
+        alone.until[party] = self.until[party]
+        alone._online[:, party] = self._online[:, party]
+        alone._sent[:, party] = self._sent[:, party]
+        alone._received = self._received & (self._receivers == party)
+        alone._settled = {party: self._settled.get(party, ())}
+        return alone
+
+    def _packed(self) -> bytes:
+        online, sent, received = (np.packbits(table).tobytes() for table in (self._online, self._sent, self._received))
+        settled = tuple((party, *entry) for party, found in sorted(self._settled.items()) for entry in found)
+        packed = _Packed(self.until.astype("<u4").tobytes(), online, sent, received, settled)
+        return zlib.compress(msgspec.msgpack.encode(packed))
+
+    @classmethod
+    def decode(cls, raw: bytes, schedule: Schedule) -> GossipedLogs:
+        """The inverse of :meth:`encode`. Raises :class:`PeerError` for what no correct party sends."""
+        gossip = cls(schedule)
+        if not raw:
+            return gossip
+        packed = _unfold(raw, schedule)
+        if len(packed.until) != 4 * schedule.parties:
+            raise PeerError(f"knowledge of {len(packed.until) // 4} parties, there are {schedule.parties}")
+        gossip.until = np.frombuffer(packed.until, dtype="<u4").astype(np.int64)
+        if (gossip.until > schedule.rounds).any():
+            raise PeerError(f"knowledge of a round after the last, {schedule.rounds}")
+        gossip._online = _unpack(packed.online, gossip._online)
+        gossip._sent = _unpack(packed.sent, gossip._sent) & (schedule.neighbours >= 0)
+        gossip._received = _unpack(packed.received, gossip._received) & (schedule.neighbours >= 0)
+        for party, round_, receiver, later in packed.settled:
+            if not (
+                0 <= party < schedule.parties
+                and 0 <= receiver < schedule.parties
+                and 0 < round_ <= schedule.rounds
+                and 0 <= later <= schedule.rounds
+            ):
+                raise PeerError("knowledge of a settlement outside the schedule")
+            gossip._settled[party] = (*gossip._settled.get(party, ()), (round_, receiver, later))
+        return gossip
+
+
+def _pairs(entries: tuple[tuple[int, PartyId], ...], until: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rounds, from 0, and parties."""
+    table = np.array([entry for entry in entries if entry[0] <= until], dtype=np.int64).reshape(-1, 2)
+    return table[:, 0] - 1, table[:, 1]
+
+
+def _unfold(raw: bytes, schedule: Schedule) -> _Packed:
+    # No more settlements than messages, at most 20 bytes each; a few bytes could unfold to gigabytes.
+    limit = 64 + 5 * schedule.parties + 24 * schedule.neighbours.size + schedule.rounds * schedule.parties
+    try:
+        unfolding = zlib.decompressobj()
+        packed = msgspec.msgpack.decode(unfolding.decompress(raw, limit), type=_Packed)
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise PeerError(f"knowledge that cannot be read ({error})") from None
+    if not unfolding.eof or unfolding.unused_data:
+        raise PeerError(f"knowledge that does not end, or not within {limit} bytes")
+    return packed
+
+
+def _unpack(raw: bytes, shaped: NDArray[Any]) -> NDArray[np.bool_]:
+    if len(raw) != math.ceil(shaped.size / 8):
+        raise PeerError(f"a table of {len(raw)} bytes in what a party knows, {math.ceil(shaped.size / 8)} are due")
+    bits: NDArray[np.bool_] = np.unpackbits(np.frombuffer(raw, dtype=np.uint8), count=shaped.size).astype(np.bool_)
+    return bits.reshape(shaped.shape)

@@ -1,0 +1,152 @@
+"""Incoming transfers: accepted when their round is in progress here, parked when it is still to come, refused when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import Message, PartyId
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    Answer,
+    CancelTransfer,
+    ConfirmTransfer,
+    Payload,
+    Transfer,
+    check_finite,
+    decode_vector,
+)
+from quietmean.node.phase import Position
+from quietmean.node.storage import COMMITTED, PENDING, Store
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A checked message, and its vector's bytes as they came."""
+
+    message: Message
+    encoded: Payload
+
+
+@dataclass(frozen=True)
+class _Parked:
+    transfer: Transfer
+    arrival: _Arrival
+    until: float
+    verdict: asyncio.Future[bool]
+
+
+class Inbox:
+    """At most one transfer per sender is parked: a sender is in one round at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        party: PartyId,
+        agreement: Callable[[], bytes],
+        on_change: Callable[[], None],
+        merge_gossip: Callable[[bytes], None],
+        grid: float = 0.0,
+    ) -> None:
+        """``merge_gossip`` takes over the encoded logs of a message, or raises PeerError. ``grid``: of all vectors, or 0."""
+        self._store = store
+        self._party = party
+        self._agreement = agreement
+        self._on_change = on_change
+        self._merge_gossip = merge_gossip
+        self._grid = grid
+        self._parked: dict[PartyId, _Parked] = {}
+        self._cancelled: dict[PartyId, Position] = {}
+        self._expected: frozenset[PartyId] = frozenset()
+        self._unwanted: frozenset[PartyId] = frozenset()
+        self.position: Position = (0, 0)
+
+    def enter(self, position: Position, expected: frozenset[PartyId], unwanted: frozenset[PartyId] = frozenset()) -> None:
+        """A new round is in progress: decide on parked transfers. ``unwanted``: senders in the schedule that are refused."""
+        self.position, self._expected, self._unwanted = position, expected, unwanted
+        now = asyncio.get_running_loop().time()
+        for sender, parked in list(self._parked.items()):
+            if parked.verdict.done() or _place(parked.transfer) > position:
+                continue
+            try:
+                parked.verdict.set_result(now < parked.until and self._take(sender, parked.transfer, parked.arrival))
+            except PeerError as error:
+                parked.verdict.set_exception(error)
+
+    async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
+        """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
+        weight, split = check_finite(transfer.weight, "weight"), transfer.width * transfer.dimension
+        encoded, content = payload[:split], bytes(payload[split:])
+        vector = decode_vector(encoded, transfer.width, self._grid)
+        arrival = _Arrival(Message(sender, (self._party,), transfer.round, vector, weight, content), encoded)
+        if _place(transfer) <= self.position:
+            return self._answer(transfer, self._take(sender, transfer, arrival))
+        return self._answer(transfer, await self._park(sender, transfer, arrival))
+
+    def cancel(self, sender: PartyId, request: CancelTransfer) -> Answer:
+        """The sender cancels a transfer. It is undone while its round is open here; else the answer says that it was used."""
+        place = _place(request)
+        parked = self._parked.get(sender)
+        if parked is not None and _place(parked.transfer) == place and not parked.verdict.done():
+            parked.verdict.set_result(False)
+        self._cancelled[sender] = max(place, self._cancelled.get(sender, place))
+        taken = self._store.has_accepted(*place, sender)
+        if taken and place == self.position:
+            self._store.forget(*place, sender)
+            self._on_change()
+            taken = False
+        return self._answer(request, taken)
+
+    def confirm(self, receiver: PartyId, request: ConfirmTransfer) -> Answer:
+        """A restarted receiver asks whether its copy of this party's transfer still stands."""
+        status = self._store.sent_status(*_place(request), receiver)
+        return self._answer(request, status in (PENDING, ACCEPTED, COMMITTED))
+
+    def _take(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
+        place = _place(transfer)
+        if self._store.has_accepted(*place, sender):
+            return True
+        if place != self.position or place <= self._cancelled.get(sender, (0, 0)) or sender in self._unwanted:
+            return False
+        if sender not in self._expected:
+            raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
+        if transfer.agreement != self._agreement():
+            raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
+        self._merge_gossip(transfer.gossip)
+        self._store.accept(place[0], arrival.message, arrival.encoded, transfer.gossip)
+        self._on_change()
+        return True
+
+    async def _park(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
+        loop = asyncio.get_running_loop()
+        earlier = self._parked.pop(sender, None)
+        parked = _Parked(transfer, arrival, loop.time() + transfer.valid_for / 1000, loop.create_future())
+        self._parked[sender] = parked
+        if earlier is not None and not earlier.verdict.done():
+            if _place(earlier.transfer) == _place(transfer):
+                # Two copies of one transfer get the same verdict.
+                parked.verdict.add_done_callback(partial(_share_verdict, earlier.verdict))
+            else:
+                earlier.verdict.set_result(False)
+        try:
+            return await parked.verdict
+        finally:
+            # Also when the connection is lost: nobody could receive the answer, so nothing may be accepted.
+            if self._parked.get(sender) is parked:
+                del self._parked[sender]
+
+    def _answer(self, request: Transfer | CancelTransfer | ConfirmTransfer, yes: bool) -> Answer:
+        return Answer(request.number, ACCEPTED if yes else REFUSED, *self.position)
+
+
+def _share_verdict(copy: asyncio.Future[bool], verdict: asyncio.Future[bool]) -> None:
+    if not copy.done():
+        copy.set_result(not verdict.cancelled() and verdict.exception() is None and verdict.result())
+
+
+def _place(request: Transfer | CancelTransfer | ConfirmTransfer) -> Position:
+    return request.phase, request.round

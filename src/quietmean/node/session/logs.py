@@ -1,0 +1,84 @@
+"""The log of a party's mixing rounds, which it sends to all others at the end."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from quietmean.core.errors import PeerError
+from quietmean.node.net import Count, Limits, Payload
+
+
+class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """``online``: rounds in which the party took part. ``sent``: (round, receiver) of its messages that arrived.
+
+    ``received``: (round, sender) of messages that it accepted. ``heard``: parties whose release it has. ``settled``: (round,
+    receiver, later round) of cancelled shares that had been used, with the round at whose end they were taken out; 0 for never.
+    """
+
+    online: tuple[Count, ...]
+    sent: tuple[tuple[Count, Count], ...]
+    received: tuple[tuple[Count, Count], ...]
+    heard: tuple[Count, ...]
+    settled: tuple[tuple[Count, Count, Count], ...] = ()
+
+
+class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """A log by columns, ordered by party: this compresses much better than pairs."""
+
+    online: tuple[Count, ...]
+    sent_round: tuple[Count, ...]
+    sent_to: tuple[Count, ...]
+    received_round: tuple[Count, ...]
+    received_from: tuple[Count, ...]
+    heard: tuple[Count, ...]
+    settled: tuple[tuple[Count, Count, Count], ...]
+
+
+_decode_columns = msgspec.msgpack.Decoder(_Columns).decode
+
+
+def encode_log(log: PartyLog) -> bytes:
+    """Columns in MessagePack, compressed with zlib."""
+    sent, received = (sorted(pairs, key=lambda pair: (pair[1], pair[0])) for pairs in (log.sent, log.received))
+    columns = _Columns(
+        online=log.online,
+        sent_round=tuple(round_ for round_, _ in sent),
+        sent_to=tuple(party for _, party in sent),
+        received_round=tuple(round_ for round_, _ in received),
+        received_from=tuple(party for _, party in received),
+        heard=log.heard,
+        settled=log.settled,
+    )
+    return zlib.compress(msgspec.msgpack.encode(columns))
+
+
+def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
+    """The inverse of :func:`encode_log`. Raises :class:`PeerError` for a log that cannot be read or does not fit the study."""
+    limit = Limits.of_study(parties, rounds, 0).log
+    try:
+        # A few bytes could decompress to gigabytes: no more than the limit is decompressed.
+        unfolding = zlib.decompressobj()
+        columns = _decode_columns(unfolding.decompress(raw, limit))
+        sent = tuple(sorted(zip(columns.sent_round, columns.sent_to, strict=True)))
+        received = tuple(sorted(zip(columns.received_round, columns.received_from, strict=True)))
+    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise PeerError(f"a log that cannot be read ({error})") from None
+    if not unfolding.eof or unfolding.unused_data:
+        raise PeerError(f"a log that does not end, or not within {limit} bytes")
+    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled)
+    return check_log(log, parties, rounds)
+
+
+def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
+    """The log. Raises :class:`PeerError` unless its rounds and parties exist."""
+    pairs = [*log.sent, *log.received]
+    if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
+        raise PeerError(f"a log with a round outside 1..{rounds}")
+    if any(not 1 <= round_ <= rounds or later > rounds for round_, _, later in log.settled):
+        raise PeerError(f"a log with a settlement outside rounds 1..{rounds}")
+    known = (*log.heard, *(party for _, party in pairs), *(party for _, party, _ in log.settled))
+    if any(party >= parties for party in known):
+        raise PeerError(f"a log with a party outside 0..{parties - 1}")
+    return log

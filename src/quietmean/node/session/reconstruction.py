@@ -1,0 +1,125 @@
+"""The real history of the mixing phase, reconstructed from all parties' logs.
+
+A party that finished sends its complete log. Of the others, where shares are sent, the gossip has the logs: each message carries
+what its sender knew of everybody's rounds, its own up to the one before (see :mod:`.gossip`), and those who stay exchange it in
+the end. So the history of everything that influenced a message to somebody who stayed is known exactly, through any chain of
+parties that have left since; and what all who stayed have seen together is exactly what the record says.
+
+What is not known is what only those have seen who left. Assumed of them:
+
+* Such a party was online in all rounds from the last known one to its last sign (a message of its, or one that it acknowledged)
+  and in one more, in which it may have seen what it was sent; but for the very last round only a sign or a release counts, since
+  in a history whoever is online in it has made a release.
+* A share that its sender cancelled, and of which no log of such a receiver says anything, arrived in those rounds, and was kept
+  by its sender too.
+* A message between two such parties arrived, in rounds in which both count as online.
+* What such parties did later, with one another alone, is not in the record. It has influenced nobody who stayed; those who left
+  may have seen more of one another than the record says.
+
+Protocols that send no shares gossip nothing. There all that is known of a party that left is what those who stayed exchanged with
+it, and of its other rounds and messages the same is assumed, without the additional round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.graphs import History, Schedule
+from quietmean.graphs.churn import NEVER
+from quietmean.node.session.gossip import PartialLog
+from quietmean.node.session.logs import PartyLog
+
+
+def reconstruct(
+    schedule: Schedule,
+    logs: Mapping[PartyId, PartyLog],
+    heard: Iterable[PartyId],
+    gossip: Mapping[PartyId, PartialLog] | None = None,
+    *,
+    sends_shares: bool,
+) -> History:
+    """Online rounds, lost messages and late settlements, from the final ``logs``.
+
+    ``heard``: parties whose releases this party has, besides those that the logs name. ``gossip``: logs up to some round, which
+    serve for parties whose final log did not come. ``sends_shares``: whether a cancelled message may count in both places.
+    """
+    released = {*heard, *(party for log in logs.values() for party in log.heard)}
+    partial = {party: known for party, known in (gossip or {}).items() if party not in logs}
+    both = {**logs, **{party: known.log for party, known in partial.items()}}
+    until = dict.fromkeys(logs, schedule.rounds) | {party: known.until for party, known in partial.items()}
+    arrived, sent = _arrived(both), _sent(both)
+    online = _online(schedule, both, until, arrived, released, int(sends_shares))
+    lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
+    kept: set[tuple[int, PartyId, PartyId]] = set()
+    for round_, sender, slot in np.argwhere(schedule.neighbours >= 0).tolist():
+        round_, receiver = round_ + 1, int(schedule.neighbours[round_, sender, slot])
+        message = (round_, sender, receiver)
+        if message in arrived or not (online[round_, sender] and online[round_, receiver]):
+            continue
+        if until.get(receiver, 0) >= round_:
+            lost[round_ - 1, sender, slot] = True
+        elif until.get(sender, 0) >= round_ and sends_shares:
+            # Its sender cancelled it; whether the receiver had seen it is not known. It must not be left out.
+            kept.add(message)
+        # Of other messages nothing is known. They count as arrived, for the same reason.
+    history = History(online, lost if lost.any() else None)
+    logged = {(round_, sender, receiver): later for sender, log in both.items() for round_, receiver, later in log.settled}
+    # What its receiver accepted and its sender knows nothing of counts in both places.
+    unknown = {message for message in arrived - sent if until.get(message[1], 0) >= message[0]}
+    return replace(history, settled=_settled(schedule, history, dict.fromkeys(unknown | kept, NEVER) | logged))
+
+
+def _settled(schedule: Schedule, history: History, logged: Mapping[tuple[int, PartyId, PartyId], int]) -> NDArray[np.int64]:
+    """Rows (round, sender, receiver, later round) of the logged settlements that are consistent with the history."""
+    delivered = history.delivered(schedule)
+    rows = []
+    for (round_, sender, receiver), later in sorted(logged.items()):
+        arrived = (delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any()
+        if arrived and (later == NEVER or (later > round_ and history.online[later, sender])):
+            rows.append((round_, sender, receiver, later))
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def _sent(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyId]]:
+    return {(round_, party, receiver) for party, log in logs.items() for round_, receiver in log.sent}
+
+
+def _arrived(logs: Mapping[PartyId, PartyLog]) -> set[tuple[int, PartyId, PartyId]]:
+    """(round, sender, receiver) of which at least one end says that it arrived.
+
+    Both ends agree unless a cancelled message had been used by its receiver, which did see it then.
+    """
+    return _sent(logs) | {(round_, sender, party) for party, log in logs.items() for round_, sender in log.received}
+
+
+def _online(
+    schedule: Schedule,
+    logs: Mapping[PartyId, PartyLog],
+    until: Mapping[PartyId, int],
+    arrived: set[tuple[int, PartyId, PartyId]],
+    released: set[PartyId],
+    more: int,
+) -> NDArray[np.bool_]:
+    online = np.zeros((schedule.rounds + 1, schedule.parties), dtype=np.bool_)
+    online[0] = True
+    last_sign = dict.fromkeys(range(schedule.parties), 0)
+    for round_, sender, receiver in arrived:
+        last_sign[sender] = max(last_sign[sender], round_)
+        last_sign[receiver] = max(last_sign[receiver], round_)
+    for party in range(schedule.parties):
+        if party in logs:
+            online[list(logs[party].online), party] = True
+        known = until.get(party, 0)
+        if party in released:
+            last = schedule.rounds
+        else:
+            # No log covers its last round, in which it may have seen what it was sent. Whoever is online in the very last round
+            # counts as having made a release, so there only a sign counts.
+            last = max(last_sign[party], min(max(last_sign[party], known) + more, schedule.rounds - 1))
+        online[known + 1 : last + 1, party] = True
+    return online

@@ -1,0 +1,130 @@
+"""The result of a study at one party."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from quietmean.core.party import Message, PartyId, Vector
+from quietmean.graphs.churn import NEVER
+from quietmean.node.monitor import Late, event_fields
+from quietmean.node.phase import Phase
+from quietmean.protocols.execution import Execution
+from quietmean.transcript import run_lockstep
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
+
+    ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
+    all frames of this process, ``seconds`` its time in the study. ``remarks``: of the protocol, for people. ``silent``: parties
+    whose final log did not come. ``known_until``: for each party, the last mixing round that a log of it covers, final or
+    gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
+    """
+
+    total_vector: Vector
+    total_weight: float
+    heard: tuple[PartyId, ...]
+    execution: Execution
+    public_seed: str
+    transfers: int
+    bytes_sent: int
+    bytes_received: int
+    seconds: float
+    late: tuple[Late, ...]
+    refusals: tuple[str, ...]
+    remarks: tuple[str, ...]
+    silent: tuple[PartyId, ...]
+    unresolved: tuple[tuple[int, int, PartyId], ...]
+    known_until: tuple[int, ...]
+
+    @property
+    def mean(self) -> Vector:
+        """The estimate, shape (d,)."""
+        execution = self.execution
+        return execution.protocol.decode(execution.parties, self.total_vector, self.total_weight)
+
+    @property
+    def counted_twice(self) -> tuple[tuple[int, PartyId, PartyId], ...]:
+        """(round, sender, receiver) of messages whose shares stayed with the sender to the end though the receiver used them.
+
+        Messages in doubt are not among them: nothing that their receivers made of them is in this result. The execution has both,
+        since a receiver may have seen the message.
+        """
+        if not self.execution.protocol.sends_shares:
+            return ()
+        settled = self.execution.history.settled
+        never = settled[(settled[:, 3] == NEVER) & (settled[:, 0] <= np.array(self.known_until)[settled[:, 2]])]
+        return tuple((row[0], row[1], row[2]) for row in never.tolist())
+
+    @property
+    def counted_twice_part(self) -> float:
+        """At most this part of the result's weight is in it a second time, in 0..1.
+
+        A mean is off by no more than that part of the distance between its bounds: what counts twice is a mean of values.
+        """
+        twice = set(self.counted_twice)
+        if not twice:
+            return 0.0
+        carried = sum(weight for message, weight in share_weights(self.execution).items() if message in twice)
+        return min(carried / self.total_weight, 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return fields | {
+            "total_vector": self.total_vector.tolist(),
+            "execution": self.execution.to_json(),
+            "late": [event_fields(late) for late in self.late],
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> NodeResult:
+        """The inverse of :meth:`to_json`, for files that this program wrote."""
+        return cls(
+            **{
+                **raw,
+                "total_vector": np.array(raw["total_vector"], dtype=np.float64),
+                "execution": Execution.from_json(raw["execution"]),
+                "heard": tuple(raw["heard"]),
+                "late": tuple(_late(late) for late in raw["late"]),
+                "refusals": tuple(raw["refusals"]),
+                "remarks": tuple(raw["remarks"]),
+                "silent": tuple(raw["silent"]),
+                "unresolved": msgspec.convert(raw["unresolved"], tuple[tuple[int, int, int], ...]),
+                "known_until": tuple(raw["known_until"]),
+            }
+        )
+
+
+def _late(raw: Mapping[str, Any]) -> Late:
+    return Late(Phase.from_label(raw["phase"]), raw["round"], tuple(raw["names"]))
+
+
+class _NoNoise:
+    """For running machines whose weights alone matter."""
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        return np.zeros(dimension)
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return bytes(32)
+
+
+def share_weights(execution: Execution) -> dict[tuple[int, PartyId, PartyId], float]:
+    """The public weight of each message (round, sender, receiver) that arrived."""
+    weights: dict[tuple[int, PartyId, PartyId], float] = {}
+
+    def note(message: Message, reached: frozenset[PartyId]) -> None:
+        weights.update({(message.round, message.sender, receiver): message.weight for receiver in reached})
+
+    machines = [execution.machine(party, np.zeros(1), _NoNoise()) for party in range(execution.parties)]
+    run_lockstep(machines, execution.history, execution.arrivals(), note)
+    return weights

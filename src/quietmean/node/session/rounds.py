@@ -1,0 +1,196 @@
+"""One phase of a study: drive a party machine through its rounds, over the network, durably.
+
+Exactness depends on the order: a step (state, what it sends, how the last round ended) is on disk before its first
+byte is sent; a transfer is on disk at its receiver before it is answered; no other
+task runs between reading the answers and recording the end of the round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from quietmean.core.codec import load_state
+from quietmean.core.party import PartyId, PartyMachine, Step, settlement
+from quietmean.node.monitor import RoundBegun
+from quietmean.node.net import ACCEPTED, REFUSED, Answer, CancelTransfer, ConfirmTransfer, ResendRequest
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.context import Context, Wait
+from quietmean.node.session.finalization import encoded_gossip
+from quietmean.node.storage import COMMITTED, IN_DOUBT, ClosedRound, Outgoing
+
+_logger = logging.getLogger("quietmean.node")
+
+
+class PhaseRunner:
+    """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
+
+    ``sends_shares``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
+    ``gossips``: logs of the mixing rounds go along with messages. ``senders``: who may send to this party in a round, which can
+    be more than the machine expects.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        phase: Phase,
+        machine: PartyMachine[Any],
+        *,
+        may_miss: bool,
+        sends_shares: bool,
+        gossips: bool,
+        senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
+    ) -> None:
+        self._context = context
+        self._phase = phase
+        self._machine = machine
+        self._may_miss = may_miss
+        self._sends_shares = sends_shares
+        self._gossips = gossips
+        self._senders = senders
+
+    async def run(self) -> Any:
+        """From the start, or from where the store says that this party was; returns the machine's last state."""
+        state, resumed = self._state()
+        if self._sends_shares:
+            for round_, receiver in self._context.store.in_doubt(self._phase):
+                self._context.spawn(self._cancel((int(self._phase), round_), receiver))
+        while state.round <= self._machine.rounds:
+            state = await self._round(state, resumed)
+            resumed = False
+        return state
+
+    def _state(self) -> tuple[Any, bool]:
+        stored = self._context.store.state()
+        if stored is not None and stored[0] == self._phase:
+            return load_state(self._machine.state_type, stored[2]), True
+        step = self._machine.start()
+        self._context.store.record(self._phase, step)
+        return step.state, False
+
+    async def _round(self, state: Any, resumed: bool) -> Any:
+        context, here = self._context, (int(self._phase), int(state.round))
+        expected = self._machine.expects(state)
+        context.inbox.enter(here, expected, self._senders(state.round) - expected)
+        if resumed:
+            await self._catch_up(here)
+        outgoing = context.store.outgoing(*here)
+        self._report(here, expected | outgoing.keys())
+        statuses = await self._exchange(here, outgoing, expected)
+        if self._sends_shares and state.round == self._machine.rounds:
+            statuses = await self._resolve_in_doubt(here, statuses)
+        delivered = frozenset(receiver for receiver, status in statuses.items() if status == ACCEPTED)
+        received = context.store.received(*here, context.party)
+        due = context.store.unsettled(self._phase, context.party) if self._sends_shares else []
+        ended = self._machine.end_round(state, [*received, *map(settlement, due)], delivered)
+        step, missed = self._skip_passed_rounds(ended)
+        settled = [(message.round, message.recipients[0]) for message in due]
+        context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed)
+        for receiver, status in statuses.items():
+            if status == IN_DOUBT and self._sends_shares:
+                context.spawn(self._cancel(here, receiver))
+        return step.state
+
+    async def _resolve_in_doubt(self, here: Position, statuses: dict[PartyId, str]) -> dict[PartyId, str]:
+        """Resolve all shares in doubt, and those about to be cancelled: after this round they cannot be settled any more."""
+        context = self._context
+        known = {receiver: status for receiver, status in statuses.items() if status != IN_DOUBT}
+
+        async def ask(receiver: PartyId) -> None:
+            answer = await context.links[receiver].ask(CancelTransfer(0, *here))
+            known[receiver] = answer.status
+
+        def unresolved() -> dict[PartyId, bool]:
+            earlier = {receiver: True for _, receiver in context.store.in_doubt(self._phase)}
+            return earlier | {receiver: True for receiver in statuses if receiver not in known}
+
+        asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in known]
+        await Wait(context, unresolved, full_time="alive").until_over()
+        for task in asking:
+            task.cancel()
+        return statuses | known
+
+    async def _exchange(
+        self, here: Position, outgoing: Mapping[PartyId, Outgoing], expected: frozenset[PartyId]
+    ) -> dict[PartyId, str]:
+        """Send the messages of a round and wait; the status of each, by receiver."""
+        context = self._context
+        answers: dict[PartyId, Answer] = {}
+        asked: dict[PartyId, asyncio.Task[Any]] = {}
+
+        def missing() -> dict[PartyId, bool]:
+            due = {party for party in expected if not context.store.has_accepted(*here, party)}
+            past = {party for party in due if context.failure_detector.is_past(party, here)}
+            if self._copies:
+                # They went on without this party, but still have what they sent to the others.
+                again = sorted(past - asked.keys())
+                asked.update({party: context.spawn(context.links[party].ask(ResendRequest(0, *here))) for party in again})
+            waiting = [party for party in outgoing if party not in answers]
+            waiting += [party for party, task in asked.items() if not task.done()]
+            return dict.fromkeys(due - past, False) | dict.fromkeys(waiting, True)
+
+        # Should this party never come back, the others have its log from this.
+        gossip = encoded_gossip(context, here) if self._gossips and outgoing else b""
+        sending = [context.spawn(self._send(here, receiver, message, gossip, answers)) for receiver, message in outgoing.items()]
+        await Wait(context, missing).until_over()
+        # After this no transfer is sent again, which a later CancelTransfer relies on; and no ResendRequest either.
+        for task in (*sending, *asked.values()):
+            task.cancel()
+        return {receiver: _status(answers.get(receiver)) for receiver in outgoing}
+
+    async def _send(
+        self, here: Position, receiver: PartyId, message: Outgoing, gossip: bytes, answers: dict[PartyId, Answer]
+    ) -> None:
+        context = self._context
+        transfer = context.transfer(here, message, gossip)
+        await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
+
+    @property
+    def _copies(self) -> bool:
+        """Whether what is sent is public and the same for all; then its sender need not know whether it arrived."""
+        return self._phase == Phase.DISSEMINATION and not self._sends_shares
+
+    async def _cancel(self, here: Position, receiver: PartyId) -> None:
+        """Ask until there is an answer whether a cancelled message had been used; if so, it is settled later."""
+        answer = await self._context.links[receiver].ask(CancelTransfer(0, *here))
+        self._context.store.resolve(*here, receiver, COMMITTED if answer.status == ACCEPTED else REFUSED)
+        if answer.status == ACCEPTED:
+            name = self._context.settings.names[receiver]
+            _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
+
+    async def _catch_up(self, here: Position) -> None:
+        """After a restart: learn all positions, and confirm with their senders the transfers accepted before the crash."""
+        context = self._context
+        seconds = context.round_timeout / 2
+        taken_in = [] if self._copies else context.store.received(*here, context.party)
+        confirming = [self._confirm(here, message.sender, seconds) for message in taken_in]
+        await asyncio.gather(*(context.heartbeat(party, seconds) for party in context.others), *confirming)
+
+    async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                answer = await self._context.links[sender].ask(ConfirmTransfer(0, *here))
+            if answer.status == REFUSED:
+                self._context.store.forget(*here, sender)
+
+    def _skip_passed_rounds(self, step: Step[Any]) -> tuple[Step[Any], list[int]]:
+        missed: list[int] = []
+        while self._may_miss and step.state.round <= self._machine.rounds and self._has_passed(step):
+            missed.append(step.state.round)
+            step = self._machine.miss_round(step.state)
+        return step, missed
+
+    def _has_passed(self, step: Step[Any]) -> bool:
+        counterparts = self._machine.expects(step.state).union(*(message.recipients for message in step.send))
+        return self._context.failure_detector.all_past(counterparts, (self._phase, step.state.round))
+
+    def _report(self, here: Position, waiting_for: frozenset[PartyId]) -> None:
+        names = tuple(self._context.names(waiting_for))
+        self._context.report(RoundBegun(self._phase, here[1], self._machine.rounds, names))
+
+
+def _status(answer: Answer | None) -> str:
+    return IN_DOUBT if answer is None else answer.status

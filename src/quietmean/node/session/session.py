@@ -1,0 +1,326 @@
+"""A session: the phases of a study at one party, independent of the transport: agreement, mixing, dissemination, finalization."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.party import PartyId, Release
+from quietmean.entropy import ExchangeKey, SecureNoise, Seed
+from quietmean.node.monitor import Refusal, Report
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    Answer,
+    AnyRequest,
+    CancelTransfer,
+    Commit,
+    ConfirmTransfer,
+    Heartbeat,
+    Log,
+    Payload,
+    Refusals,
+    ResendRequest,
+    Reveal,
+    Traffic,
+    Transfer,
+)
+from quietmean.node.phase import Phase, Position
+from quietmean.node.session.agreement import Commitments, Opening, agree
+from quietmean.node.session.context import Context, PeerLink
+from quietmean.node.session.failure_detector import FailureDetector
+from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_result, own_log
+from quietmean.node.session.gossip import GossipedLogs, PartialLog
+from quietmean.node.session.inbox import Inbox
+from quietmean.node.session.logs import PartyLog, decode_log
+from quietmean.node.session.reconstruction import reconstruct
+from quietmean.node.session.result import NodeResult
+from quietmean.node.session.rounds import PhaseRunner
+from quietmean.node.session.settings import NodeSettings
+from quietmean.node.storage import IN_DOUBT, Store
+
+_logger = logging.getLogger("quietmean.node")
+
+
+class Session:
+    """Sends requests over links, and answers those of others in :meth:`handle`. All durable state is in the store."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        store: Store,
+        make_links: Callable[[Session], Mapping[PartyId, PeerLink]],
+        traffic: Traffic,
+        report: Report,
+    ) -> None:
+        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events."""
+        self._settings = settings
+        self._store = store
+        self._traffic = traffic
+        self._refusals = Refusals()
+        plan = settings.plan
+        parties, rounds = plan.target.parties, plan.protocol.rounds
+        received = store.received_logs()
+        self._logs: dict[PartyId, PartyLog] = {other: decode_log(log, parties, rounds) for other, (log, _) in received.items()}
+        # Decoded when the schedule is certain.
+        self._gossip_of_logs = {other: gossip for other, (_, gossip) in received.items()}
+        self._clock: Callable[[], float] = asyncio.get_running_loop().time
+        self._rounds = rounds
+        self._exchange = ExchangeKey(store.seed)
+        self._shared_seeds: dict[PartyId, Seed] = {}
+        self._remarks: tuple[str, ...] = ()
+        self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
+        self._commitments = Commitments(store, settings.study, parties)
+        self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
+        changed = asyncio.Event()
+        self._context = Context(
+            settings=settings,
+            store=store,
+            inbox=Inbox(store, settings.party, lambda: self._context.agreement, changed.set, self._merge_gossip, plan.grid),
+            links=make_links(self),
+            failure_detector=self.failure_detector,
+            report=report,
+            changed=changed,
+        )
+
+    @property
+    def position(self) -> Position:
+        return self._context.inbox.position
+
+    async def run(self) -> NodeResult:
+        """From the first commitment, or from where the store says that this party was, to the result."""
+        started = self._clock()
+        try:
+            seed = await self._agree()
+            await self._mix(seed)
+            heard = await self._disseminate(seed)
+            return await self._finalize(seed, heard, started)
+        finally:
+            await self._context.stop()
+
+    async def close_links(self) -> None:
+        await asyncio.gather(*(link.close() for link in self._context.links.values()))
+
+    async def _agree(self) -> Seed:
+        if self._store.state() is None:
+            opening = Opening(self._store.nonce, self._settings.weight, self._exchange.public)
+            await agree(self._context, self._commitments, opening, self._settings.start_timeout)
+        seed = self._commitments.public_seed()
+        self._context.agreement = seed.derive("agreement check").secret[:8]
+        self._schedule = self._settings.plan.schedule(seed)
+        self._context.gossip = GossipedLogs(self._schedule)
+        for gossip in self._store.gossip():
+            self._merge_gossip(gossip)
+        return seed
+
+    def _merge_gossip(self, gossip: bytes) -> None:
+        """Take over the encoded logs of a message. Raises :class:`PeerError` for what cannot be read."""
+        if gossip:
+            self._context.required_gossip.merge(GossipedLogs.decode(gossip, self._schedule))
+
+    async def _mix(self, seed: Seed) -> None:
+        if self._stored_phase() > Phase.MIXING:
+            self._remarks = self._store.remarks()
+            self._forget_input()
+            return
+        settings, plan = self._settings, self._settings.plan
+        noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name), self._shared_seed)
+        machine = plan.machine(self._schedule, settings.party, settings.value, settings.weight, noise)
+        shares = plan.protocol.sends_shares
+        runner = PhaseRunner(
+            self._context,
+            Phase.MIXING,
+            machine,
+            may_miss=True,
+            sends_shares=shares,
+            gossips=shares,
+            senders=lambda round_: self._schedule.senders(round_, settings.party),
+        )
+        self._remarks = plan.protocol.remarks(await runner.run())
+        self._store.keep_remarks(self._remarks)
+        self._forget_input()
+
+    def _forget_input(self) -> None:
+        """After mixing, neither the value nor the shared seeds are needed again."""
+        self._shared_seeds.clear()
+        if self._settings.wipe_value:
+            self._settings.value.fill(0.0)
+
+    def _shared_seed(self, other: PartyId) -> Seed:
+        if other not in self._shared_seeds:
+            context = f"{self._settings.study} {self._settings.plan.protocol.name}"
+            self._shared_seeds[other] = self._exchange.shared_seed(self._commitments.exchange_key(other), context)
+        return self._shared_seeds[other]
+
+    async def _disseminate(self, seed: Seed) -> tuple[PartyId, ...]:
+        release = self._store.release(Phase.MIXING)
+        if not self._settings.plan.protocol.releases_are_public:
+            return (self._settings.party,)
+        machine = self._settings.plan.dissemination_machine(self._settings.party, release, seed)
+        shares = self._settings.plan.dissemination.sends_shares
+        # Releases are public, and late ones are accepted: no round of dissemination is skipped.
+        gossips = self._settings.plan.protocol.sends_shares
+        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, gossips=gossips)
+        state = await runner.run()
+        heard: tuple[PartyId, ...] = getattr(state, "heard", ())
+        return heard
+
+    async def _finalize(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
+        log = own_log(self._context, heard)
+        plan, store = self._settings.plan, self._store
+        await exchange_logs(self._context, log, self._logs, gossips=plan.protocol.sends_shares)
+        logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
+        history = reconstruct(self._schedule, logs, heard, gossip, sends_shares=plan.protocol.sends_shares)
+        known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
+        # Push-sum does not record whose releases are in its sums: all that were made are.
+        heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
+        total = self._total(heard)
+        result = NodeResult(
+            total_vector=total.vector,
+            total_weight=total.weight,
+            heard=heard,
+            execution=plan.execution(seed, history, self._commitments.weights()),
+            public_seed=seed.secret.hex(),
+            transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
+            bytes_sent=self._traffic.sent,
+            bytes_received=self._traffic.received,
+            seconds=self._clock() - started,
+            late=tuple(self._context.late),
+            refusals=self._refusals.lines(),
+            remarks=self._remarks,
+            silent=tuple(party for party in self._context.others if party not in self._logs),
+            unresolved=self._unresolved(known_until),
+            known_until=tuple(known_until.get(party, 0) for party in range(len(self._settings.names))),
+        )
+        keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
+        return result
+
+    def _unresolved(self, known_until: Mapping[PartyId, int]) -> tuple[tuple[int, int, PartyId], ...]:
+        plan, found = self._settings.plan, []
+        for phase, round_, receiver in self._store.taken_back(IN_DOUBT):
+            if phase == Phase.MIXING:
+                open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
+            else:
+                # Releases that are sent to all are copies: no share is in doubt.
+                open_ = plan.dissemination.sends_shares
+            if open_:
+                found.append((phase, round_, receiver))
+        return tuple(found)
+
+    def _all_gossip(self) -> dict[PartyId, PartialLog]:
+        """All gossiped logs, those included that came with the final logs."""
+        for sender, gossip in self._gossip_of_logs.items():
+            try:
+                self._merge_gossip(gossip)
+            except PeerError as error:
+                self.refused(self._settings.names[sender], str(error))
+        return self._context.required_gossip.logs()
+
+    def _total(self, heard: tuple[PartyId, ...]) -> Release:
+        plan = self._settings.plan
+        if not plan.protocol.releases_are_public:
+            return self._own_result()
+        total = self._store.release(Phase.DISSEMINATION)
+        others = plan.protocol.releasers(plan.target.parties) - {self._settings.party}
+        if total is None or total.weight <= 0 or (others and not others & set(heard)):
+            reason = "; ".join(self._remarks) or "the others had left or finished, ask one for the result"
+            raise ProtocolFailure(f"no other party's result arrived here: {reason}")
+        return total
+
+    def _own_result(self) -> Release:
+        release = self._store.release(Phase.MIXING)
+        if release is None:
+            raise ProtocolFailure("this party was away at the end and has no result: the others have it, ask one of them")
+        return release
+
+    def _stored_phase(self) -> int:
+        stored = self._store.state()
+        return Phase.AGREEMENT if stored is None else stored[0]
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never asks."""
+        context = self._context
+        # Nobody passes the agreement without this party's nonce, which is revealed once all have committed.
+        begun = self._commitments.all_committed.is_set()
+        context.failure_detector.heard(sender, _position_of(request) if begun else (int(Phase.AGREEMENT), 0))
+        match request:
+            case Transfer():
+                return await context.inbox.transfer(sender, request, payload)
+            case CancelTransfer():
+                return context.inbox.cancel(sender, request)
+            case ConfirmTransfer():
+                return context.inbox.confirm(sender, request)
+            case ResendRequest():
+                return Answer(request.number, await self._send_again(sender, request), *context.inbox.position)
+            case Log():
+                raw = bytes(payload)
+                log = decode_log(raw, len(self._settings.names), self._rounds)
+                if not begun:
+                    return Answer(request.number, REFUSED, *context.inbox.position)
+                self._take_log(sender, log, raw, request.gossip)
+            case Commit() | Reveal():
+                return self._take_opening(sender, request)
+            case Heartbeat():
+                # Its position was noted above; the answer carries this party's.
+                context.changed.set()
+        return Answer(request.number, ACCEPTED, *context.inbox.position)
+
+    async def _send_again(self, receiver: PartyId, request: ResendRequest) -> Literal["ok", "no"]:
+        """Send the own release to a party that was away, once this party has finished dissemination; one sending at a time."""
+        context, plan, place = self._context, self._settings.plan, (request.phase, request.round)
+        over = place == (int(Phase.DISSEMINATION), 1) and context.inbox.position[0] == Phase.FINALIZATION
+        if not over or not plan.protocol.releases_are_public or plan.dissemination.sends_shares:
+            return REFUSED
+        sending = self._sending_again.get(receiver)
+        if sending is None or sending.done():
+            message = self._store.own_release()
+            if message is None:
+                return REFUSED
+            gossip = encoded_gossip(context, context.inbox.position) if plan.protocol.sends_shares else b""
+            asking = context.links[receiver].ask(context.transfer(place, message, gossip), message.payload)
+            sending = self._sending_again[receiver] = context.spawn(asking)
+        # Repeated requests, over a new connection for example, wait for the same sending.
+        answer: Answer = await asyncio.shield(sending)
+        return answer.status
+
+    def _take_log(self, sender: PartyId, log: PartyLog, payload: bytes, gossip: bytes) -> None:
+        if (self._logs.get(sender), self._gossip_of_logs.get(sender)) != (log, gossip):
+            self._store.save_log(sender, payload, gossip)
+        self._logs[sender], self._gossip_of_logs[sender] = log, gossip
+        self._context.changed.set()
+
+    def _take_opening(self, sender: PartyId, request: Commit | Reveal) -> Answer:
+        position = self._context.inbox.position
+        try:
+            if isinstance(request, Commit):
+                self._commitments.commit(sender, request.hash)
+            else:
+                self._commitments.reveal(sender, Opening(request.nonce, request.weight, request.exchange))
+        except PeerError as error:
+            # The other side's user must know too why the study does not start.
+            self.refused(self._settings.names[sender], str(error))
+            return Answer(request.number, REFUSED, *position, reason=str(error))
+        self._context.changed.set()
+        return Answer(request.number, ACCEPTED, *position)
+
+    def refused(self, peer: str, reason: str) -> None:
+        """Log a refusal by either side, once for each cause. ``peer``: a name or an address."""
+        noted = self._refusals.note(peer, reason)
+        if noted is not None:
+            _logger.warning("refused %s: %s", *noted)
+            self._context.report(Refusal(*noted))
+
+
+def _position_of(request: AnyRequest) -> Position:
+    match request:
+        case Transfer() | ResendRequest() | Heartbeat():
+            return request.phase, request.round
+        case Log():
+            return int(Phase.FINALIZATION), 0
+        case _:
+            return int(Phase.AGREEMENT), 0

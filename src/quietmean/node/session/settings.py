@@ -1,0 +1,107 @@
+"""The settings of a node: one party in one study."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId, Vector
+from quietmean.entropy import Seed
+from quietmean.node.monitor import Event, NodeView, Report
+from quietmean.node.net import Identity, Roster
+from quietmean.node.storage import Store
+from quietmean.planning import Plan
+
+
+def _silent(event: Event) -> None:
+    """The default report."""
+
+
+class _MissingError(Exception):
+    """There is no store yet."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """One party in one study. ``value`` has shape (d,) and is private; time-outs are in seconds.
+
+    ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
+    shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
+    closed at the end; else the node listens on its address in the roster. ``report`` gets the events of
+    :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
+    to other processes.
+    ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the
+    settings can be used once. Raises :class:`InputError` where the fields are impossible or do not fit each other.
+    """
+
+    identity: Identity
+    roster: Roster
+    plan: Plan
+    value: Vector = field(repr=False)
+    weight: float
+    store: Path
+    round_timeout: float = 10.0
+    start_timeout: float = 60.0
+    gone_timeout: float | None = None
+    listen_socket: socket.socket | None = None
+    report: Report = _silent
+    observe: Callable[[NodeView], None] | None = None
+    status: Path | None = None
+    wipe_value: bool = False
+
+    def __post_init__(self) -> None:
+        target = self.plan.target
+        if len(self.roster) != target.parties:
+            raise InputError(f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}: make them agree")
+        # Before any store is made.
+        self.roster.find(self.identity)
+        if self.value.shape != (target.dimension,) or not np.isfinite(self.value).all():
+            # The value itself is private: the message names only its shape.
+            raise InputError(f"the value has shape {self.value.shape}: it must be {target.dimension} finite numbers, as planned")
+        self.plan.protocol.check_values(self.value)
+        if not (np.isfinite(self.weight) and self.weight > 0):
+            raise InputError(f"weight is {self.weight:g}: choose a finite number > 0")
+        for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
+            if not (np.isfinite(seconds) and seconds > 0):
+                raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")
+
+    @cached_property
+    def party(self) -> PartyId:
+        """This party's place in the roster."""
+        return self.roster.find(self.identity)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of all parties, in the roster's order."""
+        return tuple(entry.name for entry in self.roster.entries)
+
+    @cached_property
+    def study(self) -> str:
+        """The session digest: what all parties of a study must have in common, SHA-256, hexadecimal."""
+        return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest})
+
+    def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
+        """The party's store for this study and input. Raises :class:`InputError`."""
+        owner = self.identity.derive("store")
+        return Store.open(self.store, self.study, self.value, self.weight, fresh, owner, self.plan.grid)
+
+    def store_exists(self) -> bool:
+        """Whether there is a store for this study and input. Nothing is made. Raises :class:`InputError` where a node would."""
+
+        def nothing() -> Seed:
+            raise _MissingError
+
+        if not self.store.exists() or self.store.stat().st_size == 0:
+            return False
+        try:
+            self.open_store(nothing).close()
+        except _MissingError:
+            return False
+        return True

@@ -1,0 +1,14 @@
+"""What a party must not forget, on disk before anything that depends on it is sent."""
+
+from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
+from quietmean.node.storage.store import Store
+
+__all__ = [
+    "COMMITTED",
+    "IN_DOUBT",
+    "PENDING",
+    "ClosedRound",
+    "Commitment",
+    "Outgoing",
+    "Store",
+]

@@ -1,0 +1,134 @@
+"""Large vectors of a store, in a file of their own beside it: written once, where SQLite would write them two or three times.
+
+The database holds short tokens. Order makes it safe: a vector is on disk before the transaction that names it commits, and its
+slots are reused only after a transaction that no longer names it has committed. Slots that no committed row names are free.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from quietmean.node.net import Payload
+
+# Whatever is shorter stays in the database.
+LARGE = 64 * 1024
+_SLOT = 64 * 1024
+# The first byte of a token: is the content in it, or in the file?
+_SMALL_TAG, LARGE_TAG = b"\0", b"\1"
+_ZEROS = bytes(_SLOT)
+
+
+class BlobStore:
+    """Byte strings by token. Free slots are reused; :meth:`wipe` overwrites those that are still free."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = -1
+        self._free: set[int] = set()
+        # Slots that hold something not public, free ones included.
+        self._secret: set[int] = set()
+        self._slots = 0
+        self._dirty = False
+
+    def open(self, tokens: Iterable[bytes]) -> None:
+        """Open the file with what the committed ``tokens`` name; all other slots are free."""
+        if self._path.exists():
+            self._open_file()
+            self._slots = -(-os.fstat(self._file).st_size // _SLOT)
+            self._secret = set(range(self._slots))
+            self.keep_only(tokens)
+            self.wipe()
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def put(self, content: Payload, public: bool = False) -> bytes:
+        """The token under which ``content`` is found again; it is durable after :meth:`sync`. What is public is not wiped."""
+        if len(content) < LARGE:
+            return _SMALL_TAG + content
+        if self._file < 0:
+            self._open_file()
+        slots = self._allocate(-(-len(content) // _SLOT))
+        view = memoryview(content)
+        for place, (first, count) in _runs(slots):
+            _write_all(self._file, view[place * _SLOT : (place + count) * _SLOT], first * _SLOT)
+        if public:
+            # The last slot may keep the end of what was there before.
+            self._secret.difference_update(slots[:-1])
+        else:
+            self._secret.update(slots)
+        self._dirty = True
+        return LARGE_TAG + struct.pack(f">Q{len(slots)}I", len(content), *slots)
+
+    def get(self, token: bytes) -> bytes:
+        if token[:1] == _SMALL_TAG:
+            return token[1:]
+        slots, length = _slots_of(token), struct.unpack_from(">Q", token, 1)[0]
+        content = b"".join(os.pread(self._file, count * _SLOT, first * _SLOT) for _, (first, count) in _runs(slots))
+        return content[:length]
+
+    def sync(self) -> None:
+        """To be called before the transaction that names new tokens commits."""
+        if self._dirty:
+            os.fdatasync(self._file)
+            self._dirty = False
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the file is open, because something large was stored."""
+        return self._file >= 0
+
+    def keep_only(self, tokens: Iterable[bytes]) -> None:
+        """To be called after a commit: slots that its rows no longer name are free."""
+        used = {slot for token in tokens if token[:1] == LARGE_TAG for slot in _slots_of(token)}
+        self._free = set(range(self._slots)) - used
+
+    def wipe(self) -> None:
+        """Overwrite free slots that hold secrets with zeros, and truncate the file if all slots are free."""
+        for slot in sorted(self._secret & self._free):
+            _write_all(self._file, memoryview(_ZEROS), slot * _SLOT)
+        self._secret -= self._free
+        if self._file >= 0 and len(self._free) == self._slots:
+            os.ftruncate(self._file, 0)
+            self._slots, self._free = 0, set()
+
+    def _open_file(self) -> None:
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def _allocate(self, count: int) -> list[int]:
+        slots = sorted(self._free)[:count]
+        self._free.difference_update(slots)
+        missing = count - len(slots)
+        slots += range(self._slots, self._slots + missing)
+        self._slots += missing
+        return slots
+
+
+def _write_all(file: int, content: memoryview, offset: int) -> None:
+    """Write all: pwrite may write less than it is given, for example to a disk that is nearly full."""
+    while content:
+        written = os.pwrite(file, content, offset)
+        content, offset = content[written:], offset + written
+
+
+def _slots_of(token: bytes) -> tuple[int, ...]:
+    return struct.unpack(f">{(len(token) - 9) // 4}I", token[9:])
+
+
+def _runs(slots: Iterable[int]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Neighbouring slots together: (place in the content, (first slot, how many))."""
+    begin, first, count = 0, -1, 0
+    for place, slot in enumerate(slots):
+        if count and slot == first + count:
+            count += 1
+            continue
+        if count:
+            yield begin, (first, count)
+        begin, first, count = place, slot, 1
+    if count:
+        yield begin, (first, count)

@@ -1,0 +1,129 @@
+"""The SQLite file of a party and study, and the file of large vectors beside it, changed in transactions that span both."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
+
+SCHEMA = 5
+_TABLES = """
+CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
+CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE release (phase INTEGER PRIMARY KEY, vector BLOB NOT NULL, weight REAL NOT NULL);
+CREATE TABLE round (phase INTEGER, round INTEGER, online INTEGER NOT NULL, PRIMARY KEY (phase, round));
+CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB NOT NULL, weight REAL NOT NULL,
+                      content BLOB NOT NULL, PRIMARY KEY (phase, round, number));
+CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
+                     settled INTEGER, PRIMARY KEY (phase, round, receiver));
+CREATE TABLE hearsay (party INTEGER PRIMARY KEY, known BLOB NOT NULL);
+CREATE TABLE told (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
+CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
+                    PRIMARY KEY (phase, round, sender));
+"""
+
+
+class Database:
+    """Locked by this process. Raises :class:`InputError` if the file cannot be opened, is in use, or is something else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._blobs = BlobStore(path.with_name(path.name + ".vectors"))
+        self._database = _connect(path)
+        with self.usable():
+            self._prepare()
+            self._blobs.open(self._tokens())
+
+    @contextlib.contextmanager
+    def usable(self) -> Iterator[None]:
+        """Close the files if the body fails; errors of the database become an :class:`InputError`."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.DatabaseError):
+                raise _unusable(self._path, error) from None
+            raise
+
+    def close(self) -> None:
+        self._database.close()
+        self._blobs.close()
+
+    def _prepare(self) -> None:
+        # Exclusive: a second process on the same store must fail at once, not corrupt the ledger.
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+            self._database.execute(f"PRAGMA {setting}").fetchall()
+        version = self._one("PRAGMA user_version")[0]
+        if version == 0:
+            tables = "".join(f"{statement};" for statement in _TABLES.split(";") if statement.strip())
+            self._database.executescript(f"BEGIN EXCLUSIVE; {tables} PRAGMA user_version = {SCHEMA}; COMMIT;")
+        elif version != SCHEMA:
+            raise InputError(
+                f"store {self._path} has schema version {version}, this version of quietmean knows {SCHEMA}: "
+                "finish it with the old one"
+            )
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._blobs.sync()
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    def _forget_free_places(self, wipe: bool) -> None:
+        """After a commit: free the slots of large vectors that no row names any longer, and wipe them if ``wipe``."""
+        if self._blobs.in_use:
+            self._blobs.keep_only(self._tokens())
+            if wipe:
+                self._blobs.wipe()
+
+    def _empty_journal(self) -> None:
+        # Deleted rows are overwritten (secure_delete). Copies may be left where pages were rearranged, hence the file is written
+        # anew from what is still in it; and in the write-ahead log, which has the old pages.
+        self._database.execute("VACUUM")
+        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _tokens(self) -> list[bytes]:
+        """All tokens of the blob file that a row names; short content lies in the rows and is not read for this."""
+        query = """SELECT token FROM (SELECT state AS token FROM state UNION ALL SELECT vector FROM release
+                   UNION ALL SELECT vector FROM message UNION ALL SELECT vector FROM inbox)
+                   WHERE substr(token, 1, 1) = ?"""
+        return [row[0] for row in self._rows(query, LARGE_TAG)]
+
+    def _rows(self, query: str, *arguments: object) -> list[Any]:
+        return self._database.execute(query, arguments).fetchall()
+
+    def _maybe(self, query: str, *arguments: object) -> Any:
+        return self._database.execute(query, arguments).fetchone()
+
+    def _one(self, query: str, *arguments: object) -> Any:
+        row = self._maybe(query, *arguments)
+        if row is None:
+            raise sqlite3.DatabaseError("an entry is missing")
+        return row
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        # SQLite gives its side files the rights of the main file.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        return sqlite3.connect(path, timeout=0.5, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise InputError(f"store {path} cannot be opened ({error}): choose a writable place") from None
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:
+    if "locked" in str(error):
+        return InputError(f"store {path} is in use: this party runs already, stop that process first")
+    return InputError(f"store {path} is not usable ({error}): choose another file")

@@ -1,0 +1,49 @@
+"""Records of a store: commitments, outgoing messages, the end of a round, and the states of a transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from quietmean.core.party import PartyId
+from quietmean.node.net import Payload
+
+PENDING: Final = "pending"
+# The sender cancelled the transfer and kept its share; whether the receiver had used it is not known yet. The words in the file
+# are part of its format.
+IN_DOUBT: Final = "reclaimed"
+# The receiver had used it. The sender compensates: it takes the share out at the end of a later round, the column ``settled``.
+COMMITTED: Final = "used"
+
+
+@dataclass(frozen=True, slots=True)
+class Commitment:
+    """A party's part of the agreement: the hash it committed to and, once revealed, what is behind it.
+
+    ``exchange`` is its public key for secrets in common.
+    """
+
+    hash: bytes
+    nonce: bytes | None = None
+    weight: float | None = None
+    exchange: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message as it goes over the wire: ``dimension`` values of ``width`` bytes each, then the protocol's own content."""
+
+    payload: Payload
+    dimension: int
+    weight: float
+    width: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRound:
+    """How a round ended: for each receiver, accepted, refused or in doubt; which earlier (round, receiver) were settled."""
+
+    round: int
+    statuses: Mapping[PartyId, str]
+    settled: Sequence[tuple[int, PartyId]] = ()

@@ -1,0 +1,370 @@
+"""The durable state of a party: one SQLite file per party and study.
+
+Every method that changes something is one transaction, on disk when the method returns. The private value is not in it, only
+its keyed digest, so that a restart with other data is noticed. Vectors of closed rounds are wiped. Large vectors are in a file
+beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are deleted: what is left is the result and the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from quietmean.core.codec import dump_state
+from quietmean.core.errors import InputError
+from quietmean.core.party import Message, PartyId, Release, Step, Vector
+from quietmean.entropy import Seed
+from quietmean.node.net import ACCEPTED, Payload, VectorCodec, encode_vector
+from quietmean.node.phase import Phase
+from quietmean.node.storage.database import Database
+from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
+
+
+class Store(Database):
+    """Use :meth:`open`."""
+
+    def __init__(self, path: Path, dimension: int, grid: float) -> None:
+        super().__init__(path)
+        self._owned = False
+        self._codec = VectorCodec(dimension, grid)
+        # Caches of what is on disk and needed before the round is over.
+        self._sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}
+        self._arrived: dict[tuple[int, int], dict[PartyId, Message | None]] = {}
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        study: str,
+        value: Vector,
+        weight: float,
+        fresh: Callable[[], Seed] = Seed.from_os,
+        owner: Seed | None = None,
+        grid: float = 0.0,
+    ) -> Self:
+        """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else.
+
+        ``fresh`` gives the seed and the nonce of a new store. ``owner``: a secret of the party that is not in the store, so that
+        other data are noticed even after the end, when the store's own secrets are gone; without it they are not, from then on.
+        ``grid``: that of the plan.
+        """
+        store = cls(path, int(np.size(value)), grid)
+        with store.usable():
+            store._owned = owner is not None
+            store._check_owner(path, study, value, weight, fresh, owner)
+            store._load_arrivals()
+            if store.result() is not None:
+                # The process may have died after the result was stored and before this.
+                store._empty_journal()
+        return store
+
+    def _check_owner(
+        self, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed], owner: Seed | None
+    ) -> None:
+        with self._transaction():
+            if self._fact("study") is None:
+                seed = fresh()
+                self._set_fact("study", study.encode())
+                self._set_fact("seed", seed.secret)
+                self._set_fact("nonce", fresh().secret)
+                self._set_fact("input", _input_digest(owner or seed, self.nonce, value, weight))
+        if self._fact("study") != study.encode():
+            raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
+        known, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
+        if key is not None and known is not None and known != _input_digest(key, self.nonce, value, weight):
+            raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
+
+    # --- facts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def seed(self) -> Seed:
+        """The party's secret seed: written before anything that depends on it is sent."""
+        return Seed(self._required_fact("seed"))
+
+    @property
+    def nonce(self) -> bytes:
+        """The party's nonce for the study's public seed."""
+        return self._required_fact("nonce")
+
+    def _fact(self, name: str) -> bytes | None:
+        row = self._maybe("SELECT value FROM fact WHERE name = ?", name)
+        return None if row is None else bytes(row[0])
+
+    def _required_fact(self, name: str) -> bytes:
+        return bytes(self._one("SELECT value FROM fact WHERE name = ?", name)[0])
+
+    def _set_fact(self, name: str, value: bytes) -> None:
+        self._database.execute("INSERT INTO fact VALUES (?, ?)", (name, value))
+
+    # --- agreement ---------------------------------------------------------------------------------------------------
+
+    def commitments(self) -> dict[PartyId, Commitment]:
+        return {row[0]: Commitment(*row[1:]) for row in self._rows("SELECT party, hash, nonce, weight, exchange FROM pledge")}
+
+    def save_commit(self, party: PartyId, commit: bytes) -> None:
+        with self._transaction():
+            self._database.execute("INSERT INTO pledge (party, hash) VALUES (?, ?)", (party, commit))
+
+    def save_reveal(self, party: PartyId, nonce: bytes, weight: float, exchange: bytes) -> None:
+        with self._transaction():
+            self._database.execute(
+                "UPDATE pledge SET nonce = ?, weight = ?, exchange = ? WHERE party = ?", (nonce, weight, exchange, party)
+            )
+
+    # --- rounds ------------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[int, int, bytes] | None:
+        """(phase, round in progress, the machine's state), or None before the first phase."""
+        row = self._maybe("SELECT phase, round, state FROM state")
+        return None if row is None else (row[0], row[1], self._blobs.get(row[2]))
+
+    def release(self, phase: int) -> Release | None:
+        row = self._release_row(phase)
+        return None if row is None else Release(self._codec.decode(self._blobs.get(row[0])), row[1])
+
+    def _release_row(self, phase: int) -> tuple[bytes, float] | None:
+        row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
+        return None if row is None else (row[0], row[1])
+
+    def required_release(self, phase: int) -> Release:
+        release = self.release(phase)
+        if release is None:
+            raise sqlite3.DatabaseError("a release is missing")
+        return release
+
+    def own_release(self) -> Outgoing | None:
+        """What this party released after the mixing rounds, if it did, as it goes to the others."""
+        row = self._release_row(Phase.MIXING)
+        return None if row is None else self._outgoing(self._blobs.get(row[0]), b"", row[1])
+
+    def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
+        """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
+        sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}
+        with self._transaction():
+            if closed is not None:
+                self._close(phase, closed)
+            self._database.executemany("INSERT INTO round VALUES (?, ?, 0)", [(phase, round_) for round_ in missed])
+            self._database.execute(
+                "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)",
+                (phase, step.state.round, self._blobs.put(dump_state(step.state), _is_public(phase))),
+            )
+            for number, message in enumerate(step.send):
+                outgoing = self._send(phase, number, message)
+                sent.setdefault((phase, message.round), {}).update(dict.fromkeys(message.recipients, outgoing))
+            if step.release is not None:
+                released = (phase, self._blobs.put(self._codec.encode(step.release.vector), public=True), step.release.weight)
+                self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
+        # After the commit: fill the caches, and free what is no longer needed.
+        self._sent = sent
+        if closed is not None:
+            key = (phase, closed.round)
+            self._arrived[key] = dict.fromkeys(self._arrived.get(key, ()))
+        self._forget_free_places(wipe=step.release is not None)
+
+    def _close(self, phase: int, closed: ClosedRound) -> None:
+        key = (phase, closed.round)
+        self._database.execute("INSERT INTO round VALUES (?, ?, 1)", key)
+        self._database.executemany(
+            "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ?",
+            [(status, *key, receiver) for receiver, status in closed.statuses.items()],
+        )
+        self._database.executemany(
+            "UPDATE outbox SET settled = ? WHERE phase = ? AND round = ? AND receiver = ?",
+            [(closed.round, phase, round_, receiver) for round_, receiver in closed.settled],
+        )
+        # The ids stay, so that a late copy is recognised; the contents are no longer needed.
+        self._database.execute("UPDATE inbox SET vector = NULL, content = NULL WHERE phase = ? AND round = ?", key)
+        self._wipe_messages(phase, closed.round)
+
+    def _wipe_messages(self, phase: int, last_round: int) -> None:
+        """Delete what was sent up to a closed round, except shares that may still have to be settled."""
+        self._database.execute(
+            """DELETE FROM message WHERE phase = ? AND round <= ? AND NOT EXISTS (
+                 SELECT 1 FROM outbox WHERE outbox.phase = message.phase AND outbox.round = message.round
+                 AND outbox.number = message.number AND (status = ? OR (status = ? AND settled IS NULL)))""",
+            (phase, last_round, IN_DOUBT, COMMITTED),
+        )
+
+    def _send(self, phase: int, number: int, message: Message) -> Outgoing:
+        key, vector = (phase, message.round), self._codec.encode(message.vector)
+        token = self._blobs.put(vector, _is_public(phase))
+        self._database.execute(
+            "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, token, message.weight, message.content)
+        )
+        self._database.executemany(
+            "INSERT INTO outbox (phase, round, receiver, number, status) VALUES (?, ?, ?, ?, ?)",
+            [(*key, receiver, number, PENDING) for receiver in message.recipients],
+        )
+        return self._outgoing(vector, message.content, message.weight)
+
+    def outgoing(self, phase: int, round_: int) -> dict[PartyId, Outgoing]:
+        """For each receiver, its message of the round in progress."""
+        if (phase, round_) in self._sent:
+            return self._sent[phase, round_]
+        query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
+        messages = {
+            number: self._outgoing(self._blobs.get(vector), content, weight)
+            for number, vector, weight, content in self._rows(query, phase, round_)
+        }
+        query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
+        # Of a round that is over only the receivers are kept.
+        return {receiver: messages[number] for receiver, number in self._rows(query, phase, round_) if number in messages}
+
+    def _outgoing(self, vector: Payload, content: bytes, weight: float) -> Outgoing:
+        width = self._codec.width(vector)
+        return Outgoing(bytes(vector) + content if content else vector, len(vector) // width, weight, width)
+
+    def sent_status(self, phase: int, round_: int, receiver: PartyId) -> str | None:
+        row = self._maybe("SELECT status FROM outbox WHERE phase = ? AND round = ? AND receiver = ?", phase, round_, receiver)
+        return None if row is None else str(row[0])
+
+    def in_doubt(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+        """(round, receiver) of cancelled messages of which it is not known whether they had been used."""
+        query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status = ? ORDER BY round, receiver"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase, IN_DOUBT))
+
+    def resolve(self, phase: int, round_: int, receiver: PartyId, status: str) -> None:
+        """Record what became of a message in doubt: REFUSED or COMMITTED. Nothing happens if it is not in doubt."""
+        with self._transaction():
+            self._database.execute(
+                "UPDATE outbox SET status = ? WHERE phase = ? AND round = ? AND receiver = ? AND status = ?",
+                (status, phase, round_, receiver, IN_DOUBT),
+            )
+
+    def unsettled(self, phase: int, party: PartyId) -> list[Message]:
+        """Own messages whose shares were kept here and used there, and not settled yet; one for each receiver."""
+        query = """SELECT round, receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
+                   WHERE phase = ? AND status = ? AND settled IS NULL ORDER BY round, receiver"""
+        return [
+            Message(party, (receiver,), round_, self._codec.decode(self._blobs.get(vector)), weight)
+            for round_, receiver, vector, weight in self._rows(query, phase, COMMITTED)
+        ]
+
+    def accept(self, phase: int, message: Message, encoded: Payload, gossip: bytes = b"") -> None:
+        """Make a transfer durable; once this returns it counts, whatever happens.
+
+        ``encoded``: the vector's bytes as received, which are stored; ``gossip``: the logs that came with it, encoded.
+        """
+        with self._transaction():
+            if gossip:
+                self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, gossip))
+            vector = self._blobs.put(encoded, _is_public(phase))
+            self._database.execute(
+                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
+                (phase, message.round, message.sender, vector, message.weight, message.content),
+            )
+        self._arrived.setdefault((phase, message.round), {})[message.sender] = message
+
+    def forget(self, phase: int, round_: int, sender: PartyId) -> None:
+        """Undo :meth:`accept` for a transfer of the round in progress."""
+        with self._transaction():
+            self._database.execute("DELETE FROM inbox WHERE phase = ? AND round = ? AND sender = ?", (phase, round_, sender))
+        self._arrived.get((phase, round_), {}).pop(sender, None)
+
+    def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
+        return sender in self._arrived.get((phase, round_), ())
+
+    def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
+        """The accepted messages of the round in progress, by sender."""
+        arrived = self._arrived.get((phase, round_), {})
+        return [arrived[sender] or self._read_arrival(phase, round_, sender, receiver) for sender in sorted(arrived)]
+
+    def _read_arrival(self, phase: int, round_: int, sender: PartyId, receiver: PartyId) -> Message:
+        query = "SELECT vector, weight, content FROM inbox WHERE phase = ? AND round = ? AND sender = ?"
+        vector, weight, content = self._one(query, phase, round_, sender)
+        return Message(sender, (receiver,), round_, self._codec.decode(self._blobs.get(vector)), weight, content)
+
+    def _load_arrivals(self) -> None:
+        for phase, round_, sender in self._rows("SELECT phase, round, sender FROM inbox"):
+            self._arrived.setdefault((phase, round_), {})[sender] = None
+
+    def gossip(self) -> list[bytes]:
+        """The gossiped logs that each party last sent with a message, encoded."""
+        return [bytes(known) for (known,) in self._rows("SELECT known FROM hearsay ORDER BY party")]
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+
+    def rounds_online(self, phase: int) -> tuple[int, ...]:
+        return tuple(row[0] for row in self._rows("SELECT round FROM round WHERE phase = ? AND online ORDER BY round", phase))
+
+    def arrived_there(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+        """(round, receiver) of own messages that were accepted."""
+        query = "SELECT round, receiver FROM outbox WHERE phase = ? AND status IN (?, ?) ORDER BY round, receiver"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase, ACCEPTED, COMMITTED))
+
+    def settled(self, phase: int) -> tuple[tuple[int, PartyId, int], ...]:
+        """(round, receiver, round in which it was settled, 0 if it never was) of shares kept here though used there."""
+        query = """SELECT round, receiver, coalesce(settled, 0) FROM outbox WHERE phase = ? AND status = ?
+                   ORDER BY round, receiver"""
+        return tuple((row[0], row[1], row[2]) for row in self._rows(query, phase, COMMITTED))
+
+    def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+        """(round, sender) of messages taken in."""
+        query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase))
+
+    def taken_back(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
+        """(phase, round, receiver) of cancelled messages that are COMMITTED and not settled, or IN_DOUBT."""
+        query = "SELECT phase, round, receiver FROM outbox WHERE status = ? AND settled IS NULL ORDER BY phase, round, receiver"
+        return tuple((row[0], row[1], row[2]) for row in self._rows(query, status))
+
+    def keep_remarks(self, remarks: Sequence[str]) -> None:
+        """The protocol's remarks on the mixing phase, which cannot be derived from its later state."""
+        if tuple(remarks) != self.remarks():
+            with self._transaction():
+                self._database.execute("INSERT OR REPLACE INTO fact VALUES ('remarks', ?)", (json.dumps(list(remarks)).encode(),))
+
+    def remarks(self) -> tuple[str, ...]:
+        return tuple(json.loads(self._fact("remarks") or b"[]"))
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def save_log(self, party: PartyId, log: bytes, known: bytes) -> None:
+        """A party's final log, and the gossiped logs that came with it; both encoded. Ignored once the result is stored."""
+        if self.result() is None:
+            with self._transaction():
+                self._database.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", (party, log, known))
+
+    def received_logs(self) -> dict[PartyId, tuple[bytes, bytes]]:
+        rows = self._rows("SELECT party, log, known FROM told ORDER BY party")
+        return {party: (bytes(log), bytes(known)) for party, log, known in rows}
+
+    def finish(self, phase: int, result: bytes) -> None:
+        """Keep the result, of which the release of ``phase`` is a part, and delete what is secret and no longer needed.
+
+        Left are the study, the nonce (public by then), the digest of the input, the log and the result.
+        """
+        with self._transaction():
+            self._database.execute("DELETE FROM fact WHERE name = 'seed'")
+            if not self._owned:
+                # Its key was the seed.
+                self._database.execute("DELETE FROM fact WHERE name = 'input'")
+            self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
+            self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
+            for table in ("pledge", "state", "message", "hearsay", "told"):
+                self._database.execute(f"DELETE FROM {table}")  # noqa: S608
+            self._set_fact("result", result)
+        self._empty_journal()
+        self._forget_free_places(wipe=True)
+
+    def result(self) -> bytes | None:
+        """What :meth:`finish` was given, if it was called."""
+        return self._fact("result")
+
+
+def _is_public(phase: int) -> bool:
+    """Whether vectors of a phase may be seen by anybody, and so need not be wiped: releases are, and what is made of them."""
+    return phase > Phase.MIXING
+
+
+def _input_digest(key: Seed, nonce: bytes, value: Vector, weight: float) -> bytes:
+    # Keyed: whoever reads only this learns nothing about the value, not even by trying all values. The value is read where it
+    # lies, so that no copy of it is left behind.
+    shape = ",".join(str(size) for size in np.shape(value))
+    return key.derive("input", nonce, shape, hashlib.sha256(encode_vector(value)).digest(), weight.hex()).secret

@@ -1,0 +1,123 @@
+"""What one execution cost its parties: the only way from a transcript to an epsilon."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.entropy import Seed
+from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.certificate import Certificate, Terms
+from quietmean.privacy.coalitions import CoalitionCertificate, search_coalitions, try_coalitions
+from quietmean.privacy.information import CoalitionSolver, one_thread
+from quietmean.privacy.loss import GAUSSIAN
+from quietmean.transcript import Transcript
+
+Array = NDArray[np.float64]
+
+GAUSSIAN_GUARANTEE = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivacyAnalysis:
+    """One transcript with all that turns a view of it into epsilons; what was computed once is kept.
+
+    ``terms``: sensitivity, delta, the loss conversion and the guarantee. ``trusted`` parties are assumed never to collude where
+    many coalitions are tried. ``method``: the solver, see :class:`~quietmean.privacy.information.solver.ViewSolver`.
+    """
+
+    transcript: Transcript
+    terms: Terms
+    trusted: frozenset[PartyId]
+    method: str = "auto"
+
+    @classmethod
+    def of_gaussian(
+        cls,
+        transcript: Transcript,
+        sensitivity: float,
+        delta: float,
+        *,
+        trusted: frozenset[PartyId] = frozenset(),
+        method: str = "auto",
+    ) -> PrivacyAnalysis:
+        """Of a bare transcript whose noise is really Gaussian, as it stands there. An execution has :meth:`privacy` instead."""
+        return cls(transcript, Terms(sensitivity, delta, GAUSSIAN, GAUSSIAN_GUARANTEE), trusted, method)
+
+    @property
+    def sensitivity(self) -> float:
+        return self.terms.sensitivity
+
+    @property
+    def delta(self) -> float:
+        return self.terms.delta
+
+    @property
+    def guarantee(self) -> str:
+        """What the protocol promises, one sentence."""
+        return self.terms.guarantee
+
+    @property
+    def assumptions(self) -> list[str]:
+        """All that certificates take for granted, one clause each."""
+        return self.terms.assumptions
+
+    @cached_property
+    def solver(self) -> CoalitionSolver:
+        """The one that serves all questions about this execution."""
+        return CoalitionSolver(self.transcript, self.method)
+
+    @cached_property
+    def _tried(self) -> dict[tuple[int, int, Seed], CoalitionCertificate]:
+        return {}
+
+    def against(self, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] = ()) -> Certificate:
+        """What colluding parties and intercepted messages (party, round) tell about each honest party.
+
+        Raises :class:`InputError` for parties or messages that do not exist, :class:`NumericalError` where no bound can be shown.
+        """
+        adversary = Adversary(frozenset(corrupt), frozenset(observed))
+        return Certificate(adversary, self.terms, self.solver.against(adversary))
+
+    def each(self, coalitions: Iterable[Collection[PartyId]]) -> Iterator[Certificate]:
+        """As :meth:`against` for many coalitions, by what they have in common: faster, equal up to the solver's error."""
+        for coalition in coalitions:
+            yield Certificate(Adversary.collusion(coalition), self.terms, self.solver.information(coalition))
+
+    def coalitions(self, size: int, *, limit: int = 500, seed: Seed | None = None) -> CoalitionCertificate:
+        """Against every coalition of ``size`` parties if there are at most ``limit`` of them, else against random ones.
+
+        ``seed`` is public; by default a fixed one, so that everybody who certifies the same execution gets the same answer.
+        Raises :class:`InputError` for a size that leaves nobody honest.
+        """
+        key = size, limit, seed or Seed.public("coalitions")
+        if key not in self._tried:
+            self._tried[key] = try_coalitions(self.solver, self.terms, self.trusted, *key)
+        return self._tried[key]
+
+    def search(self, size: int, *, limit: int = 300) -> CoalitionCertificate:
+        """The worst coalition that ``limit`` tries find: a lower bound on the worst case of this execution."""
+        return search_coalitions(self.solver, self.terms, self.trusted, size, limit)
+
+    def single_honest(self) -> Array:
+        """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
+        return self._single_honest.copy()
+
+    @cached_property
+    def _single_honest(self) -> Array:
+        parties = range(self.transcript.parties)
+        with one_thread():
+            return np.array([self.against(party for party in parties if party != alone).max_mu for alone in parties])
+
+    def epsilon(self, mu: float) -> float:
+        """The least epsilon that is shown at :attr:`delta`; rounded up."""
+        return self.terms.epsilon(mu)
+
+    def group_epsilon(self, mu: float, times: float) -> float:
+        """What is shown if the value may change ``times`` as much, at least once; rounded up."""
+        return self.terms.conversion.group_epsilon(mu, times, self.delta)

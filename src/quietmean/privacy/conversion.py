@@ -1,0 +1,87 @@
+"""The curve of Gaussian differential privacy: delta of (mu, epsilon), and epsilon of (mu, delta). Bare conversions.
+
+What an execution costs is not for these functions alone to say: where noise is not Gaussian, mu becomes epsilon in another way.
+So only :mod:`quietmean.privacy` and the ledger use them; everybody else asks a privacy analysis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import erfcx
+
+from quietmean.core.errors import InputError
+
+# Relative accuracy of the formulas below; results are moved by this much towards less privacy, and then checked.
+_SAFETY = 1e-12
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+def delta_of_mu(mu: float, epsilon: float) -> float:
+    """The least delta with which a mu-GDP mechanism is (epsilon, delta)-DP; rounded up."""
+    check_budget(epsilon=epsilon)
+    if mu == 0.0:
+        return 0.0
+    if math.isinf(mu):
+        return 1.0
+    return min(1.0, math.exp(log_delta(mu, epsilon)) * (1 + _SAFETY))
+
+
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """The least epsilon >= 0 with which a mu-GDP mechanism is (epsilon, delta)-DP; rounded up."""
+    check_budget(delta=delta)
+    if math.isinf(mu):
+        return math.inf
+    if mu == 0.0 or delta_of_mu(mu, 0.0) <= delta:
+        return 0.0
+    # epsilon at which the first term alone is delta: an upper bound.
+    above = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1e-9
+    root = brentq(lambda epsilon: log_delta(mu, epsilon) - math.log(delta), 0.0, above, xtol=1e-300, rtol=1e-14)
+    return moved_until(float(root), 1.0, lambda epsilon: delta_of_mu(mu, epsilon) <= delta)
+
+
+def moved_until(root: float, direction: float, safe: Callable[[float], bool]) -> float:
+    """The root moved relatively, by growing steps, until it is on the safe side."""
+    step = _SAFETY
+    moved = root
+    while not safe(moved):
+        moved = root * (1 + direction * step)
+        step *= 2
+    return moved
+
+
+def log_delta(mu: float, epsilon: float) -> float:
+    """log delta = log phi(x) + log(R(x) - R(x + mu)) with x = epsilon / mu - mu / 2 and Mills' ratio R = (1 - Phi) / phi."""
+    near = epsilon / mu - mu / 2
+    if near > 1e8:
+        return -math.inf
+    if mu > 1.0:
+        difference = float(_mills(near) - _mills(near + mu))
+    else:
+        # The difference of nearly equal numbers, as the integral of -R' = 1 - x R(x), which is positive.
+        points = near + mu * (1 + _NODES) / 2
+        difference = float(mu / 2 * (_WEIGHTS @ _mills_slope(points)))
+    return -near * near / 2 - math.log(2 * math.pi) / 2 + math.log(difference) if difference > 0 else -math.inf
+
+
+def _mills(x: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    ratio: NDArray[np.float64] = math.sqrt(math.pi / 2) * erfcx(np.asarray(x) / math.sqrt(2))
+    return ratio
+
+
+def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """-R'(x) = 1 - x R(x): directly, and by its asymptotic series where that would cancel."""
+    inverse = 1.0 / np.maximum(x, 30.0) ** 2
+    series = inverse * (1 - 3 * inverse * (1 - 5 * inverse * (1 - 7 * inverse * (1 - 9 * inverse * (1 - 11 * inverse)))))
+    return np.where(x > 30.0, series, 1.0 - x * _mills(np.minimum(x, 30.0)))
+
+
+def check_budget(epsilon: float | None = None, delta: float | None = None) -> None:
+    if epsilon is not None and not (np.isfinite(epsilon) and epsilon >= 0):
+        raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
+    if delta is not None and not 0 < delta < 1:
+        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1")

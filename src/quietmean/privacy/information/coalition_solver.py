@@ -1,0 +1,123 @@
+"""Many coalitions against one execution: the elimination is done once, each coalition costs one small Cholesky factorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_array, diags_array, hstack
+
+from quietmean.core.party import PartyId
+from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.scales import extra_variance
+from quietmean.privacy.information.solver import ViewSolver
+from quietmean.transcript import Transcript
+
+# Elimination makes matrices dense: beyond this many messages the other solvers are better.
+_MESSAGES = 2500
+# Redundant observations make the covariance singular; what is observed lies in its range, so a tiny ridge only bounds rounding.
+_RIDGE = 1e-13
+_ACCURACY = 1e-11
+_DOUBTFUL = 1e-7
+# Up to so many messages in a row may build on each other for noise to be kept as a sparse matrix.
+_SHALLOW = 3
+
+
+@dataclass(frozen=True, eq=False)
+class _Elimination:
+    """All messages in terms of values (M, n) and of noise (M, K), which includes noise of variance ``extra`` on the values."""
+
+    values: NDArray[np.float64]
+    noise: NDArray[np.float64] | csr_array[np.float64]
+    extra: float
+
+
+class CoalitionSolver:
+    """Information matrices of one execution for many adversaries.
+
+    :meth:`against` takes any adversary, and each costs a solution of its own; :meth:`information` takes coalitions, and says
+    the same, only faster where they are many: the elimination of messages is done once, when it is first needed.
+    """
+
+    def __init__(self, transcript: Transcript, method: str = "auto") -> None:
+        self.transcript = transcript
+        self._views = ViewSolver(transcript, method)
+
+    def against(self, adversary: Adversary) -> InformationMatrix:
+        """Against one adversary, as by :func:`information_matrix`."""
+        return self._views.information(adversary)
+
+    @cached_property
+    def _elimination(self) -> _Elimination | None:
+        """None where the matrices would be too large."""
+        if self.transcript.messages > _MESSAGES:
+            return None
+        bare, private_variance = self._views.bare
+        extra = extra_variance(bare, private_variance)
+        return _Elimination(*_columns(bare, np.sqrt(extra)), extra)
+
+    def information(self, coalition: Collection[PartyId]) -> InformationMatrix:
+        """Against a coalition, one of many. Raises :class:`InputError` and :class:`NumericalError` as :meth:`against` does."""
+        adversary = Adversary.collusion(coalition)
+        honest = tuple(adversary.honest(self.transcript.parties))
+        if self._elimination is None or not honest:
+            return self._large(adversary)
+        values, columns, extra = self._elimination.values, self._elimination.noise, self._elimination.extra
+        observed = np.nonzero(adversary.view(self.transcript).messages)[0]
+        # From the unknown columns, not by taking the known ones away from a total: that would leave rounding of either sign.
+        members = np.zeros(self.transcript.parties)
+        members[list(coalition)] = 1.0
+        known_by = np.concatenate([np.asarray(self.transcript.noise_known @ members), members])
+        covariance = _gram(columns, observed, known_by == 0)
+        unknown = np.diag(covariance) > 1e-9 * extra
+        observed, covariance = observed[unknown], covariance[np.ix_(unknown, unknown)]
+        noisy = _information(covariance, values[np.ix_(observed, np.array(honest))])
+        information = InformationMatrix.of_noisy_values(honest, noisy, extra, _ACCURACY)
+        information = information.with_independent_noise(self._views.bare[1])
+        # Where it is doubtful, perhaps something is disclosed exactly, which a covariance with a ridge cannot tell.
+        return self._views.sparse(adversary) if information.relative_error > _DOUBTFUL else information
+
+    def _large(self, adversary: Adversary) -> InformationMatrix:
+        structured = self._views.by_rounds(adversary)
+        return self._views.sparse(adversary) if structured is None else structured
+
+
+def _columns(bare: Transcript, extra: float) -> tuple[NDArray[np.float64], NDArray[np.float64] | csr_array[np.float64]]:
+    """The dense map from values, and that from all noise, which includes ``extra`` noise on the values."""
+    direct = csr_array(hstack([bare.values, bare.noise @ diags_array(bare.noise_scale)]))
+    every, passed_on = direct, direct
+    for _ in range(_SHALLOW):
+        passed_on = csr_array(bare.dependence @ passed_on)
+        if passed_on.nnz == 0:
+            # Messages hardly build on each other, so noise stays sparse: pairs of parties may share a term each.
+            values, noise = every[:, : bare.parties], every[:, bare.parties :]
+            return values.toarray(), csr_array(hstack([noise, extra * values]))
+        every = csr_array(every + passed_on)
+    dense_values, dense_noise = bare.eliminated()
+    return dense_values, np.hstack([dense_noise, extra * dense_values])
+
+
+def _gram(
+    columns: NDArray[np.float64] | csr_array[np.float64], rows: NDArray[np.int64], unknown: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    if isinstance(columns, np.ndarray):
+        dense = columns[np.ix_(rows, unknown)]
+        covariance: NDArray[np.float64] = dense @ dense.T
+        return covariance
+    sparse = columns[rows] @ diags_array(unknown.astype(np.float64))
+    return np.asarray((sparse @ sparse.T).toarray())
+
+
+def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+    if not len(covariance):
+        return np.zeros((shifts.shape[1], shifts.shape[1]))
+    spread = np.sqrt(np.diag(covariance))
+    scaled = covariance / np.outer(spread, spread) + _RIDGE * len(covariance) * np.eye(len(covariance))
+    right = shifts / spread[:, None]
+    result: NDArray[np.float64] = right.T @ cho_solve(cho_factor(scaled), right)
+    return (result + result.T) / 2

@@ -1,0 +1,274 @@
+"""The information matrix by a recursion over rounds: exact, and without a system that holds all rounds at once.
+
+Give every value an independent prior of variance v. What is known of the values after a view is then their posterior
+covariance C, and the view's information about values that carry extra noise v is (I - C / v) / v. C is computed as a Kalman
+filter does: the joint covariance of the values and of the messages still to be used (each without its own noise) goes from
+step to step by sparse updates, and shrinks by a low-rank one for the messages that the adversary sees. With h honest parties,
+T rounds, k neighbours and o observed messages a round: O(T h^2 (k + o)) operations, O(h^2) numbers stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.sparse import csr_array
+
+from quietmean.privacy.adversary import Adversary, View
+from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.round_structure import Entries, RoundStructure, Step
+from quietmean.privacy.information.scales import extra_variance
+from quietmean.privacy.information.threads import few_threads
+
+Matrix = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Sparse = csr_array[np.float64]
+
+# Rounding in a covariance of unit scale: this much for each step, times the condition of what was inverted.
+_ROUNDING = 2e-16
+# An innovation whose variance fell below this share of what it was is noise-free up to rounding: not for this solver.
+_SINGULAR = 1e-9
+# Rows of a covariance that are updated at a time: bounds temporary memory, and leaves out most of the symmetric half.
+_BLOCK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Messages seen (M,), whose own noise is hidden (M,), its size (M,) in ``unit``; place of honest parties (n,), else -1."""
+
+    message: Mask
+    hidden: Mask
+    size: Matrix
+    unit: float
+    honest: Ints
+
+
+def recursive_information(structure: RoundStructure, adversary: Adversary) -> InformationMatrix | None:
+    """Lambda of the adversary's view, or None where the recursion could not vouch for it. Exact up to ``release_error``."""
+    bare = bare_information(structure, adversary)
+    return None if bare is None else bare.with_independent_noise(structure.variance)
+
+
+def bare_information(structure: RoundStructure, adversary: Adversary) -> InformationMatrix | None:
+    """The same without the private noise on every value, which adds ``structure.variance`` to each release."""
+    honest = adversary.honest(structure.transcript.parties)
+    view = adversary.view(structure.transcript)
+    extra = extra_variance(structure.transcript, structure.variance)
+    if not honest or view.messages[structure.value_row[honest]].any():
+        return None
+    with few_threads(len(honest)):
+        try:
+            covariance, error = posterior(structure, view, np.array(honest), extra)
+        except LinAlgError:
+            return None
+        noisy = covariance / -extra
+        noisy[np.diag_indices_from(noisy)] += 1.0 / extra
+        return InformationMatrix.of_noisy_values(tuple(honest), noisy, extra, error)
+
+
+def private_diagonal(structure: RoundStructure, adversary: Adversary) -> tuple[Matrix, float] | None:
+    """Lambda_ii of the honest parties, shape (n_H,), and its relative error, where all values carry private noise.
+
+    No eigenvalues and no matrix Lambda: the private noise itself is the prior.
+    """
+    honest = adversary.honest(structure.transcript.parties)
+    view = adversary.view(structure.transcript)
+    if structure.variance == 0.0 or not honest or view.messages[structure.value_row[honest]].any():
+        return None
+    with few_threads(len(honest)):
+        try:
+            covariance, error = posterior(structure, view, np.array(honest), structure.variance, diagonal_only=True)
+        except LinAlgError:
+            return None
+    variances = covariance if covariance.ndim == 1 else np.diag(covariance)
+    return (1.0 - variances).clip(min=0.0) / structure.variance, error
+
+
+def posterior(
+    structure: RoundStructure, view: View, honest: Ints, prior: float, diagonal_only: bool = False
+) -> tuple[Matrix, float]:
+    """Covariance of the honest values given the view, in units of their ``prior`` variance, shape (h, h), and its error.
+
+    With ``diagonal_only`` shape (h,) if anything is observed in the last step. Raises ``LinAlgError`` where what is seen is free
+    of noise, or nearly so, and redundant.
+    """
+    hidden = (structure.own_noise >= 0) & (structure.own_size != 0)
+    hidden[hidden] = ~view.noise[structure.own_noise[hidden]]
+    unit = float(np.sqrt(prior))
+    place = np.full(structure.transcript.parties, -1, dtype=np.int64)
+    place[honest] = np.arange(honest.size)
+    seen = _Seen(view.messages, hidden, structure.own_size / unit, unit, place)
+    state = _State(structure, honest.size, diagonal_only)
+    for number, step in enumerate(structure.steps):
+        state.advance(step, seen)
+        state.observe(seen, last=number == len(structure.steps) - 1)
+    return state.values, state.error
+
+
+class _State:
+    """Joint covariance: of messages without their own noise ``messages`` (f, f), with the values ``cross`` (f, h), of these."""
+
+    def __init__(self, structure: RoundStructure, honest: int, diagonal_only: bool) -> None:
+        self.diagonal_only = diagonal_only
+        self.needed = structure.needed
+        self.place = np.full(structure.needed.size, -1, dtype=np.int64)
+        self.rows = np.zeros(0, dtype=np.int64)
+        self.old = 0  # the first of the rows that are older than the latest step
+        self.messages, self.cross = np.zeros((0, 0)), np.zeros((0, honest))
+        self.values: Matrix = np.eye(honest)
+        self.error = _ROUNDING
+
+    def advance(self, step: Step, seen: _Seen) -> None:
+        """Replace the used messages by the new ones. What is known altogether is left out."""
+        states, noise, values = _transition(step, seen, self.place)
+        unknown = ~seen.message[step.rows] | seen.hidden[step.rows]
+        for row, _, weight in (states, noise, values):
+            unknown[row[weight != 0.0]] = True
+        kept = self._unused(step)
+        target = np.cumsum(unknown) - 1 + kept.size
+        carried = np.arange(kept.size), kept, np.ones(kept.size)
+        count = kept.size + int(unknown.sum())
+        total = _matrix([carried, _renumbered(states, target)], (count, self.rows.size))
+        shares = _matrix([_renumbered(values, target)], (count, len(self.values)))
+        self._propagate(total, shares)
+        self._add_noise(_matrix([_renumbered(noise, target)], (count, int(noise[1].max(initial=-1)) + 1)))
+        self.place[self.rows] = -1
+        self.rows, self.old = np.concatenate([self.rows[kept], step.rows[unknown]]), kept.size
+        self.place[self.rows] = np.arange(count)
+
+    def _unused(self, step: Step) -> Ints:
+        """Places of messages that wait for a later step."""
+        waiting = self.needed[self.rows]
+        used = self.place[np.concatenate([step.dependence[1], step.reuse[1]])]
+        waiting[used[used >= 0]] = False
+        return np.nonzero(waiting)[0]
+
+    def _propagate(self, states: Sparse, values: Sparse) -> None:
+        """Covariances of states s + values x, some rows at a time: next to old and new there is no large temporary."""
+        count = states.shape[0]
+        messages, cross = np.empty((count, count)), np.empty((count, len(self.values)))
+        blocks = [slice(begin, begin + _BLOCK) for begin in range(0, count, _BLOCK)]
+        for block in blocks:
+            part = np.asarray(_rows(states, block) @ self.messages)
+            messages[:, block] = states @ np.ascontiguousarray(part.T)
+        self.messages = messages
+        for block in blocks:
+            part = np.asarray(_rows(states, block) @ self.cross)
+            messages[:, block] += np.asarray(values @ np.ascontiguousarray(part.T))
+            part += np.asarray(_rows(values, block) @ self.values)
+            # The new cross-covariance holds the rest of the values' part.
+            messages[block] += np.asarray(values @ np.ascontiguousarray(part.T)).T
+            cross[block] = part
+        self.cross = cross
+
+    def _add_noise(self, noise: Sparse) -> None:
+        fresh = (noise @ noise.T).tocoo()
+        self.messages[fresh.coords] += fresh.data
+
+    def observe(self, seen: _Seen, last: bool) -> None:
+        """Condition on those of the new messages that are seen; if it is the ``last`` step, only the values matter."""
+        fresh = np.nonzero(seen.message[self.rows[self.old :]])[0] + self.old
+        if not fresh.size:
+            return
+        rows = self.rows[fresh]
+        innovation = self.messages[np.ix_(fresh, fresh)]
+        innovation[np.diag_indices_from(innovation)] += np.where(seen.hidden[rows], seen.size[rows] ** 2, 0.0)
+        other = None if last else self.messages[fresh]
+        if last:
+            self.messages = np.zeros((0, 0))
+        triangle, condition = _factor(innovation)
+        del innovation
+        self.error += _ROUNDING * condition
+        if other is None:
+            self._finish(triangle, fresh)
+            return
+        gain = solve_triangular(triangle, self.cross[fresh], lower=True, check_finite=False)
+        other = solve_triangular(triangle, other, lower=True, check_finite=False)
+        _downdate(self.values, gain)
+        for begin in range(0, len(self.cross), _BLOCK):
+            self.cross[begin : begin + _BLOCK] -= other[:, begin : begin + _BLOCK].T @ gain
+        _downdate(self.messages, other)
+
+    def _finish(self, triangle: Matrix, fresh: Ints) -> None:
+        if not self.diagonal_only:
+            _downdate(self.values, solve_triangular(triangle, self.cross[fresh], lower=True, check_finite=False))
+            return
+        variance: Matrix = np.diag(self.values).copy()
+        for begin in range(0, variance.size, _BLOCK):
+            gain = solve_triangular(triangle, self.cross[fresh, begin : begin + _BLOCK], lower=True, check_finite=False)
+            variance[begin : begin + _BLOCK] -= np.einsum("ij,ij->j", gain, gain)
+        self.values = variance
+
+
+def _transition(step: Step, seen: _Seen, place: Ints) -> tuple[Entries, Entries, Entries]:
+    """New messages from earlier ones without their noise, from hidden noise, and from honest values.
+
+    What is unseen counts as it is, with its noise. What is seen is a constant, and tells its noise if that is used again.
+    """
+    row, used, weight = step.dependence
+    again, owner, reuse = step.reuse
+    reuse = reuse / seen.unit
+    unseen, unheard = ~seen.message[used], ~seen.message[owner] & seen.hidden[owner]
+    told = seen.message[owner] & seen.hidden[owner]
+    states = _joined((row[unseen], place[used[unseen]], weight[unseen]), (again[told], place[owner[told]], -reuse[told]))
+    states[2][unseen.sum() :] /= seen.size[owner[told]]
+    noisy = unseen & seen.hidden[used]
+    noise = _joined(
+        (row[noisy], used[noisy], weight[noisy] * seen.size[used[noisy]]), (again[unheard], owner[unheard], reuse[unheard])
+    )
+    party, person, share = step.values
+    values = party, seen.honest[person], share
+    # What has no place is known.
+    return _placed(states), (noise[0], np.unique(noise[1], return_inverse=True)[1], noise[2]), _placed(values)
+
+
+def _joined(first: Entries, second: Entries) -> Entries:
+    return np.concatenate([first[0], second[0]]), np.concatenate([first[1], second[1]]), np.concatenate([first[2], second[2]])
+
+
+def _placed(entries: Entries) -> Entries:
+    row, column, weight = entries
+    inside = column >= 0
+    return row[inside], column[inside], weight[inside]
+
+
+def _renumbered(entries: Entries, target: Ints) -> Entries:
+    row, column, weight = entries
+    return target[row], column, weight
+
+
+def _matrix(parts: Sequence[Entries], shape: tuple[int, int]) -> Sparse:
+    # Straight to compressed rows; repeated entries count as their sum in every product.
+    rows, columns, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+    order = np.argsort(rows, kind="stable")
+    begins = np.zeros(shape[0] + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=shape[0]), out=begins[1:])
+    return csr_array((weights[order], columns[order], begins), shape=shape)
+
+
+def _rows(matrix: Sparse, rows: slice) -> Sparse:
+    """Some rows; without a copy if they are all of them."""
+    return matrix if matrix.shape[0] <= _BLOCK else csr_array(matrix[rows])
+
+
+def _factor(innovation: Matrix) -> tuple[Matrix, float]:
+    """The lower Cholesky factor, and the largest factor by which conditioning on the others shrinks one variance."""
+    variances = np.diag(innovation).copy()
+    # The transpose is the same matrix in the order that allows factorisation in place.
+    triangle = cholesky(innovation.T, lower=True, overwrite_a=True, check_finite=False)
+    shares = np.diag(triangle) ** 2 / variances
+    if not shares.min() > _SINGULAR:
+        raise LinAlgError("an observation without noise is redundant")
+    return triangle, float(1.0 / shares.min())
+
+
+def _downdate(matrix: Matrix, gain: Matrix) -> None:
+    """matrix -= gain' gain, in place; computes one half and mirrors it."""
+    for begin in range(0, len(matrix), _BLOCK):
+        end = begin + _BLOCK
+        matrix[begin:end, :end] -= gain[:, begin:end].T @ gain[:, :end]
+        matrix[:begin, begin:end] = matrix[begin:end, :begin].T

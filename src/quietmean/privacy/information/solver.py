@@ -1,0 +1,192 @@
+"""The information matrix of a view, by a sparse solver and by its dense twin.
+
+For a unit change of one honest value, mu^2 is the least sum of squares of the standardised changes u of the unknown noise that,
+with unobserved messages free, leave every observed message as it was::
+
+    minimise |u|^2   subject to   A S u + (L - I)_U dm_U = -B dx.
+
+With extra independent noise of variance v on every honest value this always has a solution, and its information matrix
+(v I + Lambda^-1)^-1 is well-conditioned; v is then taken away again, eigenvalue by eigenvalue. What only v hid is disclosed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array
+from scipy.sparse.linalg import SuperLU, splu
+
+from quietmean.core.errors import NumericalError
+from quietmean.core.party import PartyId
+from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.privacy.information.round_recursion import recursive_information
+from quietmean.privacy.information.round_structure import RoundStructure, find_rounds
+from quietmean.privacy.information.scales import extra_variance, without_private_noise
+from quietmean.transcript import Transcript
+
+Matrix = NDArray[np.float64]
+
+# Keeps the factorisation regular where rows are redundant; refined away afterwards. Rows and columns are scaled to about 1 first.
+_REGULARISATION = 1e-9
+_REFINEMENTS = 20
+# With fewer honest parties the sparse solver has little to solve, and the recursion over rounds only its overhead.
+_MANY = 16
+# A faster method whose relative error may be larger than this gives way to the sparse solver, which refines.
+_DOUBTFUL = 1e-7
+# Largest gap, with values scaled to unit extra noise: beyond it the refined solution cannot be vouched for.
+_ACCEPTED = 1e-9
+# Singular values of the dense view below this share of the largest noise anywhere are what rounding left of zero.
+_RANK = 1e-11
+
+
+def information_matrix(transcript: Transcript, adversary: Adversary, method: str = "auto") -> InformationMatrix:
+    """Lambda of one adversary's view about the honest values: see :class:`ViewSolver`, which serves several adversaries."""
+    return ViewSolver(transcript, method).information(adversary)
+
+
+class ViewSolver:
+    """Information matrices of one transcript for any adversaries; what they have in common is worked out once.
+
+    ``method`` is ``auto`` (round by round where the transcript allows it, else sparse), ``sparse`` (any execution) or ``dense``
+    (small ones, and the reference in tests).
+    """
+
+    def __init__(self, transcript: Transcript, method: str = "auto") -> None:
+        self.transcript = transcript
+        self.method = method
+
+    @cached_property
+    def structure(self) -> RoundStructure | None:
+        """The transcript's steps; None if it has no such structure."""
+        return find_rounds(self.transcript)
+
+    @cached_property
+    def bare(self) -> tuple[Transcript, float]:
+        """The transcript without the private noise on every value, and the variance of that."""
+        return without_private_noise(self.transcript)
+
+    def information(self, adversary: Adversary) -> InformationMatrix:
+        """Lambda of the adversary's view about the honest values.
+
+        Raises :class:`NumericalError` rather than return a number that cannot be vouched for, and :class:`InputError` for an
+        adversary that names a party or a message that does not exist.
+        """
+        honest = tuple(adversary.honest(self.transcript.parties))
+        if not honest:
+            return InformationMatrix((), np.zeros((0, 0)), np.zeros(0))
+        if self.method == "dense":
+            return _dense(self.transcript, adversary, honest)
+        structured = self.by_rounds(adversary) if self.method == "auto" and len(honest) >= _MANY else None
+        return self.sparse(adversary) if structured is None else structured
+
+    def by_rounds(self, adversary: Adversary) -> InformationMatrix | None:
+        """By the recursion over rounds; None where there is no such structure, or the recursion is too inaccurate."""
+        found = None if self.structure is None else recursive_information(self.structure, adversary)
+        return found if found is not None and found.relative_error <= _DOUBTFUL else None
+
+    def sparse(self, adversary: Adversary) -> InformationMatrix:
+        """By one sparse system for the whole execution, refined."""
+        honest = tuple(adversary.honest(self.transcript.parties))
+        bare, private_variance = self.bare
+        extra = extra_variance(bare, private_variance)
+        noisy, error = _solve(bare, adversary, honest, extra)
+        return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
+
+
+def _dense(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...]) -> InformationMatrix:
+    view = adversary.view(transcript)
+    values, noise = transcript.eliminated()
+    shifts = values[np.ix_(view.messages, np.array(honest))]
+    left, scales, _ = np.linalg.svd(noise[np.ix_(view.messages, ~view.noise)])
+    rank = int((scales > _RANK * np.abs(noise).max(initial=0.0)).sum())
+    noisy, noiseless = left[:, :rank].T @ shifts, left[:, rank:].T @ shifts
+    whitened = noisy / scales[:rank, None]
+    disclosed = _row_space(noiseless, 1e-9)
+    return InformationMatrix.from_parts(honest, _without(whitened.T @ whitened, disclosed), disclosed)
+
+
+def _row_space(rows: Matrix, threshold: float) -> Matrix:
+    _, scales, right = np.linalg.svd(rows, full_matrices=False)
+    return right[scales > threshold]
+
+
+def _without(matrix: Matrix, disclosed: Matrix) -> Matrix:
+    keep = np.eye(len(matrix)) - disclosed.T @ disclosed
+    return keep @ matrix @ keep
+
+
+def _solve(transcript: Transcript, adversary: Adversary, honest: tuple[PartyId, ...], extra: float) -> tuple[Matrix, float]:
+    """The information about honest values that carry extra noise of variance ``extra``, and its relative error."""
+    view = adversary.view(transcript)
+    unit = eye_array(transcript.messages, format="csr") - transcript.dependence
+    free = csr_array(unit[:, np.nonzero(~view.messages)[0]])
+    shifts = csr_array(transcript.values[:, list(honest)])
+    unknown = np.nonzero(~view.noise)[0]
+    noise = csr_array(
+        block_array([[transcript.noise[:, unknown] @ diags_array(transcript.noise_scale[unknown]), np.sqrt(extra) * shifts]])
+    )
+    # Scale every constraint by its own noise, every free message by its largest coefficient.
+    spread = np.sqrt(np.asarray(noise.multiply(noise).sum(axis=1)).ravel())
+    row_scale = diags_array(1.0 / np.where(spread > 0, spread, np.sqrt(extra)))
+    noise, free, right = csr_array(row_scale @ noise), csr_array(row_scale @ free), (row_scale @ shifts).toarray()
+    largest = np.asarray(abs(free).max(axis=0).todense()).ravel() if free.shape[1] else np.zeros(0)
+    free = csr_array(free @ diags_array(1.0 / np.where(largest > 0, largest, 1.0)))
+    changes, gap = _saddle_point(noise, free, right * np.sqrt(extra))
+    return changes.T @ changes / extra, gap
+
+
+def _saddle_point(noise: csr_array[np.float64], free: csr_array[np.float64], right: Matrix) -> tuple[Matrix, float]:
+    """The least u with noise u + free w = right for some w, and its error. Shapes (M, K), (M, U), (M, q) -> (K, q).
+
+    Regularised it is quasi-definite: a symmetric order without pivoting is stable and keeps the fill small.
+    """
+    try:
+        return _refined(noise, free, right, _quasi_definite)
+    except (RuntimeError, NumericalError):
+        # Rows without noise of their own make tiny pivots: order by stability rather than by symmetry.
+        return _refined(noise, free, right, _pivoted)
+
+
+def _quasi_definite(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
+    return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+
+def _pivoted(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
+    return splu(matrix, permc_spec="COLAMD", diag_pivot_thresh=1.0)
+
+
+def _refined(
+    noise: csr_array[np.float64],
+    free: csr_array[np.float64],
+    right: Matrix,
+    factorise: Callable[[csc_array[np.float64]], SuperLU[np.float64]],
+) -> tuple[Matrix, float]:
+    """Factorise, then refine until the gap between primal and dual no longer shrinks; the gap bounds the error of u'u."""
+    rows, columns = free.shape
+    gram = noise @ noise.T + _REGULARISATION * eye_array(rows)
+    corner = -_REGULARISATION * eye_array(columns)
+    matrix = block_array([[gram, free], [free.T, corner]], format="csc") if columns else gram.tocsc()
+    factors = factorise(matrix)
+    noise_transposed, free_transposed = csr_array(noise.T), csr_array(free.T)
+    dual, slack = np.zeros((rows, right.shape[1])), np.zeros((columns, right.shape[1]))
+    best, changes = np.inf, np.zeros((noise.shape[1], right.shape[1]))
+    upper, lower = right, np.zeros((columns, right.shape[1]))
+    for _ in range(_REFINEMENTS):
+        step = factors.solve(np.vstack([upper, -lower]))
+        dual, slack = dual + step[:rows], slack + step[rows:]
+        candidate = np.asarray(noise_transposed @ dual)
+        upper, lower = right - noise @ candidate - free @ slack, np.asarray(free_transposed @ dual)
+        gap = float(((np.abs(dual) * np.abs(upper)).sum(axis=0) + (np.abs(slack) * np.abs(lower)).sum(axis=0)).max(initial=0.0))
+        if not gap < best:
+            break
+        stalled = gap > 0.5 * best
+        best, changes = gap, candidate
+        if stalled:
+            break
+    if not best <= _ACCEPTED:
+        raise NumericalError(f"the information matrix is accurate only to {best:.1g}: too ill-conditioned a transcript")
+    return changes, best

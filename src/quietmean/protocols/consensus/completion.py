@@ -1,0 +1,93 @@
+"""Filling in what a configured consensus leaves open: the graph, the step, the quantiser and the number of iterations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import AUTO, OPEN, given_value
+from quietmean.graphs.undirected import Edges
+from quietmean.protocols.consensus.spec import MOST_BITS, ConsensusParameters, Quantisation
+
+# Without quantisation an error shrinks by this much before the result is read.
+_ACCURACY = 1e-11
+
+Settings = TypeVar("Settings", bound=ConsensusParameters)
+
+
+def complete(parameters: Settings, parties: int) -> Settings:
+    """The same for so many parties with nothing open. Raises :class:`InputError` for what does not fit together."""
+    edges = parameters.graph_edges(parties)
+    theta = given_value(parameters.theta, 0.0)
+    whole = replace(
+        parameters,
+        edges=edges,
+        parties=parties,
+        theta=theta,
+        c=_step(parameters, edges, parties, theta),
+        iterations=given_value(parameters.iterations, 1),
+        local_noise=given_value(parameters.local_noise, "none"),
+        sigma_local=given_value(parameters.sigma_local, 0.0),
+        **_UNQUANTISED,
+    )
+    if parameters.bits is not None:
+        whole = whole.quantised(_quantisation(parameters, whole))
+    return replace(whole, iterations=default_iterations(whole)) if parameters.iterations is OPEN else whole
+
+
+_UNQUANTISED = {"bits": None, "gamma": OPEN, "delta_0": OPEN, "delta_min": 0.0, "two_step": OPEN, "dither_seed": 0}
+
+
+def _step(parameters: ConsensusParameters, edges: Edges, parties: int, theta: float) -> float:
+    if parameters.c is not AUTO:
+        return float(given_value(parameters.c, 1.0))
+    from quietmean.protocols.consensus.analysis import best_step
+
+    return best_step(edges, parties, theta)
+
+
+def _quantisation(asked: ConsensusParameters, whole: ConsensusParameters) -> Quantisation:
+    """The quantiser that is asked for, with defaults that follow from the iteration ``whole``, which sends what it has."""
+    from quietmean.protocols.consensus.analysis import (
+        Dynamics,
+        check_quantisation,
+        default_delta_0,
+        default_gamma,
+        slowest_difference,
+    )
+    from quietmean.protocols.consensus.trial import enough_bits
+
+    automatic = asked.bits is AUTO
+    # With them the rest is read; then their number is found.
+    bits = MOST_BITS if asked.bits is None or automatic else asked.bits
+    if asked.delta_min > 0 and asked.iterations is OPEN:
+        raise InputError(
+            f"delta_min is {asked.delta_min:g} > 0 and iterations is missing: every message leaks more, so fix their number"
+        )
+    two_step = given_value(asked.two_step, whole.theta == 0 and not whole.broadcast)
+    given = asked.gamma is not OPEN
+    rate = slowest_difference(Dynamics.of(whole), whole.broadcast) if automatic or not given else 0.0
+    gamma = asked.gamma if given else default_gamma(rate)
+    spread = float(np.sqrt((whole.deviations**2).mean())) if whole.deviations.size else 0.0
+    delta_0 = given_value(asked.delta_0, max(default_delta_0(bits, spread, asked.value_sd), asked.delta_min))
+    chosen = Quantisation(bits, gamma, delta_0, asked.delta_min, two_step, asked.dither_seed)
+    if given:
+        check_quantisation(whole, chosen)
+    if not automatic:
+        return chosen
+    if asked.delta_0 is not OPEN:
+        raise InputError('delta_0 follows from the bits that "auto" finds: leave it out, or name the bits')
+    return enough_bits(whole, chosen, asked.value_sd, rate)
+
+
+def default_iterations(parameters: ConsensusParameters) -> int:
+    from quietmean.protocols.consensus.analysis import Dynamics, iterations_to
+
+    settings = parameters.quantisation
+    rate = Dynamics.of(parameters).rho if settings is None else settings.gamma
+    if rate >= 1:
+        raise InputError("gamma is 1 and iterations is missing: nothing ever shrinks, give the number of iterations")
+    return iterations_to(rate, _ACCURACY)

@@ -1,0 +1,55 @@
+"""Fields of protocols that run on a fixed undirected graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import OPEN, Configured, parameter
+from quietmean.entropy import Seed
+from quietmean.graphs.undirected import GRAPHS, Edges, make_graph, normalised_edges
+
+
+def read_edges(raw: Any) -> Edges:
+    """From a list of pairs. Raises :class:`InputError`."""
+    try:
+        return np.array(msgspec.convert(raw, list[tuple[int, int]]), dtype=np.int64).reshape(-1, 2)
+    except msgspec.ValidationError as error:
+        raise InputError(f"field 'edges' is not as it should be: {error}") from None
+
+
+def never_written(parameters: Any) -> bool:
+    """For fields that only say how others are made."""
+    return False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class GraphParameters(Configured):
+    """``edges`` (m, 2) of a graph of ``parties``, or how they are made: ``graph`` and what belongs to it."""
+
+    edges: Edges = parameter(
+        help="edges of the graph, as pairs of parties",
+        option=True,
+        flag=None,
+        required=False,
+        read=read_edges,
+        write=lambda edges: edges.tolist(),
+    )
+    parties: int = parameter(help="number of parties", required=False, written=never_written)
+    graph: str = parameter(help="the graph", option=True, flag=None, required=False, choices=GRAPHS, written=never_written)
+    graph_seed: int = parameter(0, help="number of a random graph", option=True, flag=None, written=never_written)
+    radius: float | None = parameter(None, help="reach of a geometric graph", option=True, flag=None, written=never_written)
+    connectivity: int = parameter(2, help="connectivity of a Harary graph", option=True, flag=None, written=never_written)
+
+    def graph_edges(self, parties: int) -> Edges:
+        """The given edges in canonical form, or those of the named graph. Raises :class:`InputError`."""
+        if self.edges is not OPEN:
+            return normalised_edges(self.edges.tolist(), parties)
+        if self.graph is OPEN:
+            raise InputError("field 'graph' is missing: add it, it is a text")
+        seed = Seed.public("consensus graph", self.graph_seed)
+        return make_graph(self.graph, parties, seed, radius=self.radius, connectivity=self.connectivity)

@@ -1,0 +1,33 @@
+"""Certificates of executions on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.graphs import History, Schedule
+from quietmean.privacy import Adversary, LossConversion
+from quietmean.privacy.loss import UPPER_BOUND
+from quietmean.protocols.inca.rounding import Array, rounding_information, widened
+from quietmean.protocols.inca.spec import IncaParameters
+
+
+class GridLossConversion(LossConversion):
+    """mu of the protocol in real numbers, widened by what rounding adds at most: see :mod:`quietmean.protocols.inca.rounding`."""
+
+    kind = UPPER_BOUND
+
+    def __init__(self, parameters: IncaParameters, schedule: Schedule, history: History) -> None:
+        """Raises :class:`InputError` if the parameters do not say how many coordinates values have."""
+        if parameters.dimension is None:
+            raise InputError("dimension is missing: what rounding to a grid costs depends on it, add the number of coordinates")
+        self._dimension = parameters.dimension
+        self._information = rounding_information(parameters, schedule, history)
+        self.notes = (
+            *super().notes,
+            f"values on a grid of {parameters.grid:g}: rounding of shares is counted, and no share is cut to 32 bits",
+        )
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        return widened(view, self._information, self._dimension)

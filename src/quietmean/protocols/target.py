@@ -1,0 +1,106 @@
+"""What a plan is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.protocols.fields import optional_field, required_field
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is asked for. ``sensitivity``: L2 change of a party's value when one protected unit is replaced.
+
+    ``colluding`` parties pool all they see; a fraction ``dropouts`` of the parties leaves for good during the study.
+    """
+
+    parties: int
+    epsilon: float
+    delta: float
+    dimension: int = 1
+    sensitivity: float = 1.0
+    colluding: int = 1
+    dropouts: float = 0.0
+    unit: PrivacyUnit = PrivacyUnit.PARTY
+    neighbouring: Neighbouring = Neighbouring.REPLACEMENT
+
+    def __post_init__(self) -> None:
+        if self.parties < 2:
+            raise InputError(f"{self.parties} party has nobody to compute with: at least 2 parties are needed")
+        if not (np.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InputError(f"epsilon is {self.epsilon:g}: choose a finite number > 0, for example 1")
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta is {self.delta:g}: choose 0 < delta < 1, for example 1e-6")
+        if self.dimension < 1:
+            raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
+        if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
+            raise InputError(f"sensitivity is {self.sensitivity:g}: choose a finite number > 0")
+        if not 0 <= self.colluding < self.parties:
+            raise InputError(
+                f"{self.colluding} of {self.parties} parties colluding leaves nobody honest: choose 0..{self.parties - 1}"
+            )
+        if not 0 <= self.dropouts < 1:
+            raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "parties": self.parties,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "dimension": self.dimension,
+            "sensitivity": self.sensitivity,
+            "colluding": self.colluding,
+            "dropouts": self.dropouts,
+            "unit": str(self.unit),
+            "neighbouring": str(self.neighbouring),
+        }
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> Target:
+        return cls(
+            parties=required_field(raw, "parties", int),
+            epsilon=required_field(raw, "epsilon", float),
+            delta=required_field(raw, "delta", float),
+            dimension=optional_field(raw, "dimension", int, 1),
+            sensitivity=optional_field(raw, "sensitivity", float, 1.0),
+            colluding=optional_field(raw, "colluding", int, 1),
+            dropouts=optional_field(raw, "dropouts", float, 0.0),
+            unit=PrivacyUnit(optional_field(raw, "unit", str, "party")),
+            neighbouring=Neighbouring(optional_field(raw, "neighbouring", str, "replacement")),
+        )
+
+    @property
+    def responding(self) -> int:
+        """How many parties stay, at least 1."""
+        return max(self.parties - int(self.dropouts * self.parties + 1e-9), 1)
+
+    @property
+    def value_variance(self) -> float:
+        """Per coordinate, of values spread uniformly over the domain: the assumption that turns lost values into an error."""
+        return (self.sensitivity**2 / self.dimension) / 12.0
+
+    def responding_with(self, indispensable: int) -> dict[int, float]:
+        """How many parties respond, with which probability, if ``indispensable`` ones (0 or 1) always stay."""
+        one_more = indispensable * (1 - self.responding / self.parties)
+        chances = {self.responding: 1 - one_more, self.responding + 1: one_more}
+        return {count: chance for count, chance in chances.items() if chance > 0}
+
+    def dropout_bias(self, responding: float) -> float:
+        """Mean squared error per coordinate of the mean of ``responding`` values for that of all."""
+        return self.value_variance * (1.0 / responding - 1.0 / self.parties)
+
+
+def colluding_count(parties: int, colluding: float) -> int:
+    """A count of colluders from a count, or from a fraction below 1 (rounded up)."""
+    if colluding < 1:
+        return math.ceil(parties * colluding - 1e-9)
+    if colluding != int(colluding):
+        raise InputError(f"{colluding:g} colluding parties are neither a whole number nor a fraction below 1: choose one")
+    return int(colluding)

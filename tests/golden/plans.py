@@ -1,0 +1,36 @@
+"""Plans as the command makes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from golden.interfaces import command
+
+# By formula: the target is met without simulated executions.
+DESIGNED = {
+    "secagg": "--parties 20 --protocol secagg --colluding 3 --dropouts 0.1",
+    "secagg-plus": "--parties 40 --protocol secagg-plus --dimension 5 --delta 1e-5",
+    "cordp-dme": "--parties 20 --protocol cordp-dme --domain unit-ball --decoder biased --dropouts 0.1",
+    "curator": "--parties 10 --server curator --protocol central-dp --protocol local-dp --dropouts 0.2 --unit record",
+    "priv-unit-g": "--parties 10 --protocol priv-unit-g --domain unit-ball --dimension 4",
+    "consensus": "--parties 8 --protocol consensus --colluding 1 --dimension 2",
+}
+# Calibrated on simulated executions.
+CALIBRATED = {
+    "inca": "--parties 8 --protocol inca --colluding 1 --rounds 3 --epsilon 2 --delta 1e-4 --sensitivity 0.5",
+    "inca-grid": "--parties 8 --protocol inca --value-bits 32 --largest-value 1 --rounds 3 --colluding 1 --dimension 2",
+    "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --partners 7",
+    "muffliato": "--parties 8 --protocol muffliato --colluding 1 --rounds 2",
+    "gossip": "--parties 10 --protocol gossip --rounds 3",
+    "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol muffliato --protocol cordp-dme --protocol local-dp",
+}
+PLANS = DESIGNED | CALIBRATED
+
+
+def planned(arguments: list[str]) -> dict[str, Any]:
+    """The answer of ``quietmean plan --json``, and the plan that it saves."""
+    code, text, files = command(["plan", *arguments, "--no-cache", "--json", "--out", "new-plan.json"], {})
+    if code:
+        raise AssertionError(f"plan {' '.join(arguments)} ended with code {code}")
+    return {"answer": json.loads(text), "plan": files["new-plan.json"]}

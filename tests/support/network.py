@@ -1,0 +1,174 @@
+"""A network in memory between real sessions of the node: seeded delay, loss, duplicates, reordering, partitions, crashes.
+
+It keeps the promises of TCP and no more: what was sent to a process that has died since never arrives; of everything else the
+sender learns that it failed, or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.entropy import BitStream
+from quietmean.entropy.insecure import insecure_seed
+from quietmean.node.net import Answer, AnyRequest, Payload
+from quietmean.node.session import Session
+
+_BACKOFF = 0.05
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Between ``begin`` and ``end`` (seconds) nothing passes between the parties of ``side`` and the others."""
+
+    side: frozenset[PartyId]
+    begin: float
+    end: float
+
+    def separates(self, one: PartyId, other: PartyId, time: float) -> bool:
+        return self.begin <= time < self.end and (one in self.side) != (other in self.side)
+
+
+@dataclass(frozen=True)
+class NetworkConditions:
+    """Delays are exponential with mean ``delay`` seconds, which reorders; the others are probabilities per request.
+
+    ``loss``: the connection breaks before the request arrives; ``answer_loss``: after it was handled, before the answer is back;
+    ``duplicates``: it is handled twice.
+    """
+
+    seed: int = 0
+    delay: float = 0.01
+    loss: float = 0.0
+    answer_loss: float = 0.0
+    duplicates: float = 0.0
+    partitions: Sequence[Partition] = ()
+
+
+class MemoryNetwork:
+    """Who is reachable now: ``sessions`` by party, with the number of times that each has died."""
+
+    def __init__(self, parties: int, conditions: NetworkConditions) -> None:
+        self.sessions: dict[PartyId, Session] = {}
+        self.deaths = [0] * parties
+        self._conditions = conditions
+        self._rng = BitStream(insecure_seed(conditions.seed, "weather"))
+        # In the order of their beginnings: in that of a set, no two runs of a fault plan would be alike.
+        self._handling: dict[PartyId, dict[asyncio.Task[None], None]] = {party: {} for party in range(parties)}
+
+    def links(self, party: PartyId) -> dict[PartyId, MemoryLink]:
+        return {peer: MemoryLink(self, party, peer) for peer in range(len(self.deaths)) if peer != party}
+
+    def die(self, party: PartyId) -> None:
+        """The process of a party ends: whatever it was about to answer is lost."""
+        self.sessions.pop(party, None)
+        self.deaths[party] += 1
+        for task in list(self._handling[party]):
+            task.cancel()
+
+    async def carry(
+        self, sender: PartyId, receiver: PartyId, request: AnyRequest, payload: Payload, on_answer: Callable[[Answer], None]
+    ) -> Answer:
+        """One try. Raises ConnectionError where the sender notices that it failed."""
+        if receiver not in self.sessions:
+            raise ConnectionRefusedError("nobody listens at its address")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def deliver(result: Answer) -> None:
+            if not answer.done():
+                on_answer(result)
+                answer.set_result(result)
+
+        def fail(reason: str) -> None:
+            if not answer.done():
+                answer.set_exception(ConnectionResetError(reason))
+
+        copies = 2 if self._happens(self._conditions.duplicates) else 1
+        for _ in range(copies):
+            # On its own: what is on its way arrives even if the sender has given up, or is no more.
+            work = self._handle(sender, receiver, request, payload, deliver, fail)
+            task = asyncio.get_running_loop().create_task(work)
+            self._handling[receiver][task] = None
+            task.add_done_callback(lambda done: self._handling[receiver].pop(done, None))
+        try:
+            return await answer
+        finally:
+            if answer.done() and not answer.cancelled():
+                answer.exception()
+
+    async def _handle(
+        self,
+        sender: PartyId,
+        receiver: PartyId,
+        request: AnyRequest,
+        payload: Payload,
+        deliver: Callable[[Answer], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        lives = self.deaths[sender], self.deaths[receiver]
+        try:
+            await self._travel(sender, receiver)
+            session = self.sessions.get(receiver)
+            if session is None or self.deaths[receiver] != lives[1] or self._happens(self._conditions.loss):
+                return
+            try:
+                answer = await session.handle(sender, request, payload)
+            except PeerError as error:
+                session.refused(f"party {sender}", str(error))
+                return
+            await self._travel(receiver, sender)
+            asking = self.sessions.get(sender)
+            if asking is not None and self.deaths[sender] == lives[0] and not self._happens(self._conditions.answer_loss):
+                asking.failure_detector.heard(receiver, (answer.phase, answer.round))
+                deliver(answer)
+        finally:
+            # Without an answer by now, the connection is gone.
+            asyncio.get_running_loop().call_soon(fail, "connection lost")
+
+    async def _travel(self, one: PartyId, other: PartyId) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(-self._conditions.delay * math.log1p(-float(self._rng.uniform(1)[0])))
+        while (end := self._separated_until(one, other, loop.time())) is not None:
+            await asyncio.sleep(end - loop.time() + float(self._rng.uniform(1)[0]) * self._conditions.delay)
+
+    def _separated_until(self, one: PartyId, other: PartyId, time: float) -> float | None:
+        ends = [partition.end for partition in self._conditions.partitions if partition.separates(one, other, time)]
+        return max(ends) if ends else None
+
+    def _happens(self, probability: float) -> bool:
+        return probability > 0 and float(self._rng.uniform(1)[0]) < probability
+
+
+class MemoryLink:
+    """What a session has instead of a connection."""
+
+    def __init__(self, network: MemoryNetwork, party: PartyId, peer: PartyId) -> None:
+        self._network = network
+        self._party = party
+        self._peer = peer
+        self._life = network.deaths[party]
+        self.trouble = "no answer yet"
+        self.unreachable = False
+
+    async def ask(
+        self, request: AnyRequest, payload: Payload = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+    ) -> Answer:
+        numbered = msgspec.structs.replace(request, number=1)
+        while True:
+            try:
+                answer = await self._network.carry(self._party, self._peer, numbered, payload, on_answer)
+            except ConnectionError as error:
+                self.trouble, self.unreachable = str(error), isinstance(error, ConnectionRefusedError)
+                await asyncio.sleep(_BACKOFF)
+            else:
+                self.unreachable = False
+                return answer
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,56 @@
+"""Frames of version 5 by their tags and fields, whatever the classes behind them are called: nodes of before must read them."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from golden.interfaces import reframed, vector_bytes
+
+VECTOR = struct.pack("<3d", 1.0, -2.0, 1e-300)
+STEPS = struct.pack("<3i", 2, -4, 2**31 - 1)
+FRAMES: list[tuple[list[Any], bytes]] = [
+    (["H", 5, 2, "ab" * 32], b""),
+    (["W", 1, 3], b""),
+    (["N", "study differs"], b""),
+    (["c", 7, b"c" * 32], b""),
+    (["r", 8, b"n" * 32, 2.5, b"x" * 32], b""),
+    (["t", 9, 1, 2, 0.25, 8000, b"12345678", 3, b"", 8], VECTOR),
+    (["t", 9, 1, 2, 0.25, 8000, b"12345678", 3, b"known", 4], STEPS),
+    (["t", 9, 0, 2, 0.0, 8000, b"12345678", 0, b"", 8], b"a content"),
+    (["w", 10, 1, 2], b""),
+    (["f", 11, 1, 2], b""),
+    (["g", 12, 2, 1], b""),
+    (["p", 12, 1, 2], b""),
+    (["l", 13, b""], b"a log"),
+    (["a", 13, "no", 3, 0, "why"], b""),
+]
+
+
+def as_sent(fields: list[Any], payload: bytes) -> bytes:
+    header = msgspec.msgpack.encode(fields)
+    return struct.pack(">II", len(header), len(payload)) + header + payload
+
+
+@pytest.mark.parametrize(("fields", "payload"), FRAMES, ids=lambda part: part[0] if isinstance(part, list) else "")
+def test_a_frame_is_read_and_sent_as_it_was(fields: list[Any], payload: bytes) -> None:
+    raw = as_sent(fields, payload)
+    assert reframed(raw) == (fields, payload, raw)
+
+
+def test_the_bytes_of_all_frames() -> None:
+    everything = b"".join(as_sent(*frame) for frame in FRAMES)
+    assert hashlib.sha256(everything).hexdigest() == "112d845145ccc2f4b69c2b98724fcd98e056066fbe07c205ff9a070fa28033c7"
+
+
+def test_vectors() -> None:
+    assert vector_bytes(np.array([1.0, -2.0, 1e-300]), 0.0) == VECTOR
+    assert vector_bytes(np.array([1.0, -2.0, 0.5 * (2**31 - 1)]), 0.5) == STEPS
+    # Too many steps for 32 bits: as they are.
+    assert vector_bytes(np.array([2.0**31]), 0.5) == struct.pack("<d", 2.0**31)
+    assert vector_bytes(np.zeros(0), 0.0) == b""
