@@ -14,8 +14,6 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from quietmean.node.vectors import encode_vector
-from quietmean.node.wire import AnyFrame, Limits, Payload, encode_frame, read_frame
 
 from quietmean.cli.main import main
 from quietmean.core.codec import canonical_json, dump_state
@@ -24,6 +22,8 @@ from quietmean.core.party import Message, PartyMachine, Step, settlement
 from quietmean.entropy import BitStream, ExchangeKey, SecureNoise, Seed
 from quietmean.entropy.discrete_gaussian import discrete_gaussian
 from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, InsecureStackedNoise
+from quietmean.node.net.vectors import encode_vector
+from quietmean.node.net.wire import AnyFrame, Limits, Payload, encode_frame, read_frame
 from quietmean.planning.plan import Plan
 from quietmean.protocols import registry
 from quietmean.protocols.execution import Execution

@@ -119,7 +119,7 @@ def _is_general(protocol: type[Protocol], server: Server) -> bool:
 def _refuse_unknown(kinds: Sequence[type[Protocol]], options: Mapping[str, Any]) -> None:
     if len(kinds) == 1:
         # Its own sentence says which options it has.
-        kinds[0].from_options(options)
+        kinds[0].refuse_unknown(options)
     known = {name for kind in kinds for name in kind.options()}
     for name in options:
         if name not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -112,12 +112,17 @@ class Protocol(Configured, ABC):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """From options by name; all else is open. Raises :class:`InputError` for unknown ones, with the nearest known name."""
+        cls.refuse_unknown(options)
+        return cls.read(options)
+
+    @classmethod
+    def refuse_unknown(cls, options: Iterable[str]) -> None:
+        """Raises :class:`InputError` for a name that is no option, with the nearest one that is."""
         known = cls.options()
         for name in options:
             if name not in known:
                 listed = ", ".join(sorted(known)) or "none"
                 raise InputError(f"protocol {cls.name} has no option {name!r}{nearest(name, known)}: it has {listed}")
-        return cls.read(options)
 
     def resolved(self, parties: int) -> Self:
         """Complete, for so many parties, with what files may leave out. Raises :class:`InputError` for what is missing."""
