@@ -1,1 +1,1 @@
-"""Test doubles for the node: a network in memory, virtual time, fault plans, TCP proxies, the true history from the stores."""
+"""Test doubles for the node (a network in memory, virtual time, fault plans, TCP proxies, the true history) and an attack."""

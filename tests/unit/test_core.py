@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.bound import Bound
 from quietmean.core.codec import canonical_json, digest, dump_state, load_state, to_plain
-from quietmean.core.domain import Ball, Box
+from quietmean.core.domain import Box
 from quietmean.core.errors import InputError, NumericalError, PeerError, ProtocolFailure, QuietmeanError
 
 
@@ -92,13 +92,6 @@ def test_box_refuses_bounds_of_different_shapes() -> None:
         Box(np.zeros(2), np.ones(3))
     with pytest.raises(InputError, match="shapes"):
         Box(np.zeros((1, 2)), np.ones((1, 2)))
-
-
-def test_ball() -> None:
-    assert Ball(1.5).diameter == 3.0
-    for radius in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match="not a positive finite number"):
-            Ball(radius)
 
 
 def test_bound() -> None:

@@ -13,8 +13,8 @@ from quietmean.graphs import History
 from quietmean.privacy import Adversary
 from quietmean.protocols.consensus import PROTOCOL
 from quietmean.protocols.execution import Execution
-from quietmean.simulation.reconstruction import component_sums, record
 from quietmean.testing.privacy import certificate_of
+from support.reconstruction import component_sums, record
 
 # Parties 2 and 5 cut the graph into {0, 1}, {3, 4} and {6, 7, 8}.
 EDGES = [[0, 1], [0, 2], [1, 2], [2, 3], [3, 4], [4, 5], [5, 6], [6, 7], [7, 8], [6, 8], [2, 5]]

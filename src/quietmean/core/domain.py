@@ -50,19 +50,3 @@ class Box:
     def diameter(self) -> float:
         """L2 diameter: the sensitivity of a sum under replacement of one member of the box."""
         return float(np.linalg.norm(self.width))
-
-
-@dataclass(frozen=True)
-class Ball:
-    """All vectors of L2 norm at most ``radius``."""
-
-    radius: float
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.radius) and self.radius > 0):
-            raise InputError(f"radius {self.radius:g} is not a positive finite number: give the largest L2 norm of a vector")
-
-    @property
-    def diameter(self) -> float:
-        """L2 diameter: the sensitivity of a sum under replacement of one member of the ball."""
-        return 2.0 * self.radius

@@ -9,8 +9,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from quietmean.entropy.seed import SEED_BYTES, Seed
 
-PUBLIC_KEY_BYTES = 32
-
 
 class ExchangeKey:
     """One party's key pair for one study. The private half is derived from a secret seed, so that a restart has it again."""

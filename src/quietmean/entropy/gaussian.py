@@ -39,13 +39,6 @@ def fill_standard_normal(words: Callable[[int], NDArray[np.uint64]], values: NDA
         _invert(words(block.size), block)
 
 
-def standard_normal_from_words(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """N(0, 1) values of the same shape as the uniform 64-bit ``words`` (one dimension)."""
-    values = np.empty(words.size)
-    _invert(words, values)
-    return values
-
-
 def _invert(words: NDArray[np.uint64], values: NDArray[np.float64]) -> None:
     sign = words & _SIGN
     # The other 63 bits, made odd so that none is zero, are the tail probability in units of 2**-64. As a float, the exponent
