@@ -23,10 +23,9 @@ from quietmean.node.store import Store
 from quietmean.planning import Plan, Target
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import certify
-from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 from quietmean.testing.faults import Crash, Story, StoryResult, check_story, run_story
 from quietmean.testing.network import Partition, Weather
 from quietmean.testing.truth import heard_by_anybody, true_history
@@ -40,8 +39,8 @@ RELATIVE, FLOOR = 1e-6, 1e-4
 def inca(parties: int, rounds: int, out_degree: int = 1) -> Plan:
     """With both kinds of noise: who is said to hide whom matters."""
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
-    parameters = IncaParameters(Injection.incremental(rounds), 0.5, 1.0, "permutation", out_degree)
-    return Plan(target, get_protocol("inca"), parameters, Dissemination())
+    protocol = IncA(rounds=rounds, sigma_star=0.5, sigma_delta=1.0, out_degree=out_degree)
+    return Plan(target, protocol, Dissemination())
 
 
 def values_of(parties: int) -> Vector:
@@ -274,7 +273,7 @@ def whoever_leaves(seed: int, stories: int) -> None:
         story = leaving_story(luck, parties)
         with told(plan, story) as (outcome, stores):
             # Against those who told the record is never too optimistic.
-            assert too_optimistic(outcome, stores) == {}, (plan.parameters, story)
+            assert too_optimistic(outcome, stores) == {}, (plan.protocol, story)
             # What those who left told one another alone it cannot know.
             blind += bool(too_optimistic(outcome, stores, silent=True))
             if not any(result.unresolved for result in outcome.results.values()):
