@@ -21,10 +21,11 @@ from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.graphs import History, make_schedule
 from quietmean.planning.scenarios import draw_scenario as planned_scenario
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import get_protocol
+from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.accounting import pairwise_sigma
 from quietmean.protocols.gopa.rounds import Happened
 from quietmean.protocols.gopa.spec import draw_pairs
+from quietmean.protocols.inca import IncA
 from quietmean_reproduction import Claim, Effort, Figure, choose, registry
 from quietmean_reproduction.inca import accounts, connectivity, costs, machines, pairwise, preconditions, rounds
 from quietmean_reproduction.inca.setting import random_coalition
@@ -243,12 +244,11 @@ def test_counts_of_runs_add_up() -> None:
 def test_scenarios_are_those_of_planning(out_degree: int, schedule: str) -> None:
     """Same seeds, two ways of computing: the exact view and Theorem 4.7."""
     setting = accounts.Setting(20, 0.2, 0.1, 0.2, 6, out_degree, schedule)
-    protocol = get_protocol("inca")
-    draft = protocol.draft(20, {"rounds": 6, "schedule": schedule, "out_degree": out_degree})
+    draft = IncA(rounds=6, schedule=schedule, out_degree=out_degree).template(setting.target)
     for number in range(3):
         seed = insecure_seed(number, "scenario")
         here = accounts.draw_scenario(setting, seed, 0.2)
-        there = planned_scenario(setting.target, protocol, draft, seed, 1)
+        there = planned_scenario(setting.target, draft, seed, 1)
         for ratio in (0.5, 3.0, 30.0):
             assert here.worst_information(ratio) == pytest.approx(there.worst_information(ratio), rel=1e-6)
         np.testing.assert_allclose(here.paper_star, there.paper_star, rtol=1e-9)
@@ -265,9 +265,8 @@ def test_calibrations_of_one_account_are_in_order() -> None:
 @pytest.mark.parametrize("published", [True, False])
 def test_what_gopa_leaves_behind(published: bool) -> None:
     """As the protocol leaves it if the late ones have published before; else what they share with those who stay is left."""
-    protocol = get_protocol("gopa")
     parties, partners = 30, 4
-    parameters = protocol.draft(parties, {"partners": partners})
+    protocol = GOPA(partners=partners, sigma_star=1.0, sigma_delta=1.0)
     for number in range(5):
         seed = insecure_seed(number, "gopa")
         _, counted, left_over = pairwise._draw(seed, parties, 0.1, 0.2, 0.1, partners, published)
@@ -281,7 +280,7 @@ def test_what_gopa_leaves_behind(published: bool) -> None:
             assert left_over == expected > 0
             continue
         collector = int(stream_order[-1])
-        schedule = replace(protocol.schedule(replace(parameters, aggregator=collector), parties, seed), pairs=pairs)
+        schedule = replace(replace(protocol, aggregator=collector).draw_schedule(parties, seed), pairs=pairs)
         online = np.ones((schedule.rounds + 1, parties), dtype=np.bool_)
         online[1:, list(early)] = False
         online[2:, list(late)] = False
@@ -328,13 +327,12 @@ def test_gopa_with_exact_accounting_needs_less() -> None:
 
 def test_meters_count_every_byte() -> None:
     """k = 1: a message of 8 d bytes and a weight of 8 a round; nobody sends after the last."""
-    protocol = get_protocol("inca")
-    parameters = protocol.draft(6, {"rounds": 3, "schedule": "permutation"})
-    schedule, noise = protocol.schedule(parameters, 6, insecure_seed(1)), InsecureStackedNoise(1, 6)
+    protocol = IncA(rounds=3, sigma_star=1.0, sigma_delta=1.0)
+    schedule, noise = protocol.draw_schedule(6, insecure_seed(1)), InsecureStackedNoise(1, 6)
     meter = machines.Meter.of(6)
     value = np.zeros(5)
     meter.drive(
-        [protocol.machine(parameters, schedule, party, value, 1.0, noise.party(party)) for party in range(6)],
+        [protocol.machine(schedule, party, value, 1.0, noise.party(party)) for party in range(6)],
         History.everyone(3, 6).online,
     )
     assert meter.sent.tolist() == [3 * 48.0] * 6

@@ -116,8 +116,8 @@ def test_what_the_paper_keeps_of_the_error() -> None:
 
 
 def test_watching_changes_nothing_and_seeds_decide() -> None:
-    parameters = quantised(unquantised(network(3), 0.5, 10.0, 20), 0.96, 0.0, 1)
-    once, again, other = (watch(parameters, 3, seed) for seed in (5, 5, 6))
+    protocol = quantised(unquantised(network(3), 0.5, 10.0, 20), 0.96, 0.0, 1)
+    once, again, other = (watch(protocol, 3, seed) for seed in (5, 5, 6))
     np.testing.assert_array_equal(once.mse, again.mse)
     assert not np.array_equal(once.mse, other.mse)
     assert len(once.mse) == 21

@@ -12,6 +12,7 @@ from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import History
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.information.matrix import InformationMatrix
+from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.leakage import mutual_information
 from quietmean.protocols.consensus.transcript import full_transcript, short_transcript
 from quietmean.protocols.execution import Execution
@@ -19,11 +20,17 @@ from quietmean.testing.strategies import executions
 from quietmean.transcript import Transcript
 
 
+def consensus_of(execution: Execution) -> Consensus:
+    """The protocol, which has the graph and the noise levels."""
+    assert isinstance(execution.protocol, Consensus)
+    return execution.protocol
+
+
 @st.composite
 def regular(draw: st.DrawFn) -> Execution:
     """Executions in which every message arrives."""
-    linear = executions("consensus", max_parties=7).filter(
-        lambda drawn: drawn.parameters.local_noise in ("none", "gaussian") and drawn.parameters.quantisation is None
+    linear: st.SearchStrategy[Execution] = executions("consensus", max_parties=7).filter(
+        lambda drawn: consensus_of(drawn).local_noise in ("none", "gaussian") and consensus_of(drawn).quantisation is None
     )
     execution = draw(linear)
     return execution.with_history(History.everyone(execution.schedule.rounds, execution.parties))
@@ -50,14 +57,14 @@ def assert_same_account(first: Transcript, second: Transcript, adversary: Advers
 
 def prior_scale(execution: Execution) -> float:
     """A prior of the size of the noise: both matter."""
-    return float(execution.parameters.sigma_z.mean())
+    return float(consensus_of(execution).deviations.mean())
 
 
 @settings(max_examples=60, deadline=None)
 @given(regular(), st.integers(0, 10_000))
 def test_least_short_full_and_traced_transcripts_are_worth_the_same(execution: Execution, seed: int) -> None:
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
-    parts = execution.parameters, execution.schedule, execution.history
+    parts = consensus_of(execution), execution.schedule, execution.history
     full = full_transcript(*parts)
     assert_same_account(execution.transcript(), full, adversary, scale)
     assert_same_account(short_transcript(*parts), full, adversary, scale)
@@ -68,8 +75,8 @@ def test_least_short_full_and_traced_transcripts_are_worth_the_same(execution: E
 @given(executions("consensus", max_parties=6), st.integers(0, 10_000))
 def test_lost_messages_and_dropouts_are_accounted_in_short_form_too(execution: Execution, seed: int) -> None:
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
-    parts = execution.parameters, execution.schedule, execution.history
-    if not execution.parameters.broadcast:
+    parts = consensus_of(execution), execution.schedule, execution.history
+    if not consensus_of(execution).broadcast:
         assert_same_account(short_transcript(*parts), full_transcript(*parts), adversary, scale)
         return
     # Of broadcasts it is an upper bound: the posterior covariance may only be smaller.
@@ -82,9 +89,9 @@ def test_lost_messages_and_dropouts_are_accounted_in_short_form_too(execution: E
 @given(regular(), st.integers(0, 10_000))
 def test_the_closed_form_is_what_the_engine_says(execution: Execution, seed: int) -> None:
     adversary, prior = coalition(execution.parties, seed, at_least=1), prior_scale(execution)
-    alike = (execution.parameters.sigma_z[:, 0] == execution.parameters.sigma_z[:, 1]).all()
-    if execution.parameters.broadcast and (not alike or execution.parameters.iterations == 1):
+    alike = (consensus_of(execution).deviations[:, 0] == consensus_of(execution).deviations[:, 1]).all()
+    if consensus_of(execution).broadcast and (not alike or consensus_of(execution).iterations == 1):
         return
-    closed = mutual_information(execution.parameters, adversary.corrupt, prior)
+    closed = mutual_information(consensus_of(execution), adversary.corrupt, prior)
     engine = information_matrix(execution.transcript(), adversary).mutual_information(prior)
     np.testing.assert_allclose(closed, engine, atol=1e-8, rtol=1e-8)

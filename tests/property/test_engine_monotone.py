@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from quietmean.privacy import Adversary, Certificate, information_matrix
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
 from quietmean.testing.privacy import certificate_of
 from quietmean.testing.strategies import executions, values
 from quietmean.transcript import Transcript
@@ -17,6 +18,12 @@ from quietmean.transcript import Transcript
 # Rounding, relative; on top of it, what is less than this is nothing next to a mu of local DP.
 SLACK = 1e-7
 EXECUTIONS = executions("inca")
+
+
+def levels_of(execution: Execution) -> IncA:
+    """The protocol, which has the noise levels."""
+    assert isinstance(execution.protocol, IncA)
+    return execution.protocol
 
 
 def observable(transcript: Transcript) -> list[tuple[int, int]]:
@@ -41,7 +48,7 @@ def assert_no_less(more: Certificate, less: Certificate, floor: float) -> None:
 
 
 def floor_of(execution: Execution) -> float:
-    return 1e-6 / float(execution.parameters.sigma_star)
+    return 1e-6 / levels_of(execution).sigma_star
 
 
 @given(st.data())
@@ -67,7 +74,7 @@ def test_one_more_colluder_never_lowers_mu(data: st.DataObject) -> None:
 @given(st.data(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
 def test_less_noise_never_lowers_mu(data: st.DataObject, star: float, delta: float) -> None:
     execution = data.draw(EXECUTIONS)
-    transcript, levels = execution.transcript(), execution.parameters
+    transcript, levels = execution.transcript(), levels_of(execution)
     adversary = data.draw(adversaries(transcript))
     quieter = transcript.with_noise_scales({"star": star * levels.sigma_star, "delta": delta * levels.sigma_delta})
     assert_no_less(certificate_of(quieter, adversary, 1.0), certificate_of(transcript, adversary, 1.0), floor_of(execution))
@@ -76,7 +83,7 @@ def test_less_noise_never_lowers_mu(data: st.DataObject, star: float, delta: flo
 @given(st.data(), st.floats(0.1, 10.0))
 def test_noise_and_values_in_other_units_change_nothing(data: st.DataObject, unit: float) -> None:
     execution = data.draw(EXECUTIONS)
-    transcript, levels = execution.transcript(), execution.parameters
+    transcript, levels = execution.transcript(), levels_of(execution)
     adversary = data.draw(adversaries(transcript))
     scaled = transcript.with_noise_scales({"star": unit * levels.sigma_star, "delta": unit * levels.sigma_delta})
     one, other = certificate_of(transcript, adversary, 1.0), certificate_of(scaled, adversary, unit)
@@ -95,7 +102,7 @@ def test_sparse_and_dense_agree(data: st.DataObject, noiseless: bool) -> None:
     execution = data.draw(EXECUTIONS)
     transcript = execution.transcript()
     if noiseless:
-        transcript = transcript.with_noise_scales({"star": 0.0, "delta": execution.parameters.sigma_delta})
+        transcript = transcript.with_noise_scales({"star": 0.0, "delta": levels_of(execution).sigma_delta})
     adversary = data.draw(adversaries(transcript))
     sparse, dense = (certificate_of(transcript, adversary, 1.0, method) for method in ("sparse", "dense"))
     assert sparse.information.disclosed.shape == dense.information.disclosed.shape

@@ -13,7 +13,7 @@ from quietmean.graphs import SCHEDULES, History, churn, make_schedule
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca import PROTOCOL
+from quietmean.protocols.inca import IncA
 from quietmean.testing import example_execution, theorem41
 from quietmean.testing.privacy import certificate_of
 
@@ -29,6 +29,11 @@ class Case:
 
     execution: Execution
     adversary: Adversary
+
+    @property
+    def protocol(self) -> IncA:
+        assert isinstance(self.execution.protocol, IncA)
+        return self.execution.protocol
 
 
 def _injection(numbers: np.random.Generator, rounds: int) -> Any:
@@ -59,8 +64,7 @@ def make_case(number: int) -> Case:
         "sigma_star": 10.0 ** numbers.uniform(-1, 1),
         "sigma_delta": 10.0 ** numbers.uniform(-1, 1),
     }
-    parameters = PROTOCOL.parse(raw, parties)
-    execution = Execution(PROTOCOL, parameters, schedule, History(history.online, lost), 1.0, np.ones(parties))
+    execution = Execution(IncA.parse(raw, parties), schedule, History(history.online, lost), 1.0, np.ones(parties))
     return Case(execution, _adversary(numbers, execution, number % 4))
 
 
@@ -79,7 +83,7 @@ def _worst(case: Case, number: int) -> float:
     reference = np.array(list(expected.values()))
     # A party whose messages all got lost leaks exactly nothing. Relative to that means relative to what rounding makes of zero:
     # 1e-14 of the local DP level is within the agreement of this.
-    nothing = 1e-6 / execution.parameters.sigma_star**2
+    nothing = 1e-6 / case.protocol.sigma_star**2
     declared, worst = execution.transcript(), 0.0
     methods = [(declared, "sparse")]
     if number % THOROUGH == 0:
@@ -136,7 +140,7 @@ def test_the_cases_cover_what_they_should() -> None:
     cases = [make_case(number) for number in range(CASES)]
     assert sum(not case.execution.history.finished.all() for case in cases) > CASES / 4
     assert sum(bool((~case.execution.history.online[:, case.execution.history.finished]).any()) for case in cases) > CASES / 4
-    assert {case.execution.parameters.injection.name for case in cases} == {"incremental", "early", "general"}
+    assert {case.protocol.injections.name for case in cases} == {"incremental", "early", "general"}
     both = [case for case in cases if case.adversary.corrupt and case.adversary.observed]
     assert len(both) > CASES / 5
 

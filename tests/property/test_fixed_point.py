@@ -19,16 +19,15 @@ from quietmean.core.party import Message, PartyId, PopulationNoise, Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.graphs import History
-from quietmean.planning.calibrate import demand_of
-from quietmean.planning.plan import Plan, Target
-from quietmean.protocols import get_protocol
+from quietmean.planning import Plan, Target
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca import party as party_module
 from quietmean.protocols.inca.numbers import GridNumbers, Numbers, numbers_of, rounded
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.rounding import rounding_information, widened
 from quietmean.protocols.inca.rounds import next_online
-from quietmean.protocols.inca.spec import IncaParameters, Injection, Terms
+from quietmean.protocols.inca.spec import Terms
 from quietmean.testing.strategies import PARAMETERS, executions
 from quietmean.transcript import run_lockstep
 from support.faults import Crash, FaultPlan, check_run, run_with_faults
@@ -68,7 +67,7 @@ def values_for(execution: Execution, dimension: int = 2) -> Vector:
 
 def held_units(execution: Execution, noise: PopulationNoise, record: Callable[[Message], None] = lambda message: None) -> Units:
     """What each party holds at the end, in steps, shape (n, d); those that left included."""
-    values, step = values_for(execution), execution.parameters.grid
+    values, step = values_for(execution), execution.protocol.grid
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(execution.parties)]
     result = run_lockstep(machines, execution.history, arrivals(execution), lambda message, reached: record(message))
     for party, release in result.releases.items():
@@ -83,7 +82,7 @@ def check_mass(execution: Execution, seed: int) -> None:
     sent: dict[tuple[int, PartyId], Units] = {}
 
     def record(message: Message) -> None:
-        sent[message.round, message.sender] = to_units(message.vector, execution.parameters.grid)
+        sent[message.round, message.sender] = to_units(message.vector, execution.protocol.grid)
 
     held = held_units(execution, InsecurePopulationNoise(seed, execution.parties), record)
     nothing_arrives = History(execution.history.online, np.ones(execution.schedule.neighbours.shape, dtype=np.bool_))
@@ -164,14 +163,19 @@ def test_the_batch_kernel_has_the_machines_integers(execution: Execution, seed: 
 # --- against float64 ------------------------------------------------------------------------------------------------------------
 
 
+def inca_of(execution: Execution) -> IncA:
+    """The protocol, which has the grid and the noise levels."""
+    assert isinstance(execution.protocol, IncA)
+    return execution.protocol
+
+
 def plain(rounds: int, out_degree: int, step: float, parties: int = 8, schedule: str = "permutation") -> Execution:
     """Without faults, on a grid, or with a step of 0 in float64."""
-    inca = get_protocol("inca")
     raw = {"rounds": rounds, "sigma_star": 1.0, "sigma_delta": 3.0, "out_degree": out_degree, "schedule": schedule}
     fields = {"value_bits": 32, "grid": step, "largest_value": 100.0} if step else {}
-    parameters = inca.parse(raw | fields, parties)
-    drawn = inca.schedule(parameters, parties, insecure_seed(rounds))
-    return Execution(inca, parameters, drawn, History.everyone(rounds, parties), 1.0, np.ones(parties))
+    protocol = IncA.parse(raw | fields, parties)
+    drawn = protocol.draw_schedule(parties, insecure_seed(rounds))
+    return Execution(protocol, drawn, History.everyone(rounds, parties), 1.0, np.ones(parties))
 
 
 @settings(max_examples=60, deadline=None)
@@ -217,10 +221,7 @@ def test_numbers_that_a_grid_cannot_hold_are_a_failure() -> None:
 def test_sessions_agree_to_the_step_through_faults(tmp_path: Path) -> None:
     """Losses, doubled and late messages, a partition, a crash: the total of all that is held is that of the machines, exactly."""
     target = Target(parties=4, epsilon=1.0, delta=1e-6, dimension=2, colluding=1)
-    inca = get_protocol("inca")
-    plan = Plan(
-        target, inca, inca.completed(IncaParameters(Injection.incremental(4), 1.0, 3.0, value_bits=32), demand_of(target))
-    )
+    plan = Plan(target, IncA(rounds=4, sigma_star=1.0, sigma_delta=3.0, value_bits=32).completed(target))
     values = np.cos(np.arange(8.0)).reshape(4, 2)
     split = [Partition(frozenset({1}), 0.5, 6.0)]
     for seed in range(3):
@@ -250,10 +251,10 @@ def sent_units(
     execution: Execution, injected: dict[tuple[int, PartyId], int]
 ) -> tuple[dict[tuple[int, PartyId], int], list[int]]:
     """All shares that were sent, by (round, sender), and what was released, in steps, under given injections (round, party)."""
-    step, noise = execution.parameters.grid, InsecurePopulationNoise(0, execution.parties)
+    step, noise = execution.protocol.grid, InsecurePopulationNoise(0, execution.parties)
     machines = []
     for party in range(execution.parties):
-        machine = _Injecting(execution.parameters, execution.schedule, party, np.zeros(1), 1.0, noise.party(party))
+        machine = _Injecting(inca_of(execution), execution.schedule, party, np.zeros(1), 1.0, noise.party(party))
         turns = [injected[t, party] for t in range(execution.schedule.rounds + 1) if execution.history.online[t, party]]
         machine.steps = iter([from_units(np.array([turn]), step) for turn in turns])
         machines.append(machine)
@@ -349,22 +350,22 @@ def information_by_transcript(execution: Execution) -> float:
     wanted = defining[parties:, free]
     change = np.linalg.pinv(noise) @ wanted
     np.testing.assert_allclose(noise @ change, wanted, atol=1e-6)
-    return float((change**2).sum() * execution.parameters.grid**2 / 4)
+    return float((change**2).sum() * execution.protocol.grid**2 / 4)
 
 
 @settings(max_examples=80, deadline=None)
 @given(grid_executions(step=ROOMY, max_parties=5))
 def test_what_rounding_costs_equals_the_transcript_s_answer(execution: Execution) -> None:
-    found = rounding_information(execution.parameters, execution.schedule, execution.history)
+    found = rounding_information(inca_of(execution), execution.schedule, execution.history)
     np.testing.assert_allclose(found, information_by_transcript(execution), rtol=1e-6)
 
 
 def test_what_rounding_costs_is_little_and_grows_as_the_square_of_the_step() -> None:
     fine, coarse = plain(14, 1, 2.0**-20, 20), plain(14, 1, 2.0**-10, 20)
-    information = [rounding_information(e.parameters, e.schedule, e.history) for e in (fine, coarse)]
+    information = [rounding_information(inca_of(e), e.schedule, e.history) for e in (fine, coarse)]
     assert information[1] / information[0] == pytest.approx(2.0**20)
     mu: NDArray[np.float64] = np.array([0.25])
     assert mu[0] < widened(mu, information[0], 1000)[0] < mu[0] * (1 + 1e-5)
-    assert rounding_information(plain(14, 1, 0.0, 20).parameters, fine.schedule, fine.history) == 0.0
-    silent = replace(fine.parameters, sigma_star=0.0)
+    assert rounding_information(inca_of(plain(14, 1, 0.0, 20)), fine.schedule, fine.history) == 0.0
+    silent = replace(inca_of(fine), sigma_star=0.0)
     assert rounding_information(silent, fine.schedule, fine.history) == np.inf

@@ -21,10 +21,9 @@ from quietmean.node.session import NodeResult
 from quietmean.node.session.gossip import GossipedLogs
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
 from support.network import NetworkConditions, Partition
 from support.truth import heard_by_anybody, true_history
@@ -38,8 +37,8 @@ RELATIVE, FLOOR = 1e-6, 1e-4
 def inca(parties: int, rounds: int, out_degree: int = 1) -> Plan:
     """With both kinds of noise: who is said to hide whom matters."""
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
-    parameters = IncaParameters(Injection.incremental(rounds), 0.5, 1.0, "permutation", out_degree)
-    return Plan(target, get_protocol("inca"), parameters, Dissemination())
+    protocol = IncA(rounds=rounds, sigma_star=0.5, sigma_delta=1.0, out_degree=out_degree)
+    return Plan(target, protocol, Dissemination())
 
 
 def values_of(parties: int) -> Vector:
@@ -271,7 +270,7 @@ def whoever_leaves(seed: int, fault_plans: int) -> None:
         faults = leaving_plan(rng, parties)
         with told(plan, faults) as (outcome, stores):
             # Against those who told the record is never too optimistic.
-            assert too_optimistic(outcome, stores) == {}, (plan.parameters, faults)
+            assert too_optimistic(outcome, stores) == {}, (plan.protocol, faults)
             # What those who left told one another alone it cannot know.
             blind += bool(too_optimistic(outcome, stores, silent=True))
             if not any(result.unresolved for result in outcome.results.values()):

@@ -19,13 +19,13 @@ from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.secagg import wire
+from quietmean.protocols.secagg import SecAgg, SecAggParameters, wire
 from quietmean.protocols.secagg.batch import follow
 from quietmean.protocols.secagg.driver import aggregate
 from quietmean.protocols.secagg.keys import SEALED_BYTES, Secrets, own_mask, pair_mask
 from quietmean.protocols.secagg.party import ROUNDS, AggregatorState
 from quietmean.protocols.secagg.shamir import SHARE_BYTES, share
-from quietmean.protocols.secagg.spec import SecAggParameters
+from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.testing.strategies import executions
 
 STEP = 2.0**-16
@@ -37,10 +37,15 @@ def make_execution(
 ) -> Execution:
     """Without noise: sums are exact."""
     raw = {"threshold": threshold, "minimum": minimum, "granularity": STEP, "sigma": 0.0, "clip": 1000.0, "noise": "none"}
-    protocol = get_protocol(name)
-    parameters = protocol.parse(raw | {"degree": degree, "bits": bits, "aggregator": aggregator}, parties)
-    schedule = protocol.schedule(parameters, parties, insecure_seed(11))
-    return Execution(protocol, parameters, schedule, History.everyone(ROUNDS, parties), 1.0, np.ones(parties))
+    protocol = get_protocol(name).parse(raw | {"degree": degree, "bits": bits, "aggregator": aggregator}, parties)
+    schedule = protocol.draw_schedule(parties, insecure_seed(11))
+    return Execution(protocol, schedule, History.everyone(ROUNDS, parties), 1.0, np.ones(parties))
+
+
+def secagg_of(execution: Execution) -> SecAgg:
+    """The protocol, which has the numbers of shares."""
+    assert isinstance(execution.protocol, SecAgg)
+    return execution.protocol
 
 
 def grid_values(parties: int, dimension: int = 3) -> Vector:
@@ -94,7 +99,7 @@ class Wire:
 def assert_exact(execution: Execution, values: Vector, history: History) -> None:
     """What is released is the sum over who is counted, to the last bit; or nothing, and batch and machines agree on which."""
     execution = execution.with_history(history)
-    outcome = follow(execution.parameters, execution.schedule, history)
+    outcome = follow(secagg_of(execution), execution.schedule, history)
     noise = InsecureStackedNoise(5, execution.parties)
     if not outcome.counted.any():
         assert outcome.failure
@@ -102,7 +107,7 @@ def assert_exact(execution: Execution, values: Vector, history: History) -> None
             aggregate(execution, values, noise)
         return
     release = aggregate(execution, values, noise)
-    assert outcome.counted.sum() >= execution.parameters.minimum
+    assert outcome.counted.sum() >= secagg_of(execution).minimum
     np.testing.assert_array_equal(release.vector, values[outcome.counted].sum(axis=0))
     assert release.weight == outcome.counted.sum()
 
@@ -216,7 +221,7 @@ def test_an_input_that_comes_late_stays_undecodable() -> None:
 
 
 def _signed_mask(execution: Execution, secrets: Secrets, public: bytes, added: bool) -> NDArray[np.uint32]:
-    label = execution.protocol.rules(execution.parameters, execution.parties).label  # type: ignore[attr-defined]
+    label = secagg_of(execution).rules(execution.parties).label
     mask = pair_mask(secrets.masking, public, label).ring(32, 4000).astype(np.uint32)
     return mask if added else (0 - mask).astype(np.uint32)
 
@@ -318,7 +323,7 @@ def test_a_consistent_list_opens_one_secret_of_each(data: st.DataObject) -> None
     for owner in range(parties):
         secrets, points = Secrets.of(noise.party(owner)), range(1, parties + 1)
         for kind, secret in (("mask key", secrets.mask_key), ("self mask", secrets.self_mask)):
-            values = share(secret, execution.parameters.threshold, points, secrets.polynomials.derive(kind))
+            values = share(secret, secagg_of(execution).threshold, points, secrets.polynomials.derive(kind))
             if any(value.to_bytes(SHARE_BYTES, "big") in content for value in values for content in every):
                 told[owner].add(kind)
     assert all(len(kinds) <= 1 for kinds in told.values())
@@ -437,7 +442,7 @@ def test_random_executions_do_get_results() -> None:
     @settings(max_examples=150, deadline=None, database=None)
     @given(executions("secagg-plus"))
     def look(execution: Execution) -> None:
-        seen.add(follow(execution.parameters, execution.schedule, execution.history).failure)
+        seen.add(follow(secagg_of(execution), execution.schedule, execution.history).failure)
 
     look()
     assert {"", "the aggregator was away", "too few keys"} <= seen
@@ -460,11 +465,11 @@ def test_the_state_holds_no_secret() -> None:
 
 
 def test_parameters_name_every_field() -> None:
-    document = get_protocol("secagg-plus").describe(make_execution("secagg-plus", 6, 3, 3).parameters)
-    named = {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours"}
+    document = make_execution("secagg-plus", 6, 3, 3).protocol.describe()
+    named = {*SecAggParameters.__dataclass_fields__, "degree"} - {"neighbours", "region"}
     assert set(document) == named - {"dimension"}, "which is left out where it is not known"
-    planned = SecAggParameters(3, 3, STEP, 100 * STEP, 1.0, neighbours=4, dimension=7)
-    assert set(get_protocol("secagg-plus").describe(planned)) == named
+    planned = SecAggPlus(threshold=3, minimum=3, granularity=STEP, sigma=100 * STEP, clip=1.0, neighbours=4, dimension=7)
+    assert set(planned.resolved(6).describe()) == named
 
 
 def test_schedules_are_stars() -> None:

@@ -11,12 +11,12 @@ import pytest
 from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import SCHEDULES, History, churn, make_schedule
 from quietmean.graphs.schedule import NOBODY
-from quietmean.privacy import Adversary, Certificate, bound_mu, noise_levels
+from quietmean.privacy import Adversary, bound_mu, noise_levels
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.privacy.information.round_recursion import private_diagonal, recursive_information
 from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca import PROTOCOL
+from quietmean.protocols.inca import IncA
 from quietmean.testing import theorem41
 from quietmean.testing.privacy import certificate_of
 
@@ -33,9 +33,14 @@ class Case:
     adversary: Adversary
 
     @property
+    def protocol(self) -> IncA:
+        assert isinstance(self.execution.protocol, IncA)
+        return self.execution.protocol
+
+    @property
     def floor(self) -> float:
         """Less than this is what rounding makes of a leak of zero: 1e-6 of local DP, in mu^2."""
-        return 1e-6 / float(self.execution.parameters.sigma_star) ** 2
+        return 1e-6 / self.protocol.sigma_star**2
 
     def reference(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """mu^2 per honest party, by Theorem 4.1."""
@@ -64,8 +69,7 @@ def make_case(number: int) -> Case:
         "sigma_star": 10.0 ** numbers.uniform(-1, 1),
         "sigma_delta": 10.0 ** numbers.uniform(-1, 1),
     }
-    parameters = PROTOCOL.parse(raw, parties)
-    execution = Execution(PROTOCOL, parameters, schedule, History(history.online, lost), 1.0, np.ones(parties))
+    execution = Execution(IncA.parse(raw, parties), schedule, History(history.online, lost), 1.0, np.ones(parties))
     return Case(execution, _adversary(numbers, execution, number // 2 % 4))
 
 
@@ -102,7 +106,7 @@ def test_by_rounds_equals_sparse_and_theorem_4_1(block: int) -> None:
             deviation = np.abs(information.mu(1.0) ** 2 - other) / np.maximum(other, case.floor)
             assert deviation.max() <= AGREEMENT, f"case {number} deviates by {deviation.max():.3g}"
             worst = max(worst, float(deviation.max()))
-        assert (Certificate(case.adversary, 1.0, information).mu_upper ** 2 >= reference * (1 - 1e-11)).all()
+        assert (information.mu_upper(1.0) ** 2 >= reference * (1 - 1e-11)).all()
         np.testing.assert_allclose(
             information.finite, sparse.information.finite, rtol=AGREEMENT, atol=1e4 * AGREEMENT * case.floor
         )
@@ -149,18 +153,17 @@ def test_one_decomposition_serves_all_noise_levels(number: int) -> None:
     for star, delta in ((0.1, 1.0), (2.0, 0.3), (1.0, 10.0)):
         other = transcript.with_noise_scales({"star": star, "delta": delta})
         expected = certificate_of(other, case.adversary, 2.0, "sparse").mu
-        mine = levels.mu(star, delta / case.execution.parameters.sigma_delta, 2.0)
+        mine = levels.mu(star, delta / case.protocol.sigma_delta, 2.0)
         np.testing.assert_allclose(mine, expected, rtol=AGREEMENT, atol=1e-4 / star)
 
 
 def test_coalitions_of_a_large_execution_go_by_rounds() -> None:
-    case = make_case(5)
     numbers = np.random.default_rng(5)
     seed = insecure_seed(5, "large")
     schedule = make_schedule("uniform", seed, 150, 20, 1)
     history = churn(seed, 20, 150, 0.1, 0.1)
-    parameters = PROTOCOL.parse({"rounds": 20, "sigma_star": 0.5, "sigma_delta": 3.0}, 150)
-    transcript = Execution(case.execution.protocol, parameters, schedule, history, 1.0, np.ones(150)).transcript()
+    protocol = IncA.parse({"rounds": 20, "sigma_star": 0.5, "sigma_delta": 3.0}, 150)
+    transcript = Execution(protocol, schedule, history, 1.0, np.ones(150)).transcript()
     solver = CoalitionSolver(transcript)
     for _ in range(3):
         coalition = numbers.permutation(150)[:15].tolist()

@@ -28,8 +28,7 @@ from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.node.net import vectors, wire
 from quietmean.node.session import logs
-from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 from quietmean.protocols.protocol import ANY_DOMAIN
 from quietmean.testing.strategies import PARAMETERS, executions
 
@@ -178,11 +177,10 @@ def grid_vector_case(raw: bytes) -> str:
 
 def a_state() -> tuple[type, bytes]:
     """An own state as the store keeps it."""
-    protocol = get_protocol("inca")
-    parameters = IncaParameters(Injection.incremental(ROUNDS), 1.0, 1.0)
-    schedule = protocol.schedule(parameters, PARTIES, insecure_seed(0))
+    protocol = IncA(rounds=ROUNDS, sigma_star=1.0, sigma_delta=1.0)
+    schedule = protocol.draw_schedule(PARTIES, insecure_seed(0))
     noise = InsecurePopulationNoise(0, PARTIES).party(0)
-    machine = protocol.machine(parameters, schedule, 0, np.ones(DIMENSION), 1.0, noise)
+    machine = protocol.machine(schedule, 0, np.ones(DIMENSION), 1.0, noise)
     return machine.state_type, dump_state(machine.start().state)
 
 
@@ -328,7 +326,7 @@ def test_no_message_breaks_a_party(name: str) -> None:
         if execution.protocol.domain != ANY_DOMAIN:
             values = execution.weights[:, None] * np.array([[0.6, 0.8]])
         noise = InsecurePopulationNoise(1, parties)
-        limit = execution.protocol.content_limit(execution.parameters, parties, dimension)
+        limit = execution.protocol.content_limit(parties, dimension)
         machines = [execution.machine(party, values[party], noise.party(party)) for party in range(parties)]
         mutator, choices = Mutator(seed, block=500), BitStream(insecure_seed(seed, "choices"))
         try:

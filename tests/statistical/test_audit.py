@@ -22,6 +22,7 @@ from quietmean.entropy.insecure import InsecureSilence
 from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.party import IncaParty, IncaState
 from quietmean.simulation import attack
 from quietmean.simulation.audit import FLAG_BELOW, _Counts, _p_gaussian
@@ -192,10 +193,11 @@ class _Hasty(IncaParty):
 @pytest.mark.parametrize(("build", "words"), [(_Talkative, "declared transcript does not have"), (_Hasty, "transcript says")])
 def test_machines_that_send_something_else_are_not_what_was_certified(build: type[IncaParty], words: str) -> None:
     execution, _, _ = CASES["inca"]
-    receiver = execution.schedule.recipients(1, 3)[0]
+    protocol, receiver = execution.protocol, execution.schedule.recipients(1, 3)[0]
+    assert isinstance(protocol, IncA)
 
     def machine(party: PartyId, value: Vector, noise: NoiseSource) -> IncaParty:
-        return build(execution.parameters, execution.schedule, party, value, 1.0, noise)
+        return build(protocol, execution.schedule, party, value, 1.0, noise)
 
     with pytest.raises(ProtocolFailure, match=words):
         attack(execution, 3, Adversary.collusion({receiver}), trials=1000, machine=machine)

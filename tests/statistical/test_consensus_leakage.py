@@ -47,7 +47,7 @@ def test_any_cells() -> None:
 
 
 def test_twice_as_many_messages_reveal_ln_2_more() -> None:
-    parameters = [
+    protocols = [
         PROTOCOL.parse(
             {"graph": "complete", "sigma_z": 1.0, "theta": 0.2, "c": 0.5, "bits": 2, "delta_0": 0.01, "delta_min": 0.01}
             | {"iterations": iterations},
@@ -55,7 +55,7 @@ def test_twice_as_many_messages_reveal_ln_2_more() -> None:
         )
         for iterations in (400, 800)
     ]
-    once, twice = (cumulative_leakage(each, 0, 1.0) for each in parameters)
+    once, twice = (cumulative_leakage(each, 0, 1.0) for each in protocols)
     assert twice.nats - once.nats == pytest.approx(np.log(2), abs=1e-6)
     assert once.messages == 1600
     assert once.nats > once.largest_of_one + np.log(1000)
@@ -71,9 +71,9 @@ def test_nats_and_variance() -> None:
 
 
 def test_a_thousand_parties_in_closed_form() -> None:
-    parameters = PROTOCOL.parse({"graph": "geometric", "sigma_z": 10.0, "c": 0.2, "iterations": 200}, 1000)
+    protocol = PROTOCOL.parse({"graph": "geometric", "sigma_z": 10.0, "c": 0.2, "iterations": 200}, 1000)
     corrupt = range(0, 1000, 10)
-    nats = mutual_information(parameters, corrupt, 1.0)
+    nats = mutual_information(protocol, corrupt, 1.0)
     assert nats.shape == (900,)
-    assert len(honest_components(parameters, corrupt)) == 1
+    assert len(honest_components(protocol, corrupt)) == 1
     assert of_sum(900) < nats.min() < nats.max() < 0.02

@@ -22,8 +22,7 @@ from quietmean.graphs import History
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
-from quietmean.protocols import get_protocol
-from quietmean.protocols.cordp_dme import LateDecoder, optimal_design
+from quietmean.protocols.cordp_dme import CorDPDME, LateDecoder, optimal_design
 from quietmean.protocols.cordp_dme.design import biased_mse, unbiased_mse
 from quietmean.protocols.execution import Execution
 from quietmean.simulation import attack, simulate
@@ -31,7 +30,6 @@ from quietmean.simulation.audit import FLAG_BELOW
 from quietmean.testing import example_execution
 from quietmean.testing.statistics import assert_variance
 
-PROTOCOL = get_protocol("cordp-dme")
 ERROR_RATE = 1e-6
 SEED = 20_261_122
 Array = NDArray[np.float64]
@@ -150,7 +148,8 @@ def test_a_late_message_improves_the_error_as_predicted() -> None:
     """20 000 coordinates: with 8, 9 and all 10 of 10 messages the variance is (v + (n-u) b)/u, each tested at 1e-6."""
     execution = example_execution("cordp-dme", 10, sigma_own=0.5, sigma_pair=0.7)
     messages = execution.run(np.zeros((10, 20_000)), InsecurePopulationNoise(SEED, 10)).releases
-    decoder = LateDecoder(execution.parameters, 10)
+    assert isinstance(execution.protocol, CorDPDME)
+    decoder = LateDecoder(execution.protocol, 10)
     for party in (0, 1, 2, 3, 4, 6, 7, 9, 5, 8):
         decoder.add(party, messages[party])
         if decoder.responding >= 8:
@@ -167,13 +166,13 @@ def test_plans_predict_what_simulations_find(dropouts: float, options: dict[str,
 
     A prediction for other dropouts is far off; the parties that leave really miss the round.
     """
-    plan = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, dropouts), PROTOCOL, options)
+    plan = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, dropouts), CorDPDME.from_options(options))
     result = simulate(plan, runs=1000, seed=SEED)
     assert abs(result.mse - result.prediction) < 5 * result.mse_standard_error
     leaving = 0 if not dropouts else 4
     assert (~result.first.history.online[1]).sum() in ({leaving, leaving - 1} if "aggregator" in options else {leaving})
-    other = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, 0.25 - dropouts), PROTOCOL, options)
-    wrong = simulate(Plan(plan.target, PROTOCOL, other.parameters), runs=1000, seed=SEED)
+    other = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, 0.25 - dropouts), CorDPDME.from_options(options))
+    wrong = simulate(Plan(plan.target, other.protocol), runs=1000, seed=SEED)
     assert abs(wrong.mse - result.prediction) > 5 * wrong.mse_standard_error
 
 

@@ -13,6 +13,7 @@ from quietmean.graphs import History, churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
+from quietmean.protocols.inca import IncA
 from quietmean.simulation import NetworkModel, simulate, simulate_events
 
 RUNS, SEED = 10_000, 20_261_121
@@ -20,7 +21,7 @@ ERROR_RATE = 1e-6
 
 
 def plan_for(dropouts: float, name: str = "inca") -> Plan:
-    return calibrate(Target(parties=10, epsilon=1.0, delta=1e-6, colluding=1, dropouts=dropouts), get_protocol(name))
+    return calibrate(Target(parties=10, epsilon=1.0, delta=1e-6, colluding=1, dropouts=dropouts), get_protocol(name)())
 
 
 def test_without_dropouts_the_error_is_the_star_noise() -> None:
@@ -28,7 +29,8 @@ def test_without_dropouts_the_error_is_the_star_noise() -> None:
     a star noise 10 % off in standard deviation is rejected."""
     plan = plan_for(0.0)
     errors = simulate(plan, runs=RUNS, seed=SEED).errors[:, 0]
-    variance = plan.parameters.sigma_star**2 / 10
+    assert isinstance(plan.protocol, IncA)
+    variance = plan.protocol.sigma_star**2 / 10
     assert abs(errors.mean()) < stats.norm.isf(ERROR_RATE / 2) * np.sqrt(variance / RUNS)
 
     def accepted(scale: float) -> bool:
@@ -69,7 +71,7 @@ def test_given_values_and_certificate() -> None:
 def test_event_driven_equals_batch_on_what_really_happened() -> None:
     """Real machines over lossy, slow, churning networks: the batch kernel on the recorded history gives the same estimate."""
     plan = plan_for(0.2)
-    rounds = plan.protocol.rounds(plan.parameters)
+    rounds = plan.protocol.rounds
     lost = 0
     for number in range(40):
         seed = Seed.public("events", number)
@@ -89,7 +91,7 @@ def test_event_driven_equals_batch_on_what_really_happened() -> None:
 
 def test_event_driven_without_faults_equals_batch_exactly() -> None:
     plan = plan_for(0.0)
-    rounds = plan.protocol.rounds(plan.parameters)
+    rounds = plan.protocol.rounds
     execution = plan.execution(Seed.public("calm"), History.everyone(rounds, 10))
     noise = InsecurePopulationNoise(5, 10)
     values = np.ones((10, 2))
@@ -103,7 +105,7 @@ def test_event_driven_without_faults_equals_batch_exactly() -> None:
 def test_mean_squared_error_of_events_and_batch_agree() -> None:
     """The same churn law on both sides, 400 event-driven runs: the ratio of mean squares follows F; error rate 1e-6."""
     plan = plan_for(0.2)
-    rounds = plan.protocol.rounds(plan.parameters)
+    rounds = plan.protocol.rounds
     values = np.full((10, 1), 0.5)
     errors = []
     for number in range(400):
@@ -119,7 +121,7 @@ def test_mean_squared_error_of_events_and_batch_agree() -> None:
 
 def test_nobody_left_is_a_clear_failure() -> None:
     plan = plan_for(0.0)
-    online = np.ones((plan.protocol.rounds(plan.parameters) + 1, 10), dtype=np.bool_)
+    online = np.ones((plan.protocol.rounds + 1, 10), dtype=np.bool_)
     online[-1] = False
     execution = plan.execution(Seed.public("empty"), History(online))
     with pytest.raises(ProtocolFailure, match="dropped out"):

@@ -17,15 +17,14 @@ from quietmean.node.net import Answer, Transfer
 from quietmean.node.net.wire import encode_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
+from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.quantiser import packed_size
 
 
 def make_plan(parties: int, dimension: int, **raw: Any) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
-    protocol = get_protocol("consensus")
-    return Plan(target, protocol, protocol.parse({"sigma_z": 1.0, "theta": 0.2, "c": "auto", **raw}, parties))
+    return Plan(target, Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": "auto", **raw}, parties))
 
 
 def make_values(parties: int, dimension: int) -> Vector:
@@ -36,13 +35,18 @@ def run(plan: Plan, values: Vector, directory: Path, kills: list[Kill] | None = 
     return asyncio.run(run_local(plan, values, directory / "run", round_timeout=10.0, gone_timeout=0.5, kills=kills or []))
 
 
+def consensus_of(plan: Plan) -> Consensus:
+    assert isinstance(plan.protocol, Consensus)
+    return plan.protocol
+
+
 def content_bytes(plan: Plan) -> int:
     """What the messages say: z^(0), then packed indices and the float64 of the weights."""
-    parameters, dimension = plan.parameters, plan.target.dimension
-    links = len(parameters.links)
-    assert parameters.quantisation is not None
-    each = packed_size(parameters.quantisation.bits, dimension) + 8
-    return int(links * (8 * dimension + parameters.iterations * each))
+    protocol, dimension = consensus_of(plan), plan.target.dimension
+    links = len(protocol.links)
+    assert protocol.quantisation is not None
+    each = packed_size(protocol.quantisation.bits, dimension) + 8
+    return int(links * (8 * dimension + protocol.iterations * each))
 
 
 def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) -> None:
@@ -51,7 +55,9 @@ def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) ->
     outcome = run(plan, values, tmp_path)
     assert outcome.failures == {}
     # What is left of the differences after this many iterations: cells have shrunk to this.
-    width = plan.parameters.quantisation.width(60)
+    settings = consensus_of(plan).quantisation
+    assert settings is not None
+    width = settings.width(60)
     for result in outcome.results.values():
         assert np.abs(result.mean - values.mean(axis=0)).max() < 10 * width
         assert result.execution.counted().all()
@@ -78,7 +84,7 @@ def test_twenty_processes_send_little_more_than_the_information(tmp_path: Path) 
     outcome = run(plan, values, tmp_path)
     assert outcome.failures == {}
     errors = np.array([result.mean - values.mean(axis=0) for result in outcome.results.values()])
-    predicted = Dynamics.of(plan.parameters).steady_state_mse(cells)
+    predicted = Dynamics.of(consensus_of(plan)).steady_state_mse(cells)
     # 20 x 1000 errors, correlated between parties: the relative standard error is some 3 %.
     assert (errors**2).mean() == pytest.approx(predicted, rel=0.15)
     print(f"{outcome.bytes_sent} bytes sent, {outcome.bytes_sent / content_bytes(plan):.3f} times what the messages say")
@@ -88,15 +94,15 @@ def test_twenty_processes_send_little_more_than_the_information(tmp_path: Path) 
 
 def framing_bytes(plan: Plan) -> int:
     """Headers and answers, and what everybody tells everybody at the end: for 250 bytes of indices as much again."""
-    parameters, parties = plan.parameters, plan.target.parties
-    links = parameters.links
+    protocol, parties = consensus_of(plan), plan.target.parties
+    links = protocol.links
     # The float64 of the weight is content.
     transfer = len(encode_frame(Transfer(1000, 1, 60, 1.0, 30_000, bytes(8), 0), 250)) - 8
     answer = len(encode_frame(Answer(1000, "ok", 1, 60)))
-    rounds = range(1, parameters.rounds + 1)
+    rounds = range(1, protocol.rounds + 1)
     logs = 0
     for party in range(parties):
         neighbours = links.receiver[links.sender == party].tolist()
         pairs = tuple((round_, other) for round_ in rounds for other in neighbours)
         logs += (parties - 1) * len(encode_log(PartyLog(tuple(rounds), pairs, pairs, (party,))))
-    return int(len(links) * parameters.rounds * (transfer + answer) + logs)
+    return int(len(links) * protocol.rounds * (transfer + answer) + logs)

@@ -17,11 +17,9 @@ from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import get_protocol
+from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.cordp_dme.design import unbiased_mse
 from quietmean.testing.statistics import assert_variance
-
-PROTOCOL = get_protocol("cordp-dme")
 
 # A party as always, but for this: its seed, which its store loses at the end, is left beside its settings.
 LEAVES_ITS_SEED = """
@@ -42,7 +40,7 @@ sys.exit(child.main(Path(sys.argv[1])))
 
 
 def make_plan(parties: int, dimension: int, dropouts: float, options: Mapping[str, Any] | None = None) -> Plan:
-    return calibrate(Target(parties, 1.0, 1e-6, dimension, 1.0, 1, dropouts), PROTOCOL, dict(options or {}))
+    return calibrate(Target(parties, 1.0, 1e-6, dimension, 1.0, 1, dropouts), CorDPDME.from_options(options or {}))
 
 
 def make_values(parties: int, dimension: int) -> Vector:
@@ -78,9 +76,9 @@ class StoredNoise:
 
     def party(self, party: PartyId) -> SecureNoise:
         def shared(other: PartyId) -> Seed:
-            return self._keys[party].shared_seed(self._keys[other].public, f"{self._study} {PROTOCOL.name}")
+            return self._keys[party].shared_seed(self._keys[other].public, f"{self._study} {CorDPDME.name}")
 
-        return SecureNoise(self._seeds[party].derive(self._study, PROTOCOL.name), shared)
+        return SecureNoise(self._seeds[party].derive(self._study, CorDPDME.name), shared)
 
 
 def check_outcome(outcome: LocalOutcome, values: Vector, killed: set[int]) -> Vector:
@@ -154,8 +152,9 @@ def test_fifty_processes_of_which_five_die(tmp_path: Path) -> None:
     errors = check_outcome(outcome, values, killed)
     expected = total_of_machines(tmp_path / "run", outcome, values)
     np.testing.assert_allclose(outcome.results[0].total_vector, expected, rtol=1e-8, atol=1e-8)
-    parameters = plan.parameters
-    predicted = unbiased_mse(parameters.sigma_own**2, parameters.sigma_pair**2, parties, parties - len(killed), 1)
+    protocol = plan.protocol
+    assert isinstance(protocol, CorDPDME)
+    predicted = unbiased_mse(protocol.sigma_own**2, protocol.sigma_pair**2, parties, parties - len(killed), 1)
     assert_variance(errors, predicted)
     print(
         f"\n{outcome.seconds:.1f} s, {outcome.bytes_sent / 1e6:.0f} MB sent by {len(outcome.results)} survivors in "

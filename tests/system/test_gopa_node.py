@@ -13,15 +13,14 @@ from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import noise_variance
-from quietmean.protocols import get_protocol
-from quietmean.protocols.gopa import GopaParameters
+from quietmean.protocols.gopa import GOPA
 
 PUBLISH, ROLL_BACK = 1, 3
 
 
-def make_plan(parties: int, dimension: int, parameters: GopaParameters) -> Plan:
+def make_plan(parties: int, dimension: int, protocol: GOPA) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
-    return Plan(target, get_protocol("gopa"), parameters)
+    return Plan(target, protocol)
 
 
 def run(tmp_path: Path, plan: Plan, values: Vector, kills: list[Kill], seconds: float) -> LocalOutcome:
@@ -52,7 +51,7 @@ def check(outcome: LocalOutcome, plan: Plan, values: Vector) -> None:
 def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
     """One dies before it published: its noise is taken out, to the last bit. One dies later: its value and noise stay."""
     values = np.sin(np.arange(24.0)).reshape(8, 3)
-    plan = make_plan(8, 3, GopaParameters(0.01, 5.0, 7))
+    plan = make_plan(8, 3, GOPA(sigma_star=0.01, sigma_delta=5.0, partners=7))
     outcome = run(tmp_path, plan, values, [Kill(3, PUBLISH), Kill(5, ROLL_BACK)], 3.0)
     assert sorted(outcome.killed) == [3, 5]
     assert sorted(outcome.results) == [0, 1, 2, 4, 6, 7]
@@ -67,7 +66,7 @@ def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
 def test_absent_noise_is_rolled_back_between_processes(tmp_path: Path) -> None:
     """With own noise off and pair noise large, only a complete rollback leaves the plain sum of who published."""
     values = np.cos(np.arange(12.0)).reshape(6, 2)
-    plan = make_plan(6, 2, GopaParameters(0.0, 50.0, 5))
+    plan = make_plan(6, 2, GOPA(sigma_star=0.0, sigma_delta=50.0, partners=5))
     outcome = run(tmp_path, plan, values, [Kill(4, PUBLISH)], 3.0)
     result = outcome.results[0]
     counted = result.execution.counted()
@@ -80,7 +79,7 @@ def test_fifty_processes_with_long_vectors(tmp_path: Path) -> None:
     """d = 10 000; five die midway: two before they publish, one before and two in the rollback round."""
     parties, dimension = 50, 10_000
     values = np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)
-    plan = make_plan(parties, dimension, GopaParameters(0.5, 3.0, 9))
+    plan = make_plan(parties, dimension, GOPA(sigma_star=0.5, sigma_delta=3.0, partners=9))
     kills = [Kill(7, PUBLISH), Kill(19, PUBLISH), Kill(23, 2), Kill(31, ROLL_BACK), Kill(44, ROLL_BACK)]
     outcome = run(tmp_path, plan, values, kills, 60.0)
     sent = outcome.bytes_sent / len(outcome.results)

@@ -15,8 +15,7 @@ from quietmean.entropy import BitStream, Seed
 from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 from support.proxy import BadNetwork, ProxyConditions
 
 CALM = ProxyConditions(delay=(0.0, 0.0), loss=0.0, reset=0.0)
@@ -32,7 +31,7 @@ class Split:
 
 def inca(parties: int, rounds: int, sigma_delta: float) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=3)
-    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(rounds), 0.0, sigma_delta))
+    return Plan(target, IncA(rounds=rounds, sigma_star=0.0, sigma_delta=sigma_delta))
 
 
 def values_of(plan: Plan) -> Vector:

@@ -19,8 +19,7 @@ from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 
 # Longer than anybody is away: every wait ends because what was waited for has come.
 ROUND_TIMEOUT = 20.0
@@ -28,7 +27,7 @@ ROUND_TIMEOUT = 20.0
 
 def make_plan(parties: int, rounds: int, sigma_delta: float, dimension: int = 2) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
-    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(rounds), 0.0, sigma_delta))
+    return Plan(target, IncA(rounds=rounds, sigma_star=0.0, sigma_delta=sigma_delta))
 
 
 def make_values(parties: int, dimension: int = 2) -> Vector:

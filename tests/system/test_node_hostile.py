@@ -30,8 +30,7 @@ from quietmean.node.net import VERSION, CancelTransfer, Commit, Credentials, Hea
 from quietmean.node.net.wire import AnyFrame, Hello, encode_frame, read_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 
 # The victim is party 0, a process of its own. Party 3 plays honestly, and its key is used by an attacker too.
 VICTIM, LAST, INSIDER, PARTIES, ROUNDS, DIMENSION = 0, 2, 3, 4, 6, 2
@@ -69,7 +68,7 @@ class Siege:
 
     def __post_init__(self) -> None:
         target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=DIMENSION)
-        self.plan = Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(ROUNDS), 0.0, 0.7))
+        self.plan = Plan(target, IncA(rounds=ROUNDS, sigma_star=0.0, sigma_delta=0.7))
         self.values: Vector = np.arange(1.0, PARTIES * DIMENSION + 1).reshape(PARTIES, DIMENSION)
         self.port = int(self.sockets[VICTIM].getsockname()[1])
         ports = [listening.getsockname()[1] for listening in self.sockets]

@@ -19,8 +19,7 @@ from quietmean.node import NodeResult
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 from support.truth import arrivals, true_history
 
 # Longer than all processes need to start, and any of them to come back, on two slow cores: nobody is declared missing.
@@ -30,7 +29,7 @@ PATIENT = 90.0
 def inca(parties: int, rounds: int, sigma_delta: float = 0.7) -> Plan:
     """Without independent noise the estimate is the mean of the values, if all that is cancelled is cancelled."""
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=3)
-    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(rounds), 0.0, sigma_delta))
+    return Plan(target, IncA(rounds=rounds, sigma_star=0.0, sigma_delta=sigma_delta))
 
 
 def values_of(plan: Plan, seed: int) -> Vector:
@@ -155,7 +154,7 @@ def reported(schedule: Schedule, result: NodeResult) -> set[tuple[int, PartyId, 
 def who_is_killed_stays_away(tmp_path: Path, parties: int, rounds: int, seed: int, round_timeout: float) -> None:
     target = Target(parties=parties, epsilon=2.0, delta=1e-6, dimension=4, dropouts=0.2)
     # Few: against all that can happen to five parties no cancelled noise helps, and there would be nothing to see.
-    plan = calibrate(target, get_protocol("inca"), {"rounds": rounds}, executions=16)
+    plan = calibrate(target, IncA(rounds=rounds), executions=16)
     values = values_of(plan, seed)
     kills = random_kills(plan, seed, 0.2, restart=False, rounds=rounds - 1)
     outcome = run(plan, values, tmp_path, kills, round_timeout=round_timeout, gone_timeout=1.0)

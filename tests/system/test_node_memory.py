@@ -27,6 +27,7 @@ from quietmean.node.net import tls
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
+from quietmean.protocols.inca import IncA
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to look into another process")
 
@@ -112,7 +113,7 @@ def test_the_value_is_gone_after_mixing_and_the_seed_at_the_end(tmp_path: Path, 
     values = some_values(3, dimension)
     # One number in full: 64 bits that are nowhere else.
     scanner = Scanner(values[0, :1].tobytes())
-    plan = calibrate(Target(parties=3, epsilon=1.0, delta=1e-6, dimension=dimension), get_protocol(protocol), {})
+    plan = calibrate(Target(parties=3, epsilon=1.0, delta=1e-6, dimension=dimension), get_protocol(protocol)())
     more: dict[str, Any] = {"round_timeout": 60.0, "start_timeout": 120.0, "program": ("-c", PROGRAM)}
     outcome = asyncio.run(run_local(plan, values, tmp_path / "run", report=scanner, **more))
     assert sorted(outcome.results) == [0, 1, 2]
@@ -128,7 +129,7 @@ def test_the_value_is_gone_after_mixing_and_the_seed_at_the_end(tmp_path: Path, 
 def settings(tmp_path: Path, **more: Any) -> NodeSettings:
     identities = [Identity.generate() for _ in range(2)]
     entries = [RosterEntry(f"p{k}", ("127.0.0.1", 7000 + k), identity.public_key) for k, identity in enumerate(identities)]
-    plan = calibrate(Target(parties=2, epsilon=1.0, delta=1e-6, dimension=2), get_protocol("inca"), {})
+    plan = calibrate(Target(parties=2, epsilon=1.0, delta=1e-6, dimension=2), IncA())
     given: dict[str, Any] = {"store": tmp_path / "store", "start_timeout": 0.05}
     return NodeSettings(identities[0], Roster(tuple(entries)), plan, np.array([0.25, 0.5]), 1.0, **(given | more))
 

@@ -25,7 +25,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean.protocols import get_protocol
+from quietmean.protocols.inca import IncA
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -66,7 +66,7 @@ class Consortium:
             tuple(RosterEntry(f"p{port}", ("127.0.0.1", port), identity.public_key) for port, identity in entries)
         )
         target = Target(parties=PARTIES, epsilon=1.0, delta=DELTA, dimension=DIMENSION)
-        self.plan = calibrate(target, get_protocol("inca"), {"rounds": ROUNDS})
+        self.plan = calibrate(target, IncA(rounds=ROUNDS))
         self.values = np.linspace(0.0, 0.5, PARTIES * DIMENSION).reshape(PARTIES, DIMENSION)
         self.certified: list[list[float]] = [[] for _ in range(PARTIES)]
 
@@ -99,7 +99,9 @@ class Consortium:
         store = self.stores(number)[party]
         settings = NodeSettings(self.identities[party], self.roster, plan, self.values[party], 1.0, store)
         charge = Charge.reserve(self.ledger(party), "data", f"study {number}", settings)
-        async with api.node(self.identities[party], self.roster, plan, store, start_timeout=120.0) as me:
+        async with api.node(
+            identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0
+        ) as me:
             result = await me.mean(self.values[party])
         # Against each other party alone; the worst counts.
         mu = max(

@@ -35,15 +35,14 @@ from quietmean.node.net import (
 from quietmean.node.net.wire import Hello, Welcome, encode_frame, read_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
 from quietmean.protocols.dissemination import Dissemination
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 
 
 def make_plan(parties: int, rounds: int = 4, dimension: int = 2, **more: Any) -> Plan:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
     # Without independent noise the estimate is the exact mean; the cancelling noise must cancel.
-    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(rounds), 0.0, 0.7), **more)
+    return Plan(target, IncA(rounds=rounds, sigma_star=0.0, sigma_delta=0.7), **more)
 
 
 @dataclass

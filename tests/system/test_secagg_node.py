@@ -17,6 +17,8 @@ from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
+from quietmean.protocols.secagg import SecAgg
+from quietmean.protocols.secagg_plus import SecAggPlus
 
 
 def make_values(parties: int, dimension: int) -> Vector:
@@ -38,7 +40,8 @@ def assert_as_predicted(plan: Plan, outcome: LocalOutcome, values: Vector, count
         np.testing.assert_array_equal(result.mean, first.mean)
         assert result.execution.counted().nonzero()[0].tolist() == counted
     errors = first.mean - values[counted].mean(axis=0)
-    variance = plan.parameters.sigma**2 / len(counted)
+    assert isinstance(plan.protocol, SecAgg)
+    variance = plan.protocol.sigma**2 / len(counted)
     # Chi-square, normal approximation at 5 standard errors; rounding adds less than 1 %.
     spread = 5 * math.sqrt(2 / errors.size)
     assert (errors**2).mean() < 1.01 * variance * (1 + spread)
@@ -49,7 +52,7 @@ def assert_as_predicted(plan: Plan, outcome: LocalOutcome, values: Vector, count
 def test_a_party_that_dies_after_sharing_its_keys_leaves_no_trace(tmp_path: Path, name: str) -> None:
     parties, dimension = 8, 500
     target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=1, dropouts=0.2)
-    plan = calibrate(target, get_protocol(name))
+    plan = calibrate(target, get_protocol(name)())
     values = make_values(parties, dimension)
     outcome = run(plan, values, tmp_path, [Kill(3, round=5)])
     assert outcome.failures == {}
@@ -61,7 +64,7 @@ def test_a_party_that_dies_after_sharing_its_keys_leaves_no_trace(tmp_path: Path
 def test_a_party_that_is_started_again_goes_on_where_it_was(tmp_path: Path) -> None:
     parties, dimension = 4, 200
     target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=1)
-    plan = calibrate(target, get_protocol("secagg"))
+    plan = calibrate(target, SecAgg())
     values = make_values(parties, dimension)
     local = run_local(plan, values, tmp_path / "run", round_timeout=20.0, kills=[Kill(0, 5, 0.2), Kill(2, 3, 0.2)])
     outcome = asyncio.run(local)
@@ -70,7 +73,7 @@ def test_a_party_that_is_started_again_goes_on_where_it_was(tmp_path: Path) -> N
 
 
 def test_too_many_deaths_end_the_study_without_a_result(tmp_path: Path) -> None:
-    plan = calibrate(Target(4, 2.0, 1e-5, 3), get_protocol("secagg"))
+    plan = calibrate(Target(4, 2.0, 1e-5, 3), SecAgg())
     with pytest.raises(ProtocolFailure, match="no party finished the study: "):
         run(plan, make_values(4, 3), tmp_path, [Kill(1, round=5)], round_timeout=1.0)
 
@@ -79,14 +82,15 @@ def test_too_many_deaths_end_the_study_without_a_result(tmp_path: Path) -> None:
 def test_fifty_processes_of_which_five_die(tmp_path: Path) -> None:
     parties, dimension = 50, 10_000
     target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=2, dropouts=0.1)
-    plan = calibrate(target, get_protocol("secagg-plus"))
+    plan = calibrate(target, SecAggPlus())
     values = make_values(parties, dimension)
     dying = {7: 5, 13: 5, 21: 5, 34: 7, 42: 7}
     outcome = run(plan, values, tmp_path, [Kill(party, round_) for party, round_ in dying.items()], round_timeout=60.0)
     assert outcome.failures == {}
     # Who dies while it unmasks has been counted.
     assert_as_predicted(plan, outcome, values, [party for party in range(parties) if dying.get(party) != 5])
+    degree = plan.protocol.describe()["degree"]
     print(
-        f"\n{parties} processes, {dimension} coordinates, {plan.parameters.neighbours} neighbours: {outcome.seconds:.1f} s, "
+        f"\n{parties} processes, {dimension} coordinates, {degree} neighbours: {outcome.seconds:.1f} s, "
         f"{outcome.bytes_sent / len(outcome.results):.0f} bytes sent per survivor, {outcome.messages} messages"
     )

@@ -51,10 +51,10 @@ def simulated(*, seed: int, cell: float, step: str, method: str, samples: int) -
     gamma = gamma_for(edges, (THETA,), c)
     draft = quantised(unquantised(edges, THETA, SIGMA, 1, c), gamma, cell, 1)
     iterations = narrowest_from(draft) + _SETTLING
-    parameters = replace(draft, iterations=iterations)
+    protocol = replace(draft, iterations=iterations)
     if method == "local":
-        parameters = replace(parameters, quantisation=None, local_noise="uniform", sigma_local=cell / math.sqrt(12))
-    watched = watch(parameters, samples, seed)
+        protocol = replace(protocol.quantised(None), local_noise="uniform", sigma_local=cell / math.sqrt(12))
+    watched = watch(protocol, samples, seed)
     mean, error = watched.settled(_AVERAGED)
     dynamics = Dynamics(edges, PARTIES, THETA, c)
     predicted = dynamics.steady_state_mse(cell) if method == "adqsp" else cell**2 / 12 / PARTIES

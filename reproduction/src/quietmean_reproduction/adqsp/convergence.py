@@ -41,8 +41,8 @@ def shrinking(*, seed: int, theta: float, sigma_z: float, graph: int, samples: i
     """Cells shrink for ever. One gamma for all theta and sigma_z of a graph, so that they can be compared."""
     edges = network(seed)
     gamma = gamma_for(edges)
-    parameters = quantised(unquantised(edges, theta, sigma_z, _ITERATIONS), gamma, 0.0, graph)
-    watched = watch(parameters, samples, seed)
+    protocol = quantised(unquantised(edges, theta, sigma_z, _ITERATIONS), gamma, 0.0, graph)
+    watched = watch(protocol, samples, seed)
     common = {"theta": theta, "sigma_z": sigma_z, "graph": graph, "gamma": gamma, "runs": samples}
     tail = watched.mse.mean(axis=1)[-_FITTED:]
     summary = {
@@ -58,9 +58,9 @@ def shrinking(*, seed: int, theta: float, sigma_z: float, graph: int, samples: i
 def one_step(*, seed: int, samples: int) -> list[dict[str, Any]]:
     """theta = 0 with differences over one iteration, as the paper has them, at the largest sigma_z."""
     edges = network(seed)
-    parameters = quantised(unquantised(edges, 0.0, SIGMAS[0], _ITERATIONS), gamma_for(edges), 0.0, 0)
-    assert parameters.quantisation is not None  # noqa: S101 - for the type checker
-    watched = watch(replace(parameters, quantisation=replace(parameters.quantisation, two_step=False)), samples, seed)
+    protocol = quantised(unquantised(edges, 0.0, SIGMAS[0], _ITERATIONS), gamma_for(edges), 0.0, 0)
+    assert protocol.quantisation is not None  # noqa: S101 - for the type checker
+    watched = watch(replace(protocol, two_step=False), samples, seed)
     row = {"theta": 0.0, "sigma_z": SIGMAS[0], "graph": 0, "runs": samples, "overloads": watched.overloads}
     return [{"kind": "one step", **row, **watched.curve(_ITERATIONS)[-1]}]
 

@@ -62,13 +62,13 @@ def estimated(*, seed: int, sigma_z: float, samples: int, repetitions: int) -> l
     which the paper divides.
     """
     edges = network(seed)
-    parameters = unquantised(edges, THETA, sigma_z, 1)
+    protocol = unquantised(edges, THETA, sigma_z, 1)
     first, second = edges[0].tolist()
     found: dict[str, list[float]] = {"raw": [], "mapped": [], "itself": []}
     for repetition in range(repetitions):
         number = int.from_bytes(insecure_seed(seed, "repetition", repetition).secret[:7], "big")
         values = draw_values(samples, number)
-        secret, view = values[first][:, None], view_of_pair(parameters, values, (first, second), number)
+        secret, view = values[first][:, None], view_of_pair(protocol, values, (first, second), number)
         apart = (view[:, 0] - view[:, 1]) / math.sqrt(2 + 2 * sigma_z**2)
         mapped = np.stack([view.sum(axis=1) / math.sqrt(2), apart], axis=1)
         ties: Vector = BitStream(insecure_seed(number, "ties")).standard_normal((samples, 2))

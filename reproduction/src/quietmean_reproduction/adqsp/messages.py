@@ -12,12 +12,11 @@ from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
-from quietmean.protocols.consensus import PROTOCOL
+from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.batch import run_consensus
-from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself
 from quietmean_reproduction.adqsp.intervals import of_uniform_noise, posterior_entropy
-from quietmean_reproduction.adqsp.setting import PAPER, draw_values
+from quietmean_reproduction.adqsp.setting import PAPER, draw_values, unquantised
 from quietmean_reproduction.columns import numbers, worst_deviation
 from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
 from quietmean_reproduction.style import BLUE, FAINT, GREY, RED, grid
@@ -37,17 +36,17 @@ _REACH = 7.0
 _ENTROPY = gaussian_entropy(1.0)
 
 
-def parameters_for(cell: float, iterations: int) -> ConsensusParameters:
+def consensus_for(cell: float, iterations: int) -> Consensus:
     """Two parties and one edge: each has one neighbour, and to the other nothing of it is hidden."""
     delta_0 = _REACH * math.sqrt(1 + SIGMA**2) / (2.0 ** (BITS - 1) - 0.5) / GAMMA
     settings = Quantisation(BITS, GAMMA, delta_0, cell, dither_seed=1)
-    return ConsensusParameters(np.array([[0, 1]]), 2, 0.0, 1.0, np.full((1, 2), SIGMA), iterations, quantisation=settings)
+    return unquantised(np.array([[0, 1]]), 0.0, SIGMA, iterations).quantised(settings)
 
 
 def simulated(*, seed: int, cell: float, iterations: int, samples: int, estimated: int) -> list[dict[str, Any]]:
     """Real runs. Every message confines s_0 to an interval; the posterior is N(0, 1) cut to their intersection."""
-    parameters = parameters_for(cell, iterations)
-    settings = parameters.quantisation
+    protocol = consensus_for(cell, iterations)
+    settings = protocol.quantisation
     assert settings is not None  # noqa: S101 - for the type checker
     shown = sorted({*np.unique(np.geomspace(1, iterations, 40).astype(int)).tolist(), iterations // 2})
     asked = {t for t in (1, 5, 10, 20, 30, 40, 60, 80) if t <= iterations}
@@ -77,9 +76,9 @@ def simulated(*, seed: int, cell: float, iterations: int, samples: int, estimate
             rows.append({"kind": "estimate", **common, "nats": found, "normalised": found / itself, "samples": estimated})
 
     run = run_consensus(
-        parameters,
-        PROTOCOL.fixed_schedule(parameters, 2),
-        History.everyone(parameters.rounds, 2),
+        protocol,
+        protocol.fixed_schedule(2),
+        History.everyone(protocol.rounds, 2),
         values,
         np.ones(2),
         InsecurePopulationNoise(seed, 2),
@@ -91,7 +90,7 @@ def simulated(*, seed: int, cell: float, iterations: int, samples: int, estimate
 def formulae(*, seed: int, cell: float, iterations: int) -> list[dict[str, Any]]:
     """One message, exactly; local noise of width u_r = Delta_min; and the law of the intersection of all intervals."""
     del seed
-    settings = parameters_for(cell, iterations).quantisation
+    settings = consensus_for(cell, iterations).quantisation
     assert settings is not None  # noqa: S101 - for the type checker
     widths = np.array([settings.width(t) for t in range(1, iterations + 1)])
     single = {width: of_uniform_noise(width) for width in sorted(set(widths.tolist()))}

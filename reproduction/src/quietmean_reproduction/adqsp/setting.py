@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,10 +14,9 @@ from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History
 from quietmean.graphs.undirected import Edges, make_graph
-from quietmean.protocols.consensus import PROTOCOL
+from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.analysis import Dynamics, default_delta_0, default_gamma, slowest_difference
 from quietmean.protocols.consensus.batch import run_consensus
-from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import Claim, Effort
 from quietmean_reproduction.style import band
@@ -53,23 +52,30 @@ def gamma_for(edges: Edges, thetas: tuple[float, ...] = THETAS, step: float = ST
     return default_gamma(max(slowest_difference(Dynamics(edges, PARTIES, theta, step)) for theta in thetas))
 
 
-def unquantised(edges: Edges, theta: float, sigma_z: float, iterations: int, step: float = STEP) -> ConsensusParameters:
-    parties = int(edges.max()) + 1
-    return ConsensusParameters(edges, parties, theta, step, np.full((len(edges), 2), sigma_z), iterations)
+def unquantised(edges: Edges, theta: float, sigma_z: float, iterations: int, step: float = STEP) -> Consensus:
+    """Without noise on the values."""
+    return Consensus(
+        edges=edges,
+        parties=int(edges.max()) + 1,
+        theta=theta,
+        c=step,
+        sigma_z=sigma_z,
+        iterations=iterations,
+        local_noise="none",
+        sigma_local=0.0,
+    )
 
 
-def quantised(
-    parameters: ConsensusParameters, gamma: float, delta_min: float, dither_seed: int, bits: int = BITS
-) -> ConsensusParameters:
+def quantised(protocol: Consensus, gamma: float, delta_min: float, dither_seed: int, bits: int = BITS) -> Consensus:
     """With differences of ``bits`` bits; over two steps for theta = 0, where those over one step overload for ever."""
-    delta_0 = default_delta_0(bits, float(parameters.sigma_z[0, 0]), 1.0)
-    settings = Quantisation(bits, gamma, delta_0, delta_min, parameters.theta == 0, dither_seed)
-    return replace(parameters, quantisation=settings)
+    delta_0 = default_delta_0(bits, float(protocol.deviations[0, 0]), 1.0)
+    settings = Quantisation(bits, gamma, delta_0, delta_min, protocol.theta == 0, dither_seed)
+    return protocol.quantised(settings)
 
 
-def narrowest_from(parameters: ConsensusParameters) -> int:
+def narrowest_from(protocol: Consensus) -> int:
     """The first iteration with cells of width delta_min."""
-    settings = parameters.quantisation
+    settings = protocol.quantisation
     assert settings is not None  # noqa: S101 - for the type checker
     return max(1, math.ceil(math.log(settings.delta_min / settings.delta_0) / math.log(settings.gamma)))
 
@@ -106,26 +112,26 @@ class Watched:
         ]
 
 
-def watch(parameters: ConsensusParameters, samples: int, seed: int) -> Watched:
+def watch(protocol: Consensus, samples: int, seed: int) -> Watched:
     """Run the protocol's batch kernel on random values; everybody stays and nothing gets lost."""
-    parties = parameters.parties
+    parties = protocol.parties
     values = draw_values(samples, seed, parties)
     goal = values.mean(axis=0)
-    errors = np.empty((parameters.iterations + 1, samples))
+    errors = np.empty((protocol.iterations + 1, samples))
 
     def note(iteration: int, x: Vector) -> None:
         errors[iteration - 1] = ((x - goal) ** 2).mean(axis=0)
 
     run = run_consensus(
-        parameters,
-        PROTOCOL.fixed_schedule(parameters, parties),
-        History.everyone(parameters.rounds, parties),
+        protocol,
+        protocol.fixed_schedule(parties),
+        History.everyone(protocol.rounds, parties),
         values,
         np.ones(parties),
         InsecurePopulationNoise(seed, parties),
         note,
     )
-    numbers = parameters.iterations * len(parameters.links) * samples
+    numbers = protocol.iterations * len(protocol.links) * samples
     return Watched(errors, float(run.overloads.sum()) / numbers)
 
 

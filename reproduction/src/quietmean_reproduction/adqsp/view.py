@@ -9,33 +9,32 @@ import numpy as np
 from quietmean.core.party import Message, PartyId, Vector
 from quietmean.entropy.insecure import InsecurePopulationNoise
 from quietmean.graphs import History
-from quietmean.protocols.consensus import PROTOCOL
-from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import run_lockstep
 
 
-def execution_of(parameters: ConsensusParameters) -> Execution:
+def execution_of(protocol: Consensus) -> Execution:
     """Everybody stays and nothing gets lost."""
-    parties = parameters.parties
-    history, schedule = History.everyone(parameters.rounds, parties), PROTOCOL.fixed_schedule(parameters, parties)
-    return Execution(PROTOCOL, parameters, schedule, history, 1.0, np.ones(parties))
+    parties = protocol.parties
+    history, schedule = History.everyone(protocol.rounds, parties), protocol.fixed_schedule(parties)
+    return Execution(protocol, schedule, history, 1.0, np.ones(parties))
 
 
-def view_of_pair(parameters: ConsensusParameters, values: Vector, pair: tuple[PartyId, PartyId], seed: int) -> Vector:
+def view_of_pair(protocol: Consensus, values: Vector, pair: tuple[PartyId, PartyId], seed: int) -> Vector:
     """From the messages of the real machines on ``values`` (n, N): three numbers for each of N runs, shape (N, 3).
 
     For the pair i < j these are s_i - z_{i|j}, s_j + z_{j|i} and z_{i|j} - z_{j|i}, the view of the paper's Theorem 2: nothing
     else about s_i or s_j follows from unicast messages. Both need a neighbour among the others.
     """
-    noise = InsecurePopulationNoise(seed, parameters.parties)
-    execution = execution_of(parameters)
-    view = _View(parameters, frozenset(pair), {}, {})
+    noise = InsecurePopulationNoise(seed, protocol.parties)
+    execution = execution_of(protocol)
+    view = _View(protocol, frozenset(pair), {}, {})
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(execution.parties)]
     run_lockstep(machines, execution.history, lambda *_: True, view.hear)
     first, second = pair
     hidden = [view.hidden_value(party, other) for party, other in ((first, second), (second, first))]
-    difference = view.step(first, second) - 2 * parameters.c * view.estimate(first, second)
+    difference = view.step(first, second) - 2 * protocol.c * view.estimate(first, second)
     return np.stack([*hidden, difference], axis=1)
 
 
@@ -43,7 +42,7 @@ def view_of_pair(parameters: ConsensusParameters, values: Vector, pair: tuple[Pa
 class _View:
     """``initial`` and ``first``: the z^(0) that corrupt parties sent or got, and everybody's first difference, by (from, to)."""
 
-    parameters: ConsensusParameters
+    protocol: Consensus
     honest: frozenset[PartyId]
     initial: dict[tuple[PartyId, PartyId], Vector]
     first: dict[tuple[PartyId, PartyId], Vector]
@@ -59,20 +58,20 @@ class _View:
 
     def step(self, sender: PartyId, receiver: PartyId) -> Vector:
         """z_{i|j} - z_{j|i} + 2 c B_{i|j} x_i at the start."""
-        step: Vector = self.first[sender, receiver] / (1 - self.parameters.theta)
+        step: Vector = self.first[sender, receiver] / (1 - self.protocol.theta)
         return step
 
     def estimate(self, party: PartyId, partner: PartyId) -> Vector:
         """x^(1) of an honest party, from its message to a corrupt neighbour: z on that edge is known."""
         other = self._corrupt_neighbours(party, partner)[0]
         known = self.initial[party, other] - self.initial[other, party]
-        estimate: Vector = (self.step(party, other) - known) / (2 * self.parameters.c * _sign(party, other))
+        estimate: Vector = (self.step(party, other) - known) / (2 * self.protocol.c * _sign(party, other))
         return estimate
 
     def hidden_value(self, party: PartyId, partner: PartyId) -> Vector:
         """s_i - B_{i|j} z_{i|j}: x^(1) without what is known of it."""
         others = self._corrupt_neighbours(party, partner)
-        total = self.estimate(party, partner) * (1 + self.parameters.c * (len(others) + 1))
+        total = self.estimate(party, partner) * (1 + self.protocol.c * (len(others) + 1))
         hidden: Vector = total + sum(_sign(party, other) * self.initial[party, other] for other in others)
         return hidden
 

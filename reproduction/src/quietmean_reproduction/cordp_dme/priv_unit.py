@@ -10,23 +10,31 @@ from quietmean.core.party import Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History
-from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.priv_unit.spec import PrivUnitParameters
+from quietmean.protocols.priv_unit import PrivUnitG
+from quietmean.protocols.priv_unit.spec import best_probability
 from quietmean_reproduction.cordp_dme.setting import REPLACEMENT, standard_error
+
+
+def best_error(epsilon: float, dimension: int) -> float:
+    """E |report - v|^2 of one report with the best probability of the cap."""
+    return _best(epsilon, dimension).error(dimension)
+
+
+def _best(epsilon: float, dimension: int) -> PrivUnitG:
+    return PrivUnitG(epsilon=epsilon, probability=best_probability(epsilon, dimension))
 
 
 def measured_priv_unit(*, seed: int, responding: int, epsilon: float, runs: int, dimension: int) -> list[dict[str, Any]]:
     """Runs of PrivUnitG on random unit vectors: the error of the mean of those who respond."""
-    protocol = get_protocol("priv-unit-g")
-    parameters = PrivUnitParameters.best(epsilon, dimension)
+    protocol = _best(epsilon, dimension)
     errors = []
     for run in range(runs):
         drawn: Vector = BitStream(insecure_seed(seed, "values", run)).standard_normal((responding, dimension))
         values = drawn / np.linalg.norm(drawn, axis=1)[:, None]
-        schedule = protocol.schedule(parameters, responding, insecure_seed(seed, "schedule"))
-        history = History.everyone(protocol.rounds(parameters), responding)
-        execution = Execution(protocol, parameters, schedule, history, REPLACEMENT, np.ones(responding))
+        schedule = protocol.draw_schedule(responding, insecure_seed(seed, "schedule"))
+        history = History.everyone(protocol.rounds, responding)
+        execution = Execution(protocol, schedule, history, REPLACEMENT, np.ones(responding))
         noise = InsecurePopulationNoise(_another_seed(seed, run), responding)
         estimate = execution.estimate(execution.run_batch(values, noise))
         errors.append(float(((estimate - values.mean(axis=0)) ** 2).sum()))
@@ -38,7 +46,7 @@ def measured_priv_unit(*, seed: int, responding: int, epsilon: float, runs: int,
             "responding": responding,
             "priv-unit-g": float(sample.mean()),
             "priv-unit-g_standard_error": standard_error(sample),
-            "priv-unit-g_predicted": parameters.error(dimension) / responding,
+            "priv-unit-g_predicted": protocol.error(dimension) / responding,
             "runs": runs,
         }
     ]

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from quietmean.core.party import Vector
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History
-from quietmean.protocols import get_protocol
+from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.cordp_dme.design import NoiseDesign, gaussian_variance, optimal_design, shrinkage
-from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
 from quietmean.protocols.execution import Execution
 
 PAPER = "CorDP-DME (Vithana, Cadambe, Calmon, Jeong)"
@@ -73,12 +72,11 @@ def measure(design: NoiseDesign, responding: int, dimension: int, runs: int, see
 
 def _execution(design: NoiseDesign, responding: int, seed: int) -> Execution:
     parties = design.parties
-    protocol = get_protocol("cordp-dme")
-    parameters = CordpDmeParameters(math.sqrt(design.own), math.sqrt(design.pair))
-    schedule = protocol.schedule(parameters, parties, insecure_seed(seed, "schedule"))
-    online = np.ones((protocol.rounds(parameters) + 1, parties), dtype=np.bool_)
+    protocol = CorDPDME(sigma_own=math.sqrt(design.own), sigma_pair=math.sqrt(design.pair))
+    schedule = protocol.draw_schedule(parties, insecure_seed(seed, "schedule"))
+    online = np.ones((protocol.rounds + 1, parties), dtype=np.bool_)
     online[1:, _absent(parties, responding, seed)] = False
-    return Execution(protocol, parameters, schedule, History(online), REPLACEMENT, np.ones(parties))
+    return Execution(protocol, schedule, History(online), REPLACEMENT, np.ones(parties))
 
 
 def _absent(parties: int, responding: int, seed: int) -> NDArray[np.int64]:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.protocols.cordp_dme.design import biased_mse, gaussian_variance, optimal_design
-from quietmean.protocols.priv_unit.spec import PrivUnitParameters
 from quietmean_reproduction.columns import numbers, worst_deviation
-from quietmean_reproduction.cordp_dme.priv_unit import measured_priv_unit
+from quietmean_reproduction.cordp_dme.priv_unit import best_error, measured_priv_unit
 from quietmean_reproduction.cordp_dme.setting import (
     DELTA,
     PAPER,
@@ -41,7 +40,7 @@ def formulae(*, seed: int, points: int) -> list[dict[str, Any]]:
     del seed
     rows = []
     for epsilon in sorted({*np.geomspace(LOWEST, HIGHEST, points).tolist(), AT}):
-        private_unit = PrivUnitParameters.best(epsilon, DIMENSION).error(DIMENSION)
+        private_unit = best_error(epsilon, DIMENSION)
         for sensitivity in (REPLACEMENT, TABLE_II):
             unit = gaussian_variance(epsilon, DELTA, sensitivity)
             for responding in RESPONDING:
@@ -69,7 +68,7 @@ def crossings(*, seed: int, epsilons: list[float]) -> list[dict[str, Any]]:
     del seed
     rows = []
     for epsilon in epsilons:
-        private_unit = PrivUnitParameters.best(epsilon, DIMENSION).error(DIMENSION)
+        private_unit = best_error(epsilon, DIMENSION)
         unit = gaussian_variance(epsilon, DELTA, REPLACEMENT)
         for colluding in COLLUDING:
             least = {"unbiased": PARTIES + 1, "biased": PARTIES + 1}

@@ -23,8 +23,8 @@ from quietmean.planning.calibrate import choose_levels
 from quietmean.planning.choices import Calibration
 from quietmean.planning.scenarios import Scenario
 from quietmean.privacy import Adversary, noise_levels
-from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
 from quietmean_reproduction.inca.setting import DELTA
 
 CALIBRATIONS = tuple(str(calibration) for calibration in (Calibration.PAPER, Calibration.EXACT_VIEW, Calibration.EXACT))
@@ -61,11 +61,12 @@ def draw_scenario(setting: Setting, seed: Seed, dropouts: float) -> Scenario:
 
     Equal to what planning would draw; there the work for many coalitions at once comes first, which does not pay here.
     """
-    protocol, parties = get_protocol("inca"), setting.parties
-    draft = protocol.draft(parties, {"rounds": setting.rounds, "schedule": setting.schedule, "out_degree": setting.out_degree})
-    schedule = protocol.schedule(draft, parties, seed.derive("schedule"))
+    parties = setting.parties
+    asked = IncA(rounds=setting.rounds, schedule=setting.schedule, out_degree=setting.out_degree)
+    draft = asked.with_noise(1.0, 1.0)
+    schedule = draft.draw_schedule(parties, seed.derive("schedule"))
     history = churn(seed.derive("churn"), setting.rounds, parties, permanent=dropouts)
-    transcript = Execution(protocol, draft, schedule, history, 1.0, np.ones(parties)).transcript()
+    transcript = Execution(draft, schedule, history, 1.0, np.ones(parties)).transcript()
     colluding = BitStream(seed.derive("coalitions")).permutation(parties)[: setting.target.colluding]
     levels = noise_levels(transcript, Adversary.collusion(colluding.tolist()))
     release = np.maximum(levels.bare.release, 0.0)

@@ -14,6 +14,7 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol, registry
 from quietmean.protocols.dissemination import Dissemination
+from quietmean.protocols.inca import IncA
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
 from quietmean_reproduction.inca.machines import Meter
@@ -34,10 +35,9 @@ def inca(*, seed: int, parties: int, dimension: int, rounds: int, dropouts: floa
 
     The mean is over parties that stay. What the noise levels are makes no difference to the cost.
     """
-    protocol = get_protocol("inca")
-    parameters = protocol.draft(parties, {"rounds": rounds, "schedule": "uniform"})
+    protocol = IncA(rounds=rounds, schedule="uniform", sigma_star=1.0, sigma_delta=1.0)
     target = Target(parties, EPSILON, DELTA, dimension, colluding=round(CORRUPT * parties), dropouts=dropouts)
-    plan = Plan(target, protocol, parameters, Dissemination("push-sum", TELLING))
+    plan = Plan(target, protocol, Dissemination("push-sum", TELLING))
     root = insecure_seed(seed, "costs", repeat)
     schedule, online = plan.schedule(root), churn(root, rounds + TELLING, parties, permanent=dropouts).online
     noise, value = InsecureStackedNoise(seed, parties), np.full(dimension, 0.5)
@@ -56,14 +56,15 @@ def inca(*, seed: int, parties: int, dimension: int, rounds: int, dropouts: floa
 
 def secagg(*, seed: int, parties: int, dimension: int, degree: int, dropouts: float, repeat: int) -> list[dict[str, Any]]:
     """SecAgg+ with distributed noise; party 0 aggregates. Its time beyond that of a client is what all others wait for."""
-    protocol, radius = get_protocol(SECAGG), 0.5 * math.sqrt(dimension)
+    radius = 0.5 * math.sqrt(dimension)
     colluding = round(CORRUPT * parties)
     target = Target(parties, EPSILON, DELTA, dimension, 2 * radius, colluding, dropouts)
-    plan = calibrate(target, protocol, {"degree": degree, "threshold": degree // 2 + 1, "domain": "ball"})
+    options = {"degree": degree, "threshold": degree // 2 + 1, "domain": "ball"}
+    plan = calibrate(target, get_protocol(SECAGG).from_options(options))
     root = insecure_seed(seed, "costs", repeat)
-    schedule, rounds = plan.schedule(root), protocol.rounds(plan.parameters)
+    schedule, rounds = plan.schedule(root), plan.protocol.rounds
     online = churn(root, rounds, parties, permanent=dropouts).online
-    online[:, list(protocol.indispensable(plan.parameters))] = True
+    online[:, list(plan.protocol.indispensable)] = True
     noise, value = InsecureStackedNoise(seed, parties), np.full(dimension, 0.5 / math.sqrt(dimension))
     meter = Meter.of(parties)
     meter.drive([plan.machine(schedule, party, value, 1.0, noise.party(party)) for party in range(parties)], online)

@@ -12,9 +12,8 @@ from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History, churn, make_schedule
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import get_protocol
+from quietmean.protocols.inca import IncA, Injection
 from quietmean.protocols.inca.batch import run_batch
-from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import COLUMN, Claim, Effort, Figure
 from quietmean_reproduction.inca.accounts import CALIBRATIONS, SPREAD, Account, Setting
@@ -68,22 +67,20 @@ def inca(*, seed: int, corrupt: float, dropouts: float, executions: int, runs: i
 
 def _whole_run(star: float, delta: float, dropouts: float, coordinates: int, seed: int, run: int) -> tuple[float, float]:
     """Mean squared error of a party's estimate after gossip, and of the mean of all that was released after mixing."""
-    protocol = get_protocol("inca")
     root = insecure_seed(seed, "whole run", run)
     values = BitStream(root.derive("values")).uniform(PARTIES * coordinates).reshape(PARTIES, coordinates)
     history = churn(root, ROUNDS + TELLING, PARTIES, permanent=dropouts)
-    parameters = protocol.draft(PARTIES, {"rounds": ROUNDS, "schedule": "uniform"})
-    parameters = protocol.with_noise(parameters, star, delta)
+    protocol = IncA(rounds=ROUNDS, schedule="uniform", sigma_star=star, sigma_delta=delta)
     mixing = History(history.online[: ROUNDS + 1])
     noise = InsecurePopulationNoise(int.from_bytes(root.derive("noise").secret[:7], "big"), PARTIES)
-    ones, schedule = np.ones(PARTIES), protocol.schedule(parameters, PARTIES, root)
-    held = protocol.batch(parameters, schedule, mixing, values, ones, noise)
+    ones, schedule = np.ones(PARTIES), protocol.draw_schedule(PARTIES, root)
+    held = protocol.batch(schedule, mixing, values, ones, noise)
     truth = values.mean(axis=0)
     vector, weight = held.total()
     # Gossip in the clear starts from what was released; who left while mixing has nothing to tell and never takes part.
     there = mixing.finished
     telling = History(np.vstack([np.ones((1, PARTIES), dtype=np.bool_), history.online[ROUNDS + 1 :]]))
-    plain = IncaParameters(Injection.plain(TELLING), 0.0, 0.0)
+    plain = IncA(rounds=TELLING, injection=Injection.plain(TELLING), sigma_star=0.0, sigma_delta=0.0)
     gossip = make_schedule("uniform", root.derive("telling"), PARTIES, TELLING, 1)
     start, weights = np.where(there[:, None], held.vector, 0.0), np.where(there, held.weight, 0.0)
     known = run_batch(plain, gossip, telling, np.column_stack([start, weights]), ones, noise).vector[history.finished]
