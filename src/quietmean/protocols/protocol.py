@@ -1,4 +1,4 @@
-"""What a protocol must bring: a party machine, a declared transcript and a batch kernel over the same parameters."""
+"""What a protocol must bring: a party machine, and a program of the whole population over the same parameters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationN
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.transcript import Transcript
+from quietmean.transcript.numbers import REAL, Arithmetic, NumericReading, NumericTerms
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
     from quietmean.privacy import Accounting
@@ -254,9 +256,34 @@ class Protocol(ABC, Generic[Parameters]):
     ) -> PartyMachine[Any]:
         """The party's state machine, bound to its value (d,), its public weight and its noise."""
 
-    @abstractmethod
+    def population(
+        self,
+        parameters: Parameters,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        """All parties at once, values of n rows: the machines' linear computation, whether read with numbers or with symbols.
+
+        A protocol without such a program brings :meth:`transcript` and :meth:`batch` itself.
+        """
+        raise TypeError(f"{self.name} has no population program: it has to bring its own transcript and batch")
+
+    def arithmetic(self, parameters: Parameters) -> Arithmetic:
+        """The numbers that parties hold; they divide and round as the machines do."""
+        return REAL
+
     def transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
         """The declared transcript; equal to the traced one, or (see :meth:`full_transcript`) worth the same to any coalition."""
+        # Running parties need no matrices: they start without this import.
+        from quietmean.transcript.symbols import SymbolicReading
+
+        reading, weights = SymbolicReading(schedule.parties), np.ones(schedule.parties)
+        self.population(parameters, schedule, history, reading.values, weights, reading.noise, reading)
+        return reading.transcript()
 
     def full_transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""
@@ -271,7 +298,6 @@ class Protocol(ABC, Generic[Parameters]):
 
         return GAUSSIAN
 
-    @abstractmethod
     def batch(
         self,
         parameters: Parameters,
@@ -281,4 +307,8 @@ class Protocol(ABC, Generic[Parameters]):
         weights: NDArray[np.float64],
         noise: PopulationNoise,
     ) -> Releases:
-        """All parties at once: values (n, d). Equal to the machines, up to rounding, on the same noise."""
+        """The program with numbers, values (n, d): equal to the machines on the same noise, up to rounding."""
+        self.check_values(parameters, values)
+        reading, terms = NumericReading(values, self.arithmetic(parameters)), NumericTerms(noise, *values.shape)
+        results = self.population(parameters, schedule, history, reading.values, weights, terms, reading)
+        return Releases(reading.vectors(results.rows), results.weight, results.by)

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.central_dp.party import CentralDpParty
+from quietmean.protocols.central_dp.population import population
 from quietmean.protocols.fields import optional_field, required_field
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases, Server
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.protocols.protocol import Demand, Design, Protocol, Server
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 @dataclass(frozen=True)
@@ -97,34 +98,14 @@ class CentralDp(Protocol[CentralDpParameters]):
     ) -> CentralDpParty:
         return CentralDpParty(parameters.sigma, parameters.curator, schedule, party, value, weight, noise)
 
-    def transcript(self, parameters: CentralDpParameters, schedule: Schedule, history: History) -> Transcript:
-        builder = TranscriptBuilder(schedule.parties)
-        arrived = history.delivered(schedule)[0].any(axis=1)
-        handed = {}
-        for party in np.nonzero(history.online[1])[0].tolist():
-            if party != parameters.curator:
-                receivers = [parameters.curator] if arrived[party] else []
-                handed[party] = builder.add_message(party, 1, receivers, values={party: 1.0})
-        if history.online[1, parameters.curator]:
-            noise = builder.add_noise([parameters.curator], parameters.sigma, "star")
-            counted = {row: 1.0 for party, row in handed.items() if arrived[party]}
-            own = {parameters.curator: 1.0}
-            builder.add_message(parameters.curator, 2, messages=counted, values=own, noise={noise: 1.0}, released=True)
-        return builder.build()
-
-    def batch(
+    def population(
         self,
         parameters: CentralDpParameters,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        counted = self.counted(parameters, schedule, history)
-        vector, weight = np.zeros_like(values), np.zeros(len(values))
-        star = noise.normal("star", 0, values.shape[1])[parameters.curator]
-        vector[parameters.curator] = values[counted].sum(axis=0) + parameters.sigma * star
-        weight[parameters.curator] = weights[counted].sum()
-        releases = history.finished & (np.arange(len(values)) == parameters.curator)
-        return Releases(vector, weight, releases)
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(parameters, schedule, history, values, weights, noise, out)

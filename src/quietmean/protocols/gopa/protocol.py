@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.gopa.party import GopaCollector, GopaParty
+from quietmean.protocols.gopa.population import population
 from quietmean.protocols.gopa.rounds import Happened
 from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partners, draw_pairs, list_bytes
-from quietmean.protocols.protocol import Demand, Protocol, Releases, Server
-from quietmean.transcript import Transcript
+from quietmean.protocols.protocol import Demand, Protocol, Server
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class Gopa(Protocol[GopaParameters]):
@@ -93,28 +94,14 @@ class Gopa(Protocol[GopaParameters]):
         kind = GopaCollector if party == parameters.aggregator else GopaParty
         return kind(parameters, schedule, party, value, weight, noise)
 
-    def transcript(self, parameters: GopaParameters, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.gopa.transcript import declared_transcript
-
-        return declared_transcript(parameters, schedule, history)
-
-    def batch(
+    def population(
         self,
         parameters: GopaParameters,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        happened, dimension = Happened.of(parameters.aggregator, schedule, history), values.shape[1]
-        noisy = values + parameters.sigma_star * noise.normal("star", 0, dimension)
-        total = noisy[happened.arrived].sum(axis=0)
-        left_over = happened.left_over(schedule.pairs)
-        uncancelled = left_over != 0
-        if uncancelled.any():
-            shared = noise.shared_normal(schedule.pairs[uncancelled], "delta", 0, dimension)
-            total = total + parameters.sigma_delta * (left_over[uncancelled] @ shared)
-        vector, weight = np.zeros_like(values), np.zeros(len(values))
-        vector[parameters.aggregator], weight[parameters.aggregator] = total, weights[happened.arrived].sum()
-        return Releases(vector, weight, (np.arange(len(values)) == parameters.aggregator) & happened.released)
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(parameters, schedule, history, values, weights, noise, out)

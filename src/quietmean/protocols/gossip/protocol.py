@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule, make_schedule
 from quietmean.protocols.fields import optional_field, required_field
-from quietmean.protocols.inca.batch import run_batch
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, describe_fixed_point
 from quietmean.protocols.inca.party import IncaParty
+from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection, check_fixed_point
-from quietmean.protocols.protocol import Demand, Protocol, Releases
-from quietmean.transcript import Transcript
+from quietmean.protocols.protocol import Demand, Protocol
+from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 @dataclass(frozen=True)
@@ -91,19 +92,17 @@ class Gossip(Protocol[GossipParameters]):
         self.check_values(parameters, value)
         return IncaParty(parameters.as_inca(), schedule, party, value, weight, noise)
 
-    def transcript(self, parameters: GossipParameters, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.inca.transcript import declared_transcript
-
-        return declared_transcript(parameters.as_inca(), schedule, history)
-
-    def batch(
+    def population(
         self,
         parameters: GossipParameters,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        self.check_values(parameters, values)
-        return run_batch(parameters.as_inca(), schedule, history, values, weights, noise)
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(parameters.as_inca(), schedule, history, values, weights, noise, out)
+
+    def arithmetic(self, parameters: GossipParameters) -> Arithmetic:
+        return WholeNumbers(parameters.grid) if parameters.grid else REAL

@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule, make_schedule
 from quietmean.protocols.fields import optional_field, required_field
-from quietmean.protocols.inca.batch import run_batch
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, describe_fixed_point, grid_figures
 from quietmean.protocols.inca.party import IncaParty
+from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.protocols.protocol import Demand, Protocol, Releases
-from quietmean.transcript import Transcript
+from quietmean.protocols.protocol import Demand, Protocol
+from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
     from quietmean.privacy import Accounting
@@ -95,11 +96,20 @@ class Inca(Protocol[IncaParameters]):
         self.check_values(parameters, value)
         return IncaParty(parameters, schedule, party, value, weight, noise)
 
-    def transcript(self, parameters: IncaParameters, schedule: Schedule, history: History) -> Transcript:
-        # Running parties need no matrices: they start without this import.
-        from quietmean.protocols.inca.transcript import declared_transcript
+    def population(
+        self,
+        parameters: IncaParameters,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(parameters, schedule, history, values, weights, noise, out)
 
-        return declared_transcript(parameters, schedule, history)
+    def arithmetic(self, parameters: IncaParameters) -> Arithmetic:
+        return WholeNumbers(parameters.grid) if parameters.grid else REAL
 
     def accounting(
         self, parameters: IncaParameters, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float
@@ -109,15 +119,3 @@ class Inca(Protocol[IncaParameters]):
         from quietmean.protocols.inca.accounting import GridAccounting
 
         return GridAccounting(parameters, schedule, history)
-
-    def batch(
-        self,
-        parameters: IncaParameters,
-        schedule: Schedule,
-        history: History,
-        values: Vector,
-        weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        self.check_values(parameters, values)
-        return run_batch(parameters, schedule, history, values, weights, noise)

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.fields import required_field
 from quietmean.protocols.local_dp.party import LocalDpParty
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.protocols.local_dp.population import population
+from quietmean.protocols.protocol import Demand, Design, Protocol
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 @dataclass(frozen=True)
@@ -74,21 +75,14 @@ class LocalDp(Protocol[LocalDpParameters]):
     ) -> LocalDpParty:
         return LocalDpParty(parameters.sigma, value, weight, noise)
 
-    def transcript(self, parameters: LocalDpParameters, schedule: Schedule, history: History) -> Transcript:
-        builder = TranscriptBuilder(schedule.parties)
-        for party in np.nonzero(history.finished)[0].tolist():
-            star = builder.add_noise([party], parameters.sigma, "star")
-            builder.add_message(party, 2, values={party: 1.0}, noise={star: 1.0}, released=True)
-        return builder.build()
-
-    def batch(
+    def population(
         self,
         parameters: LocalDpParameters,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        noisy = values + parameters.sigma * noise.normal("star", 0, values.shape[1])
-        return Releases(noisy, weights, history.finished)
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(parameters, schedule, history, values, weights, noise, out)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import History, Schedule, churn
-from quietmean.protocols.muffliato.mixing import mix
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
+from quietmean.protocols.muffliato.population import mixed, population
 from quietmean.protocols.muffliato.spec import (
     ACCELERATED,
     MuffliatoParameters,
@@ -23,8 +23,8 @@ from quietmean.protocols.muffliato.spec import (
     default_rounds,
     gossip_schedule,
 )
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
-from quietmean.transcript import Transcript
+from quietmean.protocols.protocol import Demand, Design, Protocol
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 # The predicted error averages this many executions, each probed with so many random vectors where n is larger.
 _EXECUTIONS, _PROBES = 8, 256
@@ -92,7 +92,7 @@ class Muffliato(Protocol[MuffliatoParameters]):
             everyone = np.eye(parties)
             if parties > _PROBES:
                 everyone = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
-            weights = mix(parameters.momentum, schedule, history, everyone)[history.finished]
+            weights = mixed(parameters, schedule, history, everyone)[history.finished]
             squares.append(float((weights**2).sum(axis=1).mean()))
             bias.append(float(((weights - everyone.mean(axis=0)) ** 2).sum(axis=1).mean()))
         return float(np.mean(squares)), float(np.mean(bias))
@@ -107,7 +107,7 @@ class Muffliato(Protocol[MuffliatoParameters]):
             own = np.arange(first, min(first + _COLUMNS, parties))
             unit = np.zeros((parties, own.size))
             unit[own, own - first] = 1.0
-            shares = mix(parameters.momentum, schedule, history, unit)
+            shares = mixed(parameters, schedule, history, unit)
             squares += (shares**2).sum(axis=1)
             total += shares @ weights[own]
         finished = history.finished
@@ -132,20 +132,14 @@ class Muffliato(Protocol[MuffliatoParameters]):
     ) -> MuffliatoParty:
         return MuffliatoParty(parameters, schedule, party, value, weight, noise)
 
-    def transcript(self, parameters: MuffliatoParameters, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.muffliato.transcript import declared_transcript
-
-        return declared_transcript(parameters, schedule, history)
-
-    def batch(
+    def population(
         self,
         parameters: MuffliatoParameters,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        noisy = values + parameters.sigma * noise.normal("star", 0, values.shape[1])
-        held = mix(parameters.momentum, schedule, history, np.column_stack([noisy, weights]))
-        return Releases(held[:, :-1], held[:, -1], history.finished)
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(parameters, schedule, history, values, weights, noise, out)
