@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 
 Units = NDArray[np.int64]
@@ -55,3 +55,22 @@ def divide(units: Units, parts: int | Units) -> Units:
     """
     shares: Units = (2 * units + parts) // (2 * parts)
     return np.clip(shares, -LARGEST_SHARE, LARGEST_SHARE)
+
+
+def whole_steps(vector: Vector, step: float) -> Vector:
+    """To the nearest multiples of ``step``. Raises :class:`ProtocolFailure` where they are too large to be held exactly."""
+    with np.errstate(over="ignore"):
+        units = np.rint(vector / step)
+    if not (np.abs(units) < LARGEST_UNITS).all():
+        raise too_large(step)
+    # Adding zero makes a negative zero a plain one.
+    nearest: Vector = units * step + 0.0
+    return nearest
+
+
+def too_large(step: float) -> ProtocolFailure:
+    """For numbers that a grid cannot hold."""
+    return ProtocolFailure(
+        f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party's is: start the study again "
+        "with a coarser grid (option largest_value), or without value_bits = 32, and look for the party that sent it"
+    )

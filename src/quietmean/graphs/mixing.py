@@ -1,7 +1,8 @@
-"""The mixing matrix of a round, as it really happened."""
+"""Sparse linear maps between the rows of a population, and the one by which a round of equal shares went."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,20 +13,59 @@ from quietmean.graphs.schedule import Schedule
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+Ints = NDArray[np.int64]
+Array = NDArray[np.float64]
 
-def mixing_matrix(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> csr_array[np.float64]:
-    """W_t of IncA, Algorithm 2, shape (n, n): column i says where the mass of party i goes.
 
-    ``delivered`` is :meth:`History.delivered`. What did not arrive stays with its sender, so every column sums to 1.
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A sparse matrix as triplets: row ``to[e]`` gets ``weight[e]`` times row ``source[e]``. Repeated entries add up.
+
+    ``shape`` is (rows, columns); ``to``, ``source`` and ``weight`` have one entry for each of the matrix, in any order.
     """
-    # A node never mixes whole populations: it starts without this import.
-    from scipy.sparse import csr_array
 
-    parties = schedule.parties
-    arrived = delivered[round_ - 1]
-    senders, slots = np.nonzero(arrived)
-    share = 1.0 / (schedule.out_degree[round_ - 1] + 1)
-    kept = 1.0 - arrived.sum(axis=1) * share
-    rows = np.concatenate([np.arange(parties), schedule.neighbours[round_ - 1][senders, slots]])
-    columns = np.concatenate([np.arange(parties), senders])
-    return csr_array((np.concatenate([kept, share[senders]]), (rows, columns)), shape=(parties, parties))
+    shape: tuple[int, int]
+    to: Ints
+    source: Ints
+    weight: Array
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, int], to: NDArray[np.integer], source: NDArray[np.integer], weight: Array | float = 1.0
+    ) -> Flow:
+        """From any whole numbers; one weight may stand for all."""
+        rows = to.astype(np.int64, copy=False)
+        return cls(shape, rows, source.astype(np.int64, copy=False), np.broadcast_to(np.asarray(weight, float), rows.shape))
+
+    def matrix(self) -> csr_array[np.float64]:
+        """In compressed rows, entries in the order of the triplets."""
+        # A node never mixes whole populations: it starts without this import.
+        from scipy.sparse import csr_array
+
+        return csr_array((self.weight, (self.to, self.source)), shape=self.shape)
+
+    def numbers(self, vector: Array) -> Array:
+        """The product with a vector of shape (columns,): shape (rows,)."""
+        return np.bincount(self.to, weights=self.weight * vector[self.source], minlength=self.shape[0]).astype(
+            np.float64, copy=False
+        )
+
+
+def arrivals(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> tuple[Ints, Ints]:
+    """(senders, receivers) of the messages of a round that arrived; ``delivered`` is that of the history."""
+    sender, slot = np.nonzero(delivered[round_ - 1])
+    return sender, schedule.neighbours[round_ - 1][sender, slot].astype(np.int64)
+
+
+def share_flow(schedule: Schedule, arrived: tuple[Ints, Ints], acknowledged: NDArray[np.bool_], round_: int) -> Flow:
+    """What every party holds after a round, in shares: each starts with (out-degree + 1) equal shares of its own.
+
+    ``arrived`` as :func:`arrivals` has it, ``acknowledged`` that of the history. A party keeps one share, and those that did not
+    arrive as far as it knows. With each column divided by the number of its shares this is W_t of IncA, Algorithm 2: its columns
+    sum to 1, unless a sender did not know that a share arrived.
+    """
+    everyone, (sender, receiver) = np.arange(schedule.parties), arrived
+    kept = schedule.out_degree[round_ - 1] + 1 - acknowledged[round_ - 1].sum(axis=1)
+    weight = np.concatenate([kept.astype(np.float64), np.ones(sender.size)])
+    to, source = np.concatenate([everyone, receiver]), np.concatenate([everyone, sender])
+    return Flow((schedule.parties, schedule.parties), to, source, weight)

@@ -52,6 +52,7 @@ class Adversary:
         if not 0 <= fraction <= 1:
             raise InputError(f"an observed fraction of {fraction:g} is impossible: choose 0..1")
         sent = np.nonzero((transcript.message_round > 0) & ~transcript.released)[0]
+        sent = sent[_by_creation(transcript.sender[sent], transcript.message_round[sent])]
         chosen = sent[BitStream(seed.derive("eavesdropper")).uniform(sent.size) < fraction]
         senders, rounds = transcript.sender[chosen], transcript.message_round[chosen]
         return cls(observed=frozenset((int(i), int(t) - 1) for i, t in zip(senders, rounds, strict=True)))
@@ -82,3 +83,13 @@ class Adversary:
         if self.observed:
             parts.append(f"{len(self.observed)} messages intercepted")
         return " and ".join(parts) or "an outsider who sees what is published"
+
+
+def _by_creation(sender: NDArray[np.int64], round_: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of messages by when their sender sent before, then by sender: the same however a transcript is laid out."""
+    created = np.zeros_like(round_)
+    for party in np.unique(sender):
+        own = sender == party
+        rounds = np.unique(round_[own])
+        created[own] = np.concatenate([[0], rounds])[np.searchsorted(rounds, round_[own])]
+    return np.lexsort((np.arange(sender.size), sender, created))

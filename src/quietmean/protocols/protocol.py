@@ -1,4 +1,4 @@
-"""What a protocol must bring: a frozen value with its parameters, a party machine, a declared transcript and a batch kernel."""
+"""What a protocol must bring: a frozen value with its parameters, a party machine, and a program of the whole population."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
+from quietmean.transcript.numbers import REAL, Arithmetic, NumericReading, NumericTerms
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
@@ -188,19 +190,46 @@ class Protocol(Configured, ABC):
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """The party's state machine, bound to its value (d,), its public weight and its noise."""
 
-    @abstractmethod
+    def population(
+        self,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        """All parties at once, values of n rows: the machines' linear computation, whether read with numbers or with symbols.
+
+        A protocol without such a program brings :meth:`transcript` and :meth:`batch` itself.
+        """
+        raise TypeError(f"{self.name} has no population program: it has to bring its own transcript and batch")
+
+    def arithmetic(self) -> Arithmetic:
+        """The numbers that parties hold; they divide and round as the machines do."""
+        return REAL
+
     def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        """The declared transcript; equal to the traced one, or (see :meth:`full_transcript`) worth the same to any coalition."""
+        """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) worth the same to anybody."""
+        # Running parties need no matrices: they start without this import.
+        from quietmean.transcript.symbols import SymbolicReading
+
+        reading, weights = SymbolicReading(schedule.parties), np.ones(schedule.parties)
+        self.population(schedule, history, reading.values, weights, reading.noise, reading)
+        return reading.transcript()
 
     def full_transcript(self, schedule: Schedule, history: History) -> Transcript:
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""
         return self.transcript(schedule, history)
 
-    @abstractmethod
     def batch(
         self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
     ) -> Releases:
-        """All parties at once: values (n, d). Equal to the machines, up to rounding, on the same noise."""
+        """The program with numbers, values (n, d): equal to the machines on the same noise, up to rounding."""
+        self.check_values(values)
+        reading, terms = NumericReading(values, self.arithmetic()), NumericTerms(noise, *values.shape)
+        results = self.population(schedule, history, reading.values, weights, terms, reading)
+        return Releases(reading.vectors(results.rows), results.weight, results.by)
 
     def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
         """How the view that the transcript describes becomes (epsilon, delta); exact where all noise is Gaussian."""

@@ -13,7 +13,6 @@ from quietmean.graphs import History, churn, make_schedule
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.inca import IncA, Injection
-from quietmean.protocols.inca.batch import run_batch
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import COLUMN, Claim, Effort, Figure
 from quietmean_reproduction.inca.accounts import CALIBRATIONS, SPREAD, Account, Setting
@@ -83,7 +82,7 @@ def _whole_run(star: float, delta: float, dropouts: float, coordinates: int, see
     plain = IncA(rounds=TELLING, injection=Injection.plain(TELLING), sigma_star=0.0, sigma_delta=0.0)
     gossip = make_schedule("uniform", root.derive("telling"), PARTIES, TELLING, 1)
     start, weights = np.where(there[:, None], held.vector, 0.0), np.where(there, held.weight, 0.0)
-    known = run_batch(plain, gossip, telling, np.column_stack([start, weights]), ones, noise).vector[history.finished]
+    known = plain.batch(gossip, telling, np.column_stack([start, weights]), ones, noise).vector[history.finished]
     estimates = known[:, :-1] / known[:, -1:]
     return float(((estimates - truth) ** 2).mean()), float(((vector / weight - truth) ** 2).mean())
 

@@ -8,15 +8,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.central_dp.party import CentralDpParty
-from quietmean.protocols.protocol import Aggregated, Design, Releases, SelfCalibrating, Server
+from quietmean.protocols.central_dp.population import population
+from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -66,27 +67,13 @@ class CentralDP(Aggregated, SelfCalibrating):
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
         return CentralDpParty(self.sigma, self.aggregator, schedule, party, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        builder = TranscriptBuilder(schedule.parties)
-        arrived = history.delivered(schedule)[0].any(axis=1)
-        handed = {}
-        for party in np.nonzero(history.online[1])[0].tolist():
-            if party != self.aggregator:
-                receivers = [self.aggregator] if arrived[party] else []
-                handed[party] = builder.add_message(party, 1, receivers, values={party: 1.0})
-        if history.online[1, self.aggregator]:
-            noise = builder.add_noise([self.aggregator], self.sigma, "star")
-            counted = {row: 1.0 for party, row in handed.items() if arrived[party]}
-            own = {self.aggregator: 1.0}
-            builder.add_message(self.aggregator, 2, messages=counted, values=own, noise={noise: 1.0}, released=True)
-        return builder.build()
-
-    def batch(
-        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
-    ) -> Releases:
-        counted = self.counted(schedule, history)
-        vector, weight = np.zeros_like(values), np.zeros(len(values))
-        star = noise.normal("star", 0, values.shape[1])[self.aggregator]
-        vector[self.aggregator] = values[counted].sum(axis=0) + self.sigma * star
-        weight[self.aggregator] = weights[counted].sum()
-        return Releases(vector, weight, history.finished & (np.arange(len(values)) == self.aggregator))
+    def population(
+        self,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self.sigma, self.aggregator, schedule, history, values, weights, noise, out)

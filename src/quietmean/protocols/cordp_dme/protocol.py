@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
-from quietmean.protocols.cordp_dme.batch import run_batch
 from quietmean.protocols.cordp_dme.decoder import decode_total
 from quietmean.protocols.cordp_dme.design import (
     ball_sensitivity,
@@ -25,11 +24,12 @@ from quietmean.protocols.cordp_dme.design import (
 )
 from quietmean.protocols.cordp_dme.pairs import all_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.party import CordpDmeParty
+from quietmean.protocols.cordp_dme.population import population
 from quietmean.protocols.cordp_dme.sparse import sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
-from quietmean.protocols.protocol import Aggregated, Design, Releases, SelfCalibrating, Server
+from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
-from quietmean.transcript import Transcript
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
@@ -123,21 +123,16 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
             raise InputError(f"party {party} has weight {weight:g}: the biased decoder needs weight 1 for every party")
         return CordpDmeParty(self, schedule, party, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        # Running parties need no matrices: they start without this import.
-        from quietmean.protocols.cordp_dme.transcript import declared_transcript
-
-        return declared_transcript(self, schedule, history)
-
-    def batch(
+    def population(
         self,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        return run_batch(self, schedule, history, values, weights, noise)
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self, schedule, history, values, weights, noise, out)
 
 
 def _predicted(parameters: CordpDmeParameters, target: Target) -> tuple[float, float]:

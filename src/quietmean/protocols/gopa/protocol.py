@@ -8,15 +8,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.gopa.party import GopaCollector, GopaParty
+from quietmean.protocols.gopa.population import population
 from quietmean.protocols.gopa.rounds import Happened
 from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partners, draw_pairs, list_bytes
-from quietmean.protocols.protocol import Aggregated, Releases, Server
+from quietmean.protocols.protocol import Aggregated, Server
 from quietmean.protocols.target import Target
-from quietmean.transcript import Transcript
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class GOPA(GopaParameters, Aggregated):
@@ -58,22 +59,13 @@ class GOPA(GopaParameters, Aggregated):
         kind = GopaCollector if party == self.aggregator else GopaParty
         return kind(self, schedule, party, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.gopa.transcript import declared_transcript
-
-        return declared_transcript(self, schedule, history)
-
-    def batch(
-        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
-    ) -> Releases:
-        happened, dimension = Happened.of(self.aggregator, schedule, history), values.shape[1]
-        noisy = values + self.sigma_star * noise.normal("star", 0, dimension)
-        total = noisy[happened.arrived].sum(axis=0)
-        left_over = happened.left_over(schedule.pairs)
-        uncancelled = left_over != 0
-        if uncancelled.any():
-            shared = noise.shared_normal(schedule.pairs[uncancelled], "delta", 0, dimension)
-            total = total + self.sigma_delta * (left_over[uncancelled] @ shared)
-        vector, weight = np.zeros_like(values), np.zeros(len(values))
-        vector[self.aggregator], weight[self.aggregator] = total, weights[happened.arrived].sum()
-        return Releases(vector, weight, (np.arange(len(values)) == self.aggregator) & happened.released)
+    def population(
+        self,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self, schedule, history, values, weights, noise, out)

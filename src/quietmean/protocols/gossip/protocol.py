@@ -10,13 +10,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule, make_schedule
-from quietmean.protocols.inca.batch import run_batch
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid
 from quietmean.protocols.inca.party import IncaParty
+from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import (
     GRID,
     LARGEST_VALUE,
@@ -28,9 +28,10 @@ from quietmean.protocols.inca.spec import (
     Injection,
     check_fixed_point,
 )
-from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
-from quietmean.transcript import Transcript
+from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -88,13 +89,16 @@ class Gossip(Protocol):
         self.check_values(value)
         return IncaParty(self.mixing, schedule, party, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.inca.transcript import declared_transcript
+    def population(
+        self,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self.mixing, schedule, history, values, weights, noise, out)
 
-        return declared_transcript(self.mixing, schedule, history)
-
-    def batch(
-        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
-    ) -> Releases:
-        self.check_values(values)
-        return run_batch(self.mixing, schedule, history, values, weights, noise)
+    def arithmetic(self) -> Arithmetic:
+        return WholeNumbers(self.grid) if self.grid else REAL

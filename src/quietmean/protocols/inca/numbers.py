@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quietmean.core.errors import ProtocolFailure
-from quietmean.core.grid import LARGEST_UNITS, Units, divide, from_units, on_grid, to_units
+from quietmean.core.grid import LARGEST_UNITS, Units, divide, from_units, on_grid, to_units, too_large, whole_steps
 from quietmean.core.party import Vector
 
 
@@ -58,7 +57,7 @@ class GridNumbers(Numbers):
         self._step = step
 
     def injected(self, vector: Vector) -> Vector:
-        return rounded(vector, self._step)
+        return whole_steps(vector, self._step)
 
     def share(self, held: Vector, parts: int) -> Vector:
         return from_units(divide(self._units(held), parts), self._step)
@@ -80,25 +79,6 @@ class GridNumbers(Numbers):
         if not on_grid(vector, self._step):
             raise too_large(self._step)
         return to_units(vector, self._step)
-
-
-def rounded(vector: Vector, step: float) -> Vector:
-    """To the nearest multiples of ``step``. Raises :class:`ProtocolFailure` where they are too large to be held exactly."""
-    with np.errstate(over="ignore"):
-        units = np.rint(vector / step)
-    if not (np.abs(units) < LARGEST_UNITS).all():
-        raise too_large(step)
-    # Adding zero makes a negative zero a plain one.
-    nearest: Vector = units * step + 0.0
-    return nearest
-
-
-def too_large(step: float) -> ProtocolFailure:
-    """For numbers that a grid cannot hold."""
-    return ProtocolFailure(
-        f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party's is: start the study again "
-        "with a coarser grid (option largest_value), or without value_bits = 32, and look for the party that sent it"
-    )
 
 
 REAL = RealNumbers()

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule, make_schedule
-from quietmean.protocols.inca.batch import run_batch
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures
 from quietmean.protocols.inca.party import IncaParty
+from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.protocols.protocol import Protocol, Releases
+from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
-from quietmean.transcript import Transcript
+from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
@@ -63,11 +64,19 @@ class IncA(IncaParameters, Protocol):
         self.check_values(value)
         return IncaParty(self, schedule, party, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        # Running parties need no matrices: they start without this import.
-        from quietmean.protocols.inca.transcript import declared_transcript
+    def population(
+        self,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self, schedule, history, values, weights, noise, out)
 
-        return declared_transcript(self, schedule, history)
+    def arithmetic(self) -> Arithmetic:
+        return WholeNumbers(self.grid) if self.grid else REAL
 
     def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
         if not self.grid:
@@ -75,9 +84,3 @@ class IncA(IncaParameters, Protocol):
         from quietmean.protocols.inca.loss import GridLossConversion
 
         return GridLossConversion(self, schedule, history)
-
-    def batch(
-        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
-    ) -> Releases:
-        self.check_values(values)
-        return run_batch(self, schedule, history, values, weights, noise)

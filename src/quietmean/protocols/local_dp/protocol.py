@@ -8,15 +8,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.protocols.local_dp.party import LocalDpParty
-from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.local_dp.population import population
+from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
-from quietmean.transcript import Transcript, TranscriptBuilder
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -57,15 +58,13 @@ class LocalDP(SelfCalibrating):
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
         return LocalDpParty(self.sigma, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        builder = TranscriptBuilder(schedule.parties)
-        for party in np.nonzero(history.finished)[0].tolist():
-            star = builder.add_noise([party], self.sigma, "star")
-            builder.add_message(party, 2, values={party: 1.0}, noise={star: 1.0}, released=True)
-        return builder.build()
-
-    def batch(
-        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
-    ) -> Releases:
-        noisy = values + self.sigma * noise.normal("star", 0, values.shape[1])
-        return Releases(noisy, weights, history.finished)
+    def population(
+        self,
+        schedule: Schedule,
+        history: History,
+        values: Rows,
+        weights: NDArray[np.float64],
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self.sigma, schedule, history, values, weights, noise, out)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import PartyId, Vector
-from quietmean.graphs import History, Schedule
+from quietmean.core.party import PartyId
+from quietmean.graphs import Flow, Schedule
 from quietmean.graphs.schedule import NOBODY
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 
 def planned_exchanges(schedule: Schedule, round_: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -36,15 +32,11 @@ def shares(schedule: Schedule, round_: int, party: PartyId) -> dict[PartyId, flo
     return dict(zip(others[own].tolist(), weights[own].tolist(), strict=True))
 
 
-def gossip_matrix(
-    schedule: Schedule, delivered: NDArray[np.bool_], acknowledged: NDArray[np.bool_], round_: int
-) -> csr_array[np.float64]:
+def gossip_flow(schedule: Schedule, delivered: NDArray[np.bool_], acknowledged: NDArray[np.bool_], round_: int) -> Flow:
     """W of a round as it went, shape (n, n): rows sum to 1; symmetric where all senders know what arrived.
 
     A party uses what came from whom it knows to have reached. ``delivered`` and ``acknowledged`` are those of the history.
     """
-    from scipy.sparse import csr_array
-
     table = schedule.neighbours[round_ - 1].astype(np.int64)
     sender, slot = np.nonzero(delivered[round_ - 1])
     heard = _codes(table[sender, slot], sender, schedule)
@@ -52,23 +44,12 @@ def gossip_matrix(
     told = _codes(sender, table[sender, slot], schedule)
     party, other, weight = planned_exchanges(schedule, round_)
     codes = _codes(party, other, schedule)
-    weight = np.where(_is_in(codes, heard) & _is_in(codes, told), weight, 0.0)
+    used = _is_in(codes, heard) & _is_in(codes, told)
+    party, other, weight = party[used], other[used], weight[used]
     everyone = np.arange(schedule.parties)
     kept = 1.0 - np.bincount(party, weights=weight, minlength=schedule.parties)
-    rows, columns = np.concatenate([party, everyone]), np.concatenate([other, everyone])
-    matrix = csr_array((np.concatenate([weight, kept]), (rows, columns)), shape=(schedule.parties,) * 2)
-    matrix.eliminate_zeros()
-    return matrix
-
-
-def mix(momentum: float, schedule: Schedule, history: History, start: Vector) -> Vector:
-    """What every party holds after all rounds, shape (n, m), if it starts with a row of ``start``."""
-    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
-    held = previous = start
-    for round_ in range(1, schedule.rounds + 1):
-        mixed = np.asarray(gossip_matrix(schedule, delivered, acknowledged, round_) @ held)
-        held, previous = momentum * mixed + (1.0 - momentum) * previous, held
-    return held
+    to, source = np.concatenate([party, everyone]), np.concatenate([other, everyone])
+    return Flow((schedule.parties, schedule.parties), to, source, np.concatenate([weight, kept]))
 
 
 def _mutual(party: NDArray[np.int64], other: NDArray[np.int64], parties: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

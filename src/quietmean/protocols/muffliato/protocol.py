@@ -8,21 +8,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import History, Schedule, churn
-from quietmean.protocols.muffliato.mixing import mix
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
+from quietmean.protocols.muffliato.population import mixed, population
 from quietmean.protocols.muffliato.spec import (
     ACCELERATED,
     MuffliatoParameters,
     default_rounds,
     gossip_schedule,
 )
-from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
-from quietmean.transcript import Transcript
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 # The predicted error averages this many executions, each probed with so many random vectors where n is larger.
 _EXECUTIONS, _PROBES = 8, 256
@@ -79,7 +79,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             everyone = np.eye(parties)
             if parties > _PROBES:
                 everyone = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
-            weights = mix(self.gamma, schedule, history, everyone)[history.finished]
+            weights = mixed(self, schedule, history, everyone)[history.finished]
             squares.append(float((weights**2).sum(axis=1).mean()))
             bias.append(float(((weights - everyone.mean(axis=0)) ** 2).sum(axis=1).mean()))
         return float(np.mean(squares)), float(np.mean(bias))
@@ -92,7 +92,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             own = np.arange(first, min(first + _COLUMNS, parties))
             unit = np.zeros((parties, own.size))
             unit[own, own - first] = 1.0
-            shares = mix(self.gamma, schedule, history, unit)
+            shares = mixed(self, schedule, history, unit)
             squares += (shares**2).sum(axis=1)
             total += shares @ weights[own]
         finished = history.finished
@@ -113,19 +113,13 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     ) -> MuffliatoParty:
         return MuffliatoParty(self, schedule, party, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.muffliato.transcript import declared_transcript
-
-        return declared_transcript(self, schedule, history)
-
-    def batch(
+    def population(
         self,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        noisy = values + self.sigma * noise.normal("star", 0, values.shape[1])
-        held = mix(self.gamma, schedule, history, np.column_stack([noisy, weights]))
-        return Releases(held[:, :-1], held[:, -1], history.finished)
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self, schedule, history, values, weights, noise, out)

@@ -1,0 +1,36 @@
+"""CorDP-DME for all parties at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.graphs import Flow, History, Schedule, arrivals
+from quietmean.protocols.cordp_dme.masks import pair_signs
+from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+
+def population(
+    parameters: CordpDmeParameters,
+    schedule: Schedule,
+    history: History,
+    values: Rows,
+    weights: NDArray[np.float64],
+    noise: PopulationTerms,
+    out: Reading,
+) -> Results[Rows]:
+    """Everybody hides its value, and sends it or, without recipients, publishes it with what it received.
+
+    Who sends to an aggregator shows its message to it alone, so a coalition with the aggregator sees every message.
+    """
+    parties, sends = schedule.parties, schedule.out_degree[0] > 0
+    shared = noise.shared_normal(schedule.pairs, "delta", 0, parameters.sigma_pair)
+    hidden = values + noise.normal("star", 0, parameters.sigma_own) + pair_signs(parties, schedule.pairs) @ shared
+    arrived = arrivals(schedule, history.delivered(schedule), 1)
+    hidden = out.send(hidden, history.online[1] & sends, 1, arrived)
+    sender, receiver = arrived
+    received = Flow.of((parties, parties), receiver, sender)
+    publishes = history.online[1] & ~sends
+    total = out.release(hidden + received @ hidden, publishes, 2)
+    return Results(total, weights + received.numbers(weights), publishes)

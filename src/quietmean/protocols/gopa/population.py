@@ -1,0 +1,50 @@
+"""GOPA for all parties at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.graphs import Flow, History, Schedule
+from quietmean.protocols.gopa.rounds import Happened
+from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+
+def population(
+    parameters: GopaParameters,
+    schedule: Schedule,
+    history: History,
+    values: Rows,
+    weights: NDArray[np.float64],
+    noise: PopulationTerms,
+    out: Reading,
+) -> Results[Rows]:
+    """Masked values go to the collector; then what takes out again what was shared with those whose values did not arrive.
+
+    Who was told to roll back follows from who was online, which every adversary knows: the collector's list says nothing new.
+    """
+    parties, pairs, collector = schedule.parties, schedule.pairs, parameters.aggregator
+    happened = Happened.of(collector, schedule, history)
+    is_collector = np.arange(parties) == collector
+    # Each pair twice, once from either end: the larger number adds what they share, the smaller subtracts it.
+    party, partner = (np.concatenate([pairs[:, end], pairs[:, 1 - end]]) for end in (0, 1))
+    term, sign = np.tile(np.arange(len(pairs)), 2), np.where(party > partner, 1.0, -1.0)
+    absent = ~happened.arrived[partner]
+    missing = np.bincount(party[absent], minlength=parties) > 0
+
+    shared = noise.shared_normal(pairs, "delta", 0, parameters.sigma_delta)
+    masks = Flow.of((parties, len(pairs)), party, term, sign) @ shared
+    rollbacks = Flow.of((parties, len(pairs)), party[absent], term[absent], -sign[absent]) @ shared
+    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), np.ones(parties, dtype=np.bool_), 0)
+
+    def collected(rows: Rows, senders: NDArray[np.bool_], round_: int) -> Rows:
+        """The sum, in the collector's row, of those of ``senders``, who tell it, and of its own."""
+        who = np.nonzero(senders & ~is_collector)[0]
+        told = out.send(rows, senders & ~is_collector, round_, (who, np.full(who.size, collector)))
+        added = np.append(who, collector)
+        return Flow.of((parties, parties), np.full(added.size, collector), added) @ told
+
+    total = collected(noisy + masks, happened.arrived, PUBLISH) + collected(rollbacks, happened.rolled_back & missing, ROLL_BACK)
+    releases = is_collector & happened.released
+    return Results(out.release(total, releases, ROUNDS + 1), is_collector * weights[happened.arrived].sum(), releases)

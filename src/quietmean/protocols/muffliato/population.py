@@ -1,0 +1,48 @@
+"""Muffliato for all parties at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import Vector
+from quietmean.graphs import History, Schedule, arrivals
+from quietmean.protocols.muffliato.mixing import gossip_flow
+from quietmean.protocols.muffliato.spec import MuffliatoParameters
+from quietmean.transcript.numbers import NoTerms, NumericReading
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+
+
+def population(
+    parameters: MuffliatoParameters,
+    schedule: Schedule,
+    history: History,
+    values: Rows,
+    weights: NDArray[np.float64],
+    noise: PopulationTerms,
+    out: Reading,
+) -> Results[Rows]:
+    """What party i holds after round t is sent in round t + 1 to its neighbours. Nothing is released."""
+    everyone, momentum = np.ones(schedule.parties, dtype=np.bool_), parameters.gamma
+    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
+    held = previous = values + noise.normal("star", 0, parameters.sigma)
+    weight = before = weights.astype(np.float64)
+    for round_ in range(1, schedule.rounds + 1):
+        held = out.send(held, everyone, round_, arrivals(schedule, delivered, round_))
+        previous = held if round_ == 1 else previous
+        mixing = gossip_flow(schedule, delivered, acknowledged, round_)
+        held, previous = _accelerated(mixing @ held, previous, momentum), held
+        weight, before = momentum * mixing.numbers(weight) + (1.0 - momentum) * before, weight
+    return Results(out.keep(held, everyone, schedule.rounds + 1), weight, history.finished)
+
+
+def mixed(parameters: MuffliatoParameters, schedule: Schedule, history: History, start: Vector) -> Vector:
+    """What every party holds after all rounds, shape (n, m), if it starts with a row of ``start`` and without noise."""
+    reading, weights = NumericReading(start), np.ones(schedule.parties)
+    return reading.vectors(
+        population(parameters, schedule, history, reading.values, weights, NoTerms(*start.shape), reading).rows
+    )
+
+
+def _accelerated(mixed: Rows, previous: Rows, momentum: float) -> Rows:
+    return mixed if momentum == 1.0 else mixed * momentum + previous * (1.0 - momentum)

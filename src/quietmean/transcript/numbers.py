@@ -1,0 +1,344 @@
+"""A population program read with numbers, float64 or whole steps of a public grid: what the party machines compute."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.grid import LARGEST_UNITS, divide, from_units, to_units, too_large, whole_steps
+from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.graphs import Flow
+from quietmean.transcript.population import Floats, Heard, Injection, Ints, Mask, PopulationTerms, Reading, Rows
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# float64, or int64 steps of a grid.
+Numbers = NDArray[Any]
+# Shared noise in memory at once, in numbers.
+_BLOCK = 4_000_000
+
+
+class Arithmetic(ABC):
+    """What parties hold: how it is injected, divided and told. Sums are always those of the array type."""
+
+    @abstractmethod
+    def zeros(self, shape: tuple[int, int]) -> Numbers:
+        """Nothing held yet."""
+
+    @abstractmethod
+    def inject(self, held: Numbers, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+        """Add to ``held[rows]`` the sum of ``factor * array[rows]``, in this order."""
+
+    @abstractmethod
+    def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, NumericRows | float]:
+        """See :meth:`~quietmean.transcript.population.Reading.divided`."""
+
+    @abstractmethod
+    def vectors(self, held: Numbers) -> Vector:
+        """In the units of the values."""
+
+
+class RealNumbers(Arithmetic):
+    """float64: every division is exact up to rounding and leaves nothing over."""
+
+    def zeros(self, shape: tuple[int, int]) -> Numbers:
+        return np.zeros(shape)
+
+    def inject(self, held: Numbers, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+        scratch = np.empty_like(held) if isinstance(rows, slice) else None
+        for factor, array in terms:
+            if not factor:
+                continue
+            if scratch is None:
+                held[rows] += factor * array[rows]
+            else:
+                # One array for all terms: the page faults of fresh ones cost more than the sum.
+                held += np.multiply(array, factor, out=scratch)
+
+    def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, float]:
+        return held * (1.0 / parts), 0.0
+
+    def vectors(self, held: Numbers) -> Vector:
+        vectors: Vector = held
+        return vectors
+
+
+@dataclass(frozen=True)
+class WholeNumbers(Arithmetic):
+    """Multiples of ``step`` as int64: injections are rounded once, divisions leave over what shares are rounded by.
+
+    Raises :class:`~quietmean.core.errors.ProtocolFailure` for numbers that the grid cannot hold.
+    """
+
+    step: float
+
+    def zeros(self, shape: tuple[int, int]) -> Numbers:
+        return np.zeros(shape, dtype=np.int64)
+
+    def inject(self, held: Numbers, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+        # The machines' operations in the machines' order, for the same rounding.
+        (factor, array), *others = terms
+        total = array[rows] * factor
+        for factor, array in others:
+            total = total + array[rows] * factor
+        held[rows] += to_units(whole_steps(total, self.step), self.step)
+
+    def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, NumericRows]:
+        units = held.numbers()
+        self._check(units)
+        share = divide(units, parts[:, None])
+        return NumericRows(share), NumericRows(units - parts[:, None] * share)
+
+    def vectors(self, held: Numbers) -> Vector:
+        self._check(held)
+        return from_units(held, self.step)
+
+    def _check(self, held: Numbers) -> None:
+        if np.abs(held).max(initial=0) >= LARGEST_UNITS:
+            raise too_large(self.step)
+
+
+REAL = RealNumbers()
+
+
+@dataclass(frozen=True, eq=False)
+class SharedTerms:
+    """Noise of pairs that is drawn when it is known how much of it is left: row m is that of ``pairs[m]``."""
+
+    noise: PopulationNoise
+    pairs: Ints
+    purpose: str
+    index: int
+    scale: float
+
+    def add_to(self, total: Floats, weights: csr_array[np.float64]) -> None:
+        """Add ``weights @ terms``, weights of shape (rows, M). What has cancelled is never drawn."""
+        weights.sum_duplicates()
+        weights.eliminate_zeros()
+        left = np.unique(weights.indices)
+        if not left.size:
+            return
+        few = weights.tocsc()[:, left]
+        together = max(1, _BLOCK // total.shape[1])
+        for first in range(0, left.size, together):
+            block = slice(first, first + together)
+            drawn = self.noise.shared_normal(self.pairs[left[block]], self.purpose, self.index, total.shape[1])
+            total += np.asarray(few[:, block] @ (self.scale * drawn))
+
+
+class NumericRows(Rows):
+    """``factor`` times an array (size, d), and linear combinations of shared noise that is not drawn yet.
+
+    ``factor``: a number, or one for each row, shape (size,); multiplied only where the numbers are needed.
+    """
+
+    def __init__(
+        self,
+        array: Numbers | None,
+        factor: float | Floats = 1.0,
+        later: Sequence[tuple[Flow, SharedTerms]] = (),
+        size: int = 0,
+    ) -> None:
+        self.size = size if array is None else len(array)
+        self._array, self._factor, self._later = array, factor, tuple(later)
+
+    def numbers(self, dimension: int = 0) -> Numbers:
+        """All of it, shape (size, d): read only. ``dimension``: d, needed where there is shared noise and nothing else."""
+        array = self._scaled()
+        if not self._later:
+            return np.zeros((self.size, dimension)) if array is None else array
+        total = np.zeros((self.size, dimension)) if array is None else array.astype(np.float64)
+        for terms in {id(terms): terms for _, terms in self._later}.values():
+            parts = [flow for flow, its in self._later if its is terms]
+            to, source, weight = (np.concatenate([getattr(flow, name) for flow in parts]) for name in ("to", "source", "weight"))
+            terms.add_to(total, Flow(parts[0].shape, to, source, weight).matrix())
+        return total
+
+    def scaled(self) -> tuple[Numbers, float]:
+        """(array, factor) with these rows as their product, read only."""
+        if self._later or self._array is None or isinstance(self._factor, np.ndarray):
+            return self.numbers(), 1.0
+        return self._array, self._factor
+
+    def _scaled(self) -> Numbers | None:
+        if self._array is None or (isinstance(self._factor, float) and self._factor == 1.0):
+            return self._array
+        product: Numbers = self._array * (self._factor[:, None] if isinstance(self._factor, np.ndarray) else self._factor)
+        return product
+
+    def __add__(self, other: Rows | float) -> NumericRows:
+        if not isinstance(other, NumericRows):
+            if isinstance(other, Rows) or other != 0:
+                raise TypeError("a population program may add only vectors to vectors")
+            return self
+        one, another = self._scaled(), other._scaled()
+        total = another if one is None else one if another is None else one + another
+        return NumericRows(total, later=(*self._later, *other._later), size=self.size)
+
+    def __mul__(self, factor: float | Floats) -> NumericRows:
+        later = [
+            (
+                Flow(
+                    flow.shape,
+                    flow.to,
+                    flow.source,
+                    flow.weight * (factor[flow.to] if isinstance(factor, np.ndarray) else factor),
+                ),
+                t,
+            )
+            for flow, t in self._later
+        ]
+        return NumericRows(self._array, self._factor * factor, later, self.size)
+
+    def __rmatmul__(self, flow: Flow) -> NumericRows:
+        rows, _ = flow.shape
+        later = [(_product(flow, its), terms) for its, terms in self._later]
+        if self._array is None:
+            return NumericRows(None, later=later, size=rows)
+        factor = self._factor[flow.source] if isinstance(self._factor, np.ndarray) else self._factor
+        matrix = Flow(flow.shape, flow.to, flow.source, flow.weight * factor).matrix()
+        return NumericRows(np.asarray(_alike(matrix, self._array) @ self._array), later=later)
+
+    def at(self, mask: Mask) -> NumericRows:
+        if mask.all():
+            return self
+        later = [(_at(flow, mask), terms) for flow, terms in self._later]
+        if self._array is None:
+            return NumericRows(None, later=later, size=self.size)
+        array = np.zeros_like(self._array)
+        array[mask] = self._array[mask]
+        return NumericRows(array, self._factor, later)
+
+
+def _alike(matrix: csr_array[np.float64], array: Numbers) -> csr_array[Any]:
+    """The matrix in the type of the array. Whole numbers are not mixed by fractions."""
+    if array.dtype == np.float64:
+        return matrix
+    whole = matrix.astype(np.int64)
+    if (whole.data != matrix.data).any():
+        raise TypeError("a population program may only add and subtract shares that are whole numbers")
+    return whole
+
+
+def _product(one: Flow, other: Flow) -> Flow:
+    matrix = (one.matrix() @ other.matrix()).tocoo()
+    to, source = matrix.coords
+    return Flow.of(matrix.shape, to, source, matrix.data)
+
+
+def _at(flow: Flow, mask: Mask) -> Flow:
+    here = mask[flow.to]
+    return Flow(flow.shape, flow.to[here], flow.source[here], flow.weight[here])
+
+
+class NumericTerms(PopulationTerms):
+    """Noise as it is drawn for values of ``dimension`` coordinates."""
+
+    def __init__(self, noise: PopulationNoise, parties: int, dimension: int) -> None:
+        self._noise, self._parties, self._dimension = noise, parties, dimension
+
+    def normal(self, purpose: str, index: int, scale: float) -> NumericRows:
+        if not scale:
+            return NumericRows(np.broadcast_to(0.0, (self._parties, self._dimension)))
+        return NumericRows(self._noise.normal(purpose, index, self._dimension), scale)
+
+    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> NumericRows:
+        rows = np.empty((parties.size, self._dimension))
+        for index in np.unique(indices):
+            here = np.nonzero(indices == index)[0]
+            rows[here] = self._noise.normal(purpose, int(index), self._dimension)[parties[here]]
+        rows *= scales[:, None]
+        return NumericRows(rows)
+
+    def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> NumericRows:
+        every = np.arange(len(pairs))
+        terms = SharedTerms(self._noise, pairs, purpose, index, scale)
+        return NumericRows(None, later=[(Flow.of((every.size, every.size), every, every), terms)], size=every.size)
+
+    def randomised(self, rows: Rows, function: Callable[[PartyId, Vector, NoiseSource], Vector]) -> NumericRows:
+        vectors = _numeric(rows).numbers(self._dimension)
+        return NumericRows(np.array([function(i, vector, self._noise.party(i)) for i, vector in enumerate(vectors)]))
+
+
+class NoTerms(PopulationTerms):
+    """No noise at all, for n parties with values of ``dimension`` coordinates."""
+
+    def __init__(self, parties: int, dimension: int) -> None:
+        self._parties, self._dimension = parties, dimension
+
+    def normal(self, purpose: str, index: int, scale: float) -> NumericRows:
+        return self._nothing(self._parties)
+
+    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> NumericRows:
+        return self._nothing(parties.size)
+
+    def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> NumericRows:
+        return self._nothing(len(pairs))
+
+    def randomised(self, rows: Rows, function: Callable[[PartyId, Vector, NoiseSource], Vector]) -> Rows:
+        return rows
+
+    def _nothing(self, size: int) -> NumericRows:
+        return NumericRows(np.broadcast_to(0.0, (size, self._dimension)))
+
+
+class NumericReading(Reading):
+    """Numbers are what they are, whoever is told: nothing is recorded."""
+
+    symbolic = False
+
+    def __init__(self, values: Vector, arithmetic: Arithmetic = REAL) -> None:
+        """``values`` (n, d) are the parties'."""
+        self._arithmetic = arithmetic
+        self._shape = values.shape
+        self.values = NumericRows(values)
+
+    def zeros(self) -> NumericRows:
+        parties, dimension = self._shape
+        return NumericRows(self._arithmetic.zeros((parties, dimension)))
+
+    def divided(self, held: Rows, parts: Ints) -> tuple[Rows, Rows | float]:
+        return self._arithmetic.divided(_numeric(held), parts)
+
+    def injected(self, held: Rows, injections: Sequence[Injection]) -> NumericRows:
+        array = _numeric(held).numbers()
+        for injection in injections:
+            # A slice of all parties avoids the copies that a list of them needs.
+            members = slice(None) if injection.members.size == len(array) else injection.members
+            terms = []
+            for factor, rows in injection.terms:
+                its_array, its_factor = _numeric(rows).scaled()
+                terms.append((factor * its_factor, its_array))
+            self._arithmetic.inject(array, members, terms)
+        return NumericRows(array)
+
+    def computed(self, rows: Rows, function: Callable[[Floats], Floats]) -> NumericRows:
+        return NumericRows(function(_numeric(rows).numbers(self._shape[1])))
+
+    def send(
+        self,
+        rows: Rows,
+        senders: Mask,
+        round_: int,
+        heard: Heard | None = None,
+        *,
+        public: bool = False,
+        owner: Ints | None = None,
+    ) -> NumericRows:
+        return _numeric(rows)
+
+    def vectors(self, rows: Rows) -> Vector:
+        """The numbers (size, d) in the units of the values."""
+        return self._arithmetic.vectors(_numeric(rows).numbers(self._shape[1]))
+
+
+def _numeric(rows: Rows) -> NumericRows:
+    if not isinstance(rows, NumericRows):
+        raise TypeError("a population program that is read with numbers may tell only what it made of them")
+    return rows

@@ -1,0 +1,156 @@
+"""The algebra of population programs: one linear computation of all parties at once, read with symbols or with numbers.
+
+A program says once what a whole population does. It computes with :class:`Rows` (one vector for each party, link or pair), draws
+noise as :class:`PopulationTerms`, and tells a :class:`Reading` what is sent. Read with symbols it gives the transcript of the
+execution, read with numbers what the party machines compute.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.graphs import Flow
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+# Who hears what: rows that are sent, and for each the party that hears it.
+Heard = tuple[NDArray[np.integer], NDArray[np.integer]]
+
+
+class Rows(ABC):
+    """``size`` vectors that programs only add, scale and move between rows.
+
+    ``flow @ rows`` applies a sparse matrix. Rows of one reading cannot be combined with those of another.
+    """
+
+    __array_ufunc__ = None  # numpy scalars and arrays defer to the operators here
+
+    size: int
+
+    @abstractmethod
+    def __add__(self, other: Rows | float) -> Rows:
+        """The number 0 may stand for rows of zeros."""
+
+    @abstractmethod
+    def __mul__(self, factor: float | Floats) -> Rows:
+        """``factor``: one number for all rows, or one for each, shape (size,)."""
+
+    @abstractmethod
+    def __rmatmul__(self, flow: Flow) -> Rows: ...
+
+    @abstractmethod
+    def at(self, mask: Mask) -> Rows:
+        """The same in the rows of ``mask``, shape (size,), and zero in the others."""
+
+    def __radd__(self, other: Rows | float) -> Rows:
+        return self + other
+
+    def __neg__(self) -> Rows:
+        return self * -1.0
+
+    def __sub__(self, other: Rows | float) -> Rows:
+        return self + other * -1.0
+
+
+AnyRows = TypeVar("AnyRows", bound=Rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Injection:
+    """What some parties add to what they hold: the sum of ``factor`` times their rows of each of ``terms``.
+
+    ``members``: numbers of the parties, in rising order.
+    """
+
+    members: Ints
+    terms: Sequence[tuple[float, Rows]]
+
+
+@dataclass(frozen=True, eq=False)
+class Results(Generic[AnyRows]):
+    """How a program ends: each party's vector and weight (n,), and who released or kept a result at all (n,)."""
+
+    rows: AnyRows
+    weight: Floats
+    by: Mask
+
+
+class PopulationTerms(ABC):
+    """The noise of a population: independent standard Gaussians at addresses, each times its standard deviation ``scale``."""
+
+    @abstractmethod
+    def normal(self, purpose: str, index: int, scale: float) -> Rows:
+        """One row for each party, known to it alone."""
+
+    @abstractmethod
+    def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> Rows:
+        """Row e is the noise of ``parties[e]`` at ``(purpose, indices[e])``. Every address may be drawn in one call only."""
+
+    @abstractmethod
+    def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> Rows:
+        """Row m is what the two parties ``pairs[m]`` share, pairs of shape (M, 2), the smaller number first."""
+
+    @abstractmethod
+    def randomised(self, rows: Rows, function: Callable[[PartyId, Vector, NoiseSource], Vector]) -> Rows:
+        """``function`` of each party's vector and noise, for what is not Gaussian. Transcripts leave it out."""
+
+
+class Reading(ABC):
+    """What a program tells of its rows as they are sent, kept and released."""
+
+    @abstractmethod
+    def zeros(self) -> Rows:
+        """What every party holds before anything was injected."""
+
+    @abstractmethod
+    def divided(self, held: Rows, parts: Ints) -> tuple[Rows, Rows | float]:
+        """Each row divided by its number of ``parts``, shape (size,), and what that leaves over for the holder.
+
+        Exactly: share * parts + rest is what was held.
+        """
+
+    @abstractmethod
+    def injected(self, held: Rows, injections: Sequence[Injection]) -> Rows:
+        """What parties hold, injections included. May reuse the memory of ``held``, which must not be used any more."""
+
+    @abstractmethod
+    def computed(self, rows: Rows, function: Callable[[Floats], Floats]) -> Rows:
+        """``function`` of the numbers (size, d), for what is not linear. Transcripts describe what goes into it instead."""
+
+    @abstractmethod
+    def send(
+        self,
+        rows: Rows,
+        senders: Mask,
+        round_: int,
+        heard: Heard | None = None,
+        *,
+        public: bool = False,
+        owner: Ints | None = None,
+    ) -> Rows:
+        """The rows of ``senders`` (size,) as what they are from now on: numbers, or a variable of its own for each.
+
+        Rows of others stay as they are. ``heard``: which rows reached which parties; ``public``: everybody knows them. ``owner``
+        (size,): the party of each row, if rows are not numbered by party.
+        """
+
+    def keep(self, rows: Rows, holders: Mask, round_: int, owner: Ints | None = None) -> Rows:
+        """A variable of its own, known to its holder alone, for each row of ``holders``."""
+        return self.send(rows, holders, round_, owner=owner)
+
+    def release(self, rows: Rows, by: Mask, round_: int) -> Rows:
+        """The rows of ``by`` become known to everybody."""
+        return self.send(rows, by, round_, public=True)
+
+    @property
+    @abstractmethod
+    def symbolic(self) -> bool:
+        """Is this reading exact? Then quantisers, for example, have nothing to do."""
