@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.graphs.undirected import components, static_schedule
@@ -23,11 +23,13 @@ from quietmean.protocols.consensus.parsing import (
     parse_step,
 )
 from quietmean.protocols.consensus.party import ConsensusParty
+from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.fields import optional_field
-from quietmean.protocols.protocol import Demand, Design, Protocol, Releases
+from quietmean.protocols.protocol import Demand, Design, Protocol
 from quietmean.transcript import Transcript
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class Consensus(Protocol[ConsensusParameters]):
@@ -205,19 +207,16 @@ class Consensus(Protocol[ConsensusParameters]):
         return least_transcript(parameters, schedule, history)
 
     def full_transcript(self, parameters: ConsensusParameters, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.consensus.transcript import full_transcript
+        return super().transcript(parameters, schedule, history)
 
-        return full_transcript(parameters, schedule, history)
-
-    def batch(
+    def population(
         self,
         parameters: ConsensusParameters,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        from quietmean.protocols.consensus.batch import run_consensus
-
-        return run_consensus(parameters, schedule, history, values, weights, noise).releases
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(parameters, schedule, history, values, weights, noise, out)

@@ -16,7 +16,7 @@ from quietmean.graphs import History
 from quietmean.graphs.undirected import Edges, make_graph
 from quietmean.protocols.consensus import PROTOCOL
 from quietmean.protocols.consensus.analysis import Dynamics, default_delta_0, default_gamma, slowest_difference
-from quietmean.protocols.consensus.batch import run_consensus
+from quietmean.protocols.consensus.run import run_consensus
 from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
 from quietmean.studies.reproduce.columns import numbers
 from quietmean.studies.reproduce.figure import Claim, Effort
