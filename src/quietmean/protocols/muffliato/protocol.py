@@ -44,6 +44,10 @@ class Muffliato(Protocol[MuffliatoParameters]):
     name = "muffliato"
     options = frozenset({"rounds", "schedule", "out_degree", "momentum"})
     summary = "every party adds full noise once, then gossips: no second phase; against colluders no better than local DP"
+    guarantee = (
+        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition with a "
+        "neighbour that of the party's own noise"
+    )
     releases_are_public = False
 
     def parse(self, raw: Mapping[str, Any], parties: int) -> MuffliatoParameters:
