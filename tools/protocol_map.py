@@ -10,8 +10,7 @@ from pathlib import Path
 
 from quietmean.core.errors import InputError
 from quietmean.planning.candidates import Candidate, rank
-from quietmean.planning.plan import Target
-from quietmean.protocols import Server
+from quietmean.protocols import Server, Target
 
 PAGE = Path(__file__).parent.parent / "docs" / "protocol-map.md"
 PARTIES = (10, 30, 100)
