@@ -58,9 +58,9 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
     @given(execution=executions(name, max_parties=7), number=st.integers(0, 2**32 - 1))
     def agree(execution: Execution, number: int) -> None:
         path = folder / "execution.json"
-        if getattr(execution.parameters, "dimension", 1) is None:
+        if getattr(execution.protocol, "dimension", 1) is None:
             # What rounding costs depends on it: without it certificates are refused.
-            execution = replace(execution, parameters=replace(execution.parameters, dimension=2))
+            execution = replace(execution, protocol=replace(execution.protocol, dimension=2))
         execution.save(path)
         for place, corrupt in enumerate(coalitions(execution.parties, number)):
             certificate = qm.certify(execution, corrupt)
@@ -82,9 +82,9 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
 def test_an_aggregator_with_half_of_the_parties_is_no_exact_matter_in_python_either() -> None:
     """The continuous noise of the transcript would say far less than the bound for the discrete noise that is really there."""
     plan = qm.plan(protocol="secagg-plus", parties=30, epsilon=1.0, delta=DELTA, colluding=0.1)
-    execution = plan.execution(insecure_seed(0), History.everyone(plan.protocol.rounds(plan.parameters), 30))
+    execution = plan.execution(insecure_seed(0), History.everyone(plan.protocol.rounds, 30))
     corrupt = range(15)
-    assert plan.parameters.aggregator in corrupt
+    assert plan.protocol.indispensable <= set(corrupt)
     certificate = qm.certify(execution, corrupt)
     gaussian = PrivacyAnalysis.of_gaussian(execution.transcript(), execution.sensitivity, DELTA).against(corrupt)
     assert certificate.numbers == "upper bound"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,9 +98,8 @@ def test_the_solver_for_many_coalitions_does_not_understate(number: int) -> None
 @pytest.mark.parametrize("corrupt", [frozenset(), frozenset({0}), frozenset({1, 4, 5})])
 @pytest.mark.parametrize("name", ["inca", "gopa"])
 def test_singular_values_agree_with_the_other_solvers(name: str, corrupt: frozenset[int]) -> None:
-    rounds = {"rounds": 5} if name == "inca" else {}
-    noise = {"sigma_star": 0.5, "sigma_delta": 3.0}
-    transcript = example_execution(name, 9, permanent=0.1, temporary=0.1, **rounds, **noise).transcript()
+    fields: dict[str, Any] = {"sigma_star": 0.5, "sigma_delta": 3.0} | ({"rounds": 5} if name == "inca" else {})
+    transcript = example_execution(name, 9, permanent=0.1, temporary=0.1, **fields).transcript()
     adversary = Adversary(corrupt)
     noisy, error = direct_information(transcript, adversary, tuple(adversary.honest(9)), 0.25)
     assert error < 1e-10

@@ -145,7 +145,7 @@ def parameter(
     option: bool = False,
     flag: str | None = "",
     key: str = "",
-    remedy: str = "",
+    remedy: str = "choose a finite number",
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
