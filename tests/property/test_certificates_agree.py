@@ -58,9 +58,10 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
     @given(execution=executions(name, max_parties=7), number=st.integers(0, 2**32 - 1))
     def agree(execution: Execution, number: int) -> None:
         path = folder / "execution.json"
-        if getattr(execution.protocol, "dimension", 1) is None:
+        protocol: Any = execution.protocol
+        if getattr(protocol, "dimension", 1) is None:
             # What rounding costs depends on it: without it certificates are refused.
-            execution = replace(execution, protocol=replace(execution.protocol, dimension=2))
+            execution = replace(execution, protocol=replace(protocol, dimension=2))
         execution.save(path)
         for place, corrupt in enumerate(coalitions(execution.parties, number)):
             certificate = qm.certify(execution, corrupt)
