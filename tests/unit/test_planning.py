@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quietmean.api import plan as plan_of_api
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
 from quietmean.graphs import churn
@@ -21,10 +22,12 @@ from quietmean.planning.explain import why_first
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import get_protocol
+from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.central_dp import CentralDP
+from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.local_dp import LocalDP
+from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.target import colluding_count
 
 TARGET = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
@@ -116,6 +119,44 @@ def test_ranking_prefers_the_accurate() -> None:
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(InputError, match="no option 'speed'"):
         IncA.from_options({"speed": 9})
+
+
+def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\): they have .*rounds, schedule"):
+        rank(TARGET, options={"roundss": 3})
+    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\)"):
+        plan_of_api(parties=12, epsilon=1.0, delta=1e-6, roundss=3)
+    for unknown in ({"rounds": 3}, {"curator": 1, "rounds": 3}, {"unit": "record"}):
+        with pytest.raises(
+            InputError, match=f"none of the protocols to choose from has an option '{[*unknown][-1]}'.*: they have"
+        ):
+            rank(TARGET, ["local-dp", "central-dp", "cordp-dme"], unknown)
+    with pytest.raises(InputError, match=r"protocol cordp-dme has no option 'partner' \(did you mean 'partners'\?\)"):
+        rank(TARGET, ["cordp-dme"], {"partner": 4})
+
+
+def test_options_of_some_protocols_are_used_by_those() -> None:
+    names, options = ["local-dp", "central-dp", "cordp-dme"], {"partners": 4, "curator": 3}
+    found = {candidate.plan.protocol.name: candidate.plan for candidate in rank(TARGET, names, options)}
+    assert found["cordp-dme"].protocol.describe()["partners"] == 4
+    assert found["central-dp"].protocol.describe()["curator"] == 3
+    assert found["local-dp"].digest == calibrate(TARGET, LocalDP()).digest
+    assert found["cordp-dme"].digest == calibrate(TARGET, CorDPDME(partners=4)).digest
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (IncA(sigma_star=1.0), "sigma_star"),
+        (IncA(rounds=3, sigma_delta=1.0), "sigma_delta"),
+        (LocalDP(sigma=1.0), "sigma"),
+        (CorDPDME(sigma_own=1.0), "sigma_own"),
+        (SecAgg(granularity=0.5), "granularity"),
+    ],
+)
+def test_given_noise_is_refused(given: Protocol, name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name} is given, but calibration chooses it: leave it out$"):
+        calibrate(TARGET, given)
 
 
 def test_colluding_counts() -> None:

@@ -189,9 +189,8 @@ class ConsensusParameters(GraphParameters):
             return
         deviations = self.deviations
         if len(deviations) != len(self.edges):
-            raise InputError(
-                f"sigma_z lists {len(deviations)} pairs for {len(self.edges)} edges: give one pair per edge, in rising order"
-            )
+            pairs, edges = len(deviations), len(self.edges)
+            raise InputError(f"sigma_z lists {pairs} pairs for {edges} edges: give one pair per edge, in rising order of edges")
         if deviations.ndim != 2 or deviations.shape[1] != 2 or not (np.isfinite(deviations).all() and (deviations >= 0).all()):
             raise InputError("sigma_z must be a finite number >= 0, or two of them for each edge")
         if (self.local_noise == "none") != (self.sigma_local == 0):

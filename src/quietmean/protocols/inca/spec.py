@@ -165,9 +165,8 @@ SCHEDULE: dict[str, Any] = {"help": "who sends to whom", "option": True, "choice
 OUT_DEGREE: dict[str, Any] = {
     "help": "to how many others each party sends in a round",
     "option": True,
+    # Its range depends on the number of parties: whoever draws the schedule knows both ends.
     "flag": "neighbours",
-    "at_least": 1,
-    "remedy": "choose 1 or more",
 }
 VALUE_BITS: dict[str, Any] = {
     "help": "bits of a value on the wire: 64, or 32 for whole numbers on a public grid",
