@@ -21,8 +21,8 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, certify, epsilon_of_mu
 from quietmean.protocols.consensus import PROTOCOL, ConsensusParameters, Quantisation, error
 from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
-from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
 from quietmean.protocols.consensus.rate import found_rate, measured_rate, regular_rate
+from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
 from quietmean.protocols.execution import Execution
 from quietmean.testing import check_protocol
 

@@ -31,7 +31,9 @@ class Flow:
     weight: Array
 
     @classmethod
-    def of(cls, shape: tuple[int, int], to: NDArray[np.integer], source: NDArray[np.integer], weight: Array | float = 1.0) -> Flow:
+    def of(
+        cls, shape: tuple[int, int], to: NDArray[np.integer], source: NDArray[np.integer], weight: Array | float = 1.0
+    ) -> Flow:
         """From any whole numbers; one weight may stand for all."""
         rows = to.astype(np.int64, copy=False)
         return cls(shape, rows, source.astype(np.int64, copy=False), np.broadcast_to(np.asarray(weight, float), rows.shape))
@@ -46,7 +48,9 @@ class Flow:
 
     def numbers(self, vector: Array) -> Array:
         """The product with a vector of shape (columns,): shape (rows,)."""
-        return np.bincount(self.to, weights=self.weight * vector[self.source], minlength=self.shape[0])
+        # Without any entry bincount counts, in whole numbers.
+        product = np.bincount(self.to, weights=self.weight * vector[self.source], minlength=self.shape[0])
+        return product.astype(np.float64, copy=False)
 
 
 def arrivals(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> tuple[Ints, Ints]:

@@ -28,8 +28,8 @@ def population(
     is_curator = np.arange(parties) == curator
     sender, receiver = arrivals(schedule, history.delivered(schedule), 1)
     handed = out.send(values, history.online[1] & ~is_curator, 1, (sender, receiver))
-    star = noise.normal_of(curator, "star", np.zeros(1, dtype=np.int64), np.array([parameters.sigma]))
+    star = noise.normal_of(curator, "star", np.array([0]), np.array([parameters.sigma]))
     counted = Flow.of((parties, parties), np.append(receiver, curator), np.append(sender, curator))
-    total = counted @ handed + Flow.of((parties, 1), curator, np.zeros(1)) @ star
+    total = counted @ handed + Flow.of((parties, 1), curator, np.array([0])) @ star
     releases = history.finished & is_curator
     return Results(out.release(total, releases, 2), counted.numbers(weights), releases)

@@ -155,7 +155,6 @@ class CordpDme(Protocol[CordpDmeParameters]):
         return population(parameters, schedule, history, values, weights, noise, out)
 
 
-
 def _predicted(parameters: CordpDmeParameters, demand: Demand) -> tuple[float, float]:
     """Per coordinate: noise, and lost values that are uniform over the domain."""
     # An aggregator that would have left stays: then one more responds.

@@ -39,7 +39,9 @@ def population(
 def mixed(parameters: MuffliatoParameters, schedule: Schedule, history: History, start: Vector) -> Vector:
     """What every party holds after all rounds, shape (n, m), if it starts with a row of ``start`` and without noise."""
     reading, weights = NumericReading(start), np.ones(schedule.parties)
-    return reading.vectors(population(parameters, schedule, history, reading.values, weights, NoTerms(*start.shape), reading).rows)
+    return reading.vectors(
+        population(parameters, schedule, history, reading.values, weights, NoTerms(*start.shape), reading).rows
+    )
 
 
 def _accelerated(mixed: Rows, previous: Rows, momentum: float) -> Rows:

@@ -13,7 +13,6 @@ from quietmean.graphs import History, churn, make_schedule
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.batch import run_batch
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.studies.reproduce.columns import numbers
 from quietmean.studies.reproduce.figure import COLUMN, Claim, Effort, Figure
@@ -86,7 +85,7 @@ def _whole_run(star: float, delta: float, dropouts: float, coordinates: int, see
     plain = IncaParameters(Injection.plain(TELLING), 0.0, 0.0)
     gossip = make_schedule("uniform", root.derive("telling"), PARTIES, TELLING, 1)
     start, weights = np.where(there[:, None], held.vector, 0.0), np.where(there, held.weight, 0.0)
-    known = run_batch(plain, gossip, telling, np.column_stack([start, weights]), ones, noise).vector[history.finished]
+    known = protocol.batch(plain, gossip, telling, np.column_stack([start, weights]), ones, noise).vector[history.finished]
     estimates = known[:, :-1] / known[:, -1:]
     return float(((estimates - truth) ** 2).mean()), float(((vector / weight - truth) ** 2).mean())
 
