@@ -19,11 +19,12 @@ from quietmean.core.errors import InputError
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.graphs import History, make_schedule
+from quietmean.planning.accuracy import linear_estimate
 from quietmean.planning.scenarios import draw_scenario as planned_scenario
 from quietmean.privacy.gaussian import classical_mu
+from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.accounting import pairwise_sigma
-from quietmean.protocols.gopa.rounds import Happened
 from quietmean.protocols.gopa.spec import draw_pairs
 from quietmean.protocols.inca import IncA
 from quietmean_reproduction import Claim, Effort, Figure, choose, registry
@@ -280,13 +281,17 @@ def test_what_gopa_leaves_behind(published: bool) -> None:
             assert left_over == expected > 0
             continue
         collector = int(stream_order[-1])
-        schedule = replace(replace(protocol, aggregator=collector).draw_schedule(parties, seed), pairs=pairs)
+        collected = replace(protocol, aggregator=collector)
+        schedule = replace(collected.draw_schedule(parties, seed), pairs=pairs)
         online = np.ones((schedule.rounds + 1, parties), dtype=np.bool_)
         online[1:, list(early)] = False
         online[2:, list(late)] = False
-        happened = Happened.of(collector, schedule, History(online))
-        assert happened.arrived.sum() == counted == 27
-        assert (happened.left_over(schedule.pairs) != 0).sum() == left_over
+        execution = Execution(collected, schedule, History(online), 1.0, np.ones(parties))
+        assert execution.counted().sum() == counted == 27
+        # Every term that is left over enters the sum once, with either sign.
+        variance = linear_estimate(execution.transcript(), execution.weights).delta_variance
+        assert variance is not None
+        assert variance * counted**2 == pytest.approx(left_over, rel=1e-12)
 
 
 def test_gopa_loses_more_if_nothing_is_released_before_the_second_round() -> None:

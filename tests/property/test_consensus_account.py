@@ -14,7 +14,7 @@ from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.leakage import mutual_information
-from quietmean.protocols.consensus.transcript import full_transcript, short_transcript
+from quietmean.protocols.consensus.transcript import short_transcript
 from quietmean.protocols.execution import Execution
 from quietmean.testing.strategies import executions
 from quietmean.transcript import Transcript
@@ -65,7 +65,7 @@ def prior_scale(execution: Execution) -> float:
 def test_least_short_full_and_traced_transcripts_are_worth_the_same(execution: Execution, seed: int) -> None:
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
     parts = consensus_of(execution), execution.schedule, execution.history
-    full = full_transcript(*parts)
+    full = execution.full_transcript()
     assert_same_account(execution.transcript(), full, adversary, scale)
     assert_same_account(short_transcript(*parts), full, adversary, scale)
     assert_same_account(execution.traced_transcript(), full, adversary, scale)
@@ -77,10 +77,11 @@ def test_lost_messages_and_dropouts_are_accounted_in_short_form_too(execution: E
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
     parts = consensus_of(execution), execution.schedule, execution.history
     if not consensus_of(execution).broadcast:
-        assert_same_account(short_transcript(*parts), full_transcript(*parts), adversary, scale)
+        assert_same_account(short_transcript(*parts), execution.full_transcript(), adversary, scale)
         return
     # Of broadcasts it is an upper bound: the posterior covariance may only be smaller.
-    short, full = (information_matrix(form(*parts), adversary, "dense") for form in (short_transcript, full_transcript))
+    forms = short_transcript(*parts), execution.full_transcript()
+    short, full = (information_matrix(form, adversary, "dense") for form in forms)
     difference = posterior(full, scale) - posterior(short, scale)
     assert np.linalg.eigvalsh(difference).min(initial=0.0) >= -1e-8 * scale**2
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.grid import LARGEST_SHARE, Units, divide, from_units, on_grid, to_units
+from quietmean.core.grid import LARGEST_SHARE, Units, divide, from_units, on_grid, to_units, whole_steps
 from quietmean.core.party import Message, PartyId, PopulationNoise, Vector
 from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
@@ -23,7 +23,7 @@ from quietmean.planning import Plan, Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca import party as party_module
-from quietmean.protocols.inca.numbers import GridNumbers, Numbers, numbers_of, rounded
+from quietmean.protocols.inca.numbers import GridNumbers, Numbers, numbers_of
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.rounding import rounding_information, widened
 from quietmean.protocols.inca.rounds import next_online
@@ -108,7 +108,7 @@ class _KeptInFloats(GridNumbers):
     """Wrong: what is kept does not follow from what was sent."""
 
     def kept(self, held: Vector, parts: int, delivered: int) -> Vector:
-        return rounded(held * (1.0 - delivered / parts), ROOMY)
+        return whole_steps(held * (1.0 - delivered / parts), ROOMY)
 
 
 def test_a_split_that_keeps_a_rounded_fraction_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quietmean.entropy import Seed
 from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import SCHEDULES, History, Schedule, churn, make_schedule, mixing_matrix
+from quietmean.graphs import SCHEDULES, History, Schedule, arrivals, churn, make_schedule, share_flow
 from quietmean.graphs.schedule import NOBODY
 from quietmean.testing.strategies import IRREGULAR, histories, schedules
 
@@ -92,7 +92,8 @@ def test_mixing_conserves_mass_and_matches_deliveries(data: st.DataObject, kind:
     history = data.draw(histories(schedule))
     delivered = history.delivered(schedule)
     for round_ in range(1, rounds + 1):
-        mixing = mixing_matrix(schedule, delivered, round_).toarray()
+        shares = share_flow(schedule, arrivals(schedule, delivered, round_), delivered, round_)
+        mixing = shares.matrix.toarray() / (schedule.out_degree[round_ - 1] + 1)
         np.testing.assert_allclose(mixing.sum(axis=0), 1.0, rtol=1e-14)
         assert (mixing >= 0).all()
         for i in range(parties):

@@ -10,7 +10,7 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
-from quietmean.graphs import SCHEDULES, History, Schedule, churn, make_schedule, mixing_matrix
+from quietmean.graphs import SCHEDULES, History, Schedule, arrivals, churn, make_schedule, share_flow
 
 SEED = Seed.public("golden")
 GOLDEN = {
@@ -123,7 +123,10 @@ def test_deliveries_by_hand() -> None:
     delivered = History(online, lost).delivered(schedule)
     # Round 1: party 1 is away. Round 2: the message from 1 to 0 is lost.
     assert delivered.tolist() == [[[False, True], [False, False], [True, False]], [[True, False], [False, True], [True, False]]]
-    mixing = [mixing_matrix(schedule, delivered, round_).toarray() for round_ in (1, 2)]
+    mixing = []
+    for round_ in (1, 2):
+        shares = share_flow(schedule, arrivals(schedule, delivered, round_), delivered, round_)
+        mixing.append(shares.matrix.toarray() / (schedule.out_degree[round_ - 1] + 1))
     first = np.array([[2 / 3, 0, 1 / 2], [0, 1, 0], [1 / 3, 0, 1 / 2]])
     second = np.array([[1 / 2, 0, 0], [1 / 2, 2 / 3, 1 / 2], [0, 1 / 3, 1 / 2]])
     np.testing.assert_allclose(mixing[0], first, rtol=1e-15)

@@ -21,7 +21,7 @@ from quietmean.privacy import Adversary, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.muffliato import Muffliato
-from quietmean.protocols.muffliato.mixing import gossip_matrix
+from quietmean.protocols.muffliato.mixing import gossip_flow
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon, neighbour_epsilon, network_design, rounds_for
 from quietmean.protocols.muffliato.spec import chebyshev_momentum, default_rounds, spectral_gap
 from quietmean.testing import check_batch, check_transcript, example_execution
@@ -38,7 +38,7 @@ def calm(schedule: str, parties: int, out_degree: int = 1, rounds: int = 5, **pa
 def calm_matrix(execution: Execution) -> NDArray[np.float64]:
     """W of the first round."""
     history, schedule = execution.history, execution.schedule
-    return gossip_matrix(schedule, history.delivered(schedule), history.acknowledged(schedule), 1).toarray()
+    return gossip_flow(schedule, history.delivered(schedule), history.acknowledged(schedule), 1).matrix.toarray()
 
 
 @pytest.mark.parametrize(("schedule", "parties", "out_degree"), GRAPHS)

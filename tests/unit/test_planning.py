@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.api import plan as plan_of_api
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import linear_estimate, noise_variance
 from quietmean.planning.calibrate import calibrate, required_delta
-from quietmean.planning.candidates import rank
+from quietmean.planning.candidates import configured, general_protocols, rank
 from quietmean.planning.choices import Calibration
 from quietmean.planning.explain import why_first
 from quietmean.planning.scenarios import draw_scenario
@@ -123,21 +122,19 @@ def test_unknown_options_are_refused() -> None:
 
 def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
     with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\): they have .*rounds, schedule"):
-        rank(TARGET, options={"roundss": 3})
-    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\)"):
-        plan_of_api(parties=12, epsilon=1.0, delta=1e-6, roundss=3)
+        configured(general_protocols(), {"roundss": 3})
     for unknown in ({"rounds": 3}, {"curator": 1, "rounds": 3}, {"unit": "record"}):
         with pytest.raises(
             InputError, match=f"none of the protocols to choose from has an option '{[*unknown][-1]}'.*: they have"
         ):
-            rank(TARGET, ["local-dp", "central-dp", "cordp-dme"], unknown)
+            configured(["local-dp", "central-dp", "cordp-dme"], unknown)
     with pytest.raises(InputError, match=r"protocol cordp-dme has no option 'partner' \(did you mean 'partners'\?\)"):
-        rank(TARGET, ["cordp-dme"], {"partner": 4})
+        configured(["cordp-dme"], {"partner": 4})
 
 
 def test_options_of_some_protocols_are_used_by_those() -> None:
     names, options = ["local-dp", "central-dp", "cordp-dme"], {"partners": 4, "curator": 3}
-    found = {candidate.plan.protocol.name: candidate.plan for candidate in rank(TARGET, names, options)}
+    found = {candidate.plan.protocol.name: candidate.plan for candidate in rank(TARGET, configured(names, options))}
     assert found["cordp-dme"].protocol.describe()["partners"] == 4
     assert found["central-dp"].protocol.describe()["curator"] == 3
     assert found["local-dp"].digest == calibrate(TARGET, LocalDP()).digest

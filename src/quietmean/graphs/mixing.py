@@ -48,9 +48,9 @@ class Flow:
 
     def numbers(self, vector: Array) -> Array:
         """The product with a vector of shape (columns,): shape (rows,)."""
-        return np.bincount(self.to, weights=self.weight * vector[self.source], minlength=self.shape[0]).astype(
-            np.float64, copy=False
-        )
+        # Without any entry bincount counts, in whole numbers.
+        product = np.bincount(self.to, weights=self.weight * vector[self.source], minlength=self.shape[0])
+        return product.astype(np.float64, copy=False)
 
 
 def arrivals(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> tuple[Ints, Ints]:

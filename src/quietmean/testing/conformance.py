@@ -1,8 +1,8 @@
 """Does a protocol keep its promises? Checks for any registered protocol, on any execution of it.
 
-The declared transcript, the traced one, the batch kernel and the party machines must tell the same story. Each check raises
-``AssertionError`` with what differs. :func:`check_protocol` runs all of them; feed it many executions, for example those of
-``quietmean.testing.strategies.executions``.
+The population program, read with symbols and with numbers, and the party machines, traced and run, must tell the same story.
+Each check raises ``AssertionError`` with what differs. :func:`check_protocol` runs all of them; feed it many executions, for
+example those of ``quietmean.testing.strategies.executions``.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def check_file(execution: Execution) -> None:
 
 
 def check_transcript(execution: Execution) -> None:
-    """The declared transcript equals the one traced through the party machines: what is told, to whom, under which noise."""
-    assert_same_transcript(execution.full_transcript(), execution.traced_transcript(), "declared", "traced", TOLERANCE)
+    """The program read with symbols equals the transcript traced through the machines: what is sent, to whom, which noise."""
+    assert_same_transcript(execution.full_transcript(), execution.traced_transcript(), "program", "traced", TOLERANCE)
 
 
 def check_batch(execution: Execution, values: Vector, seed: int = 0) -> None:
-    """The batch kernel and the party machines release the same on the same noise, whichever way the noise is drawn."""
+    """The program read with numbers and the party machines release the same on the same noise, whichever way it is drawn."""
     for noise in (InsecurePopulationNoise(seed, execution.parties), InsecureStackedNoise(seed, execution.parties)):
         machines = execution.run(values, noise)
         batch = execution.run_batch(values, noise)
         released_by = np.nonzero(batch.by)[0].tolist()
-        assert sorted(machines.releases) == released_by, f"released by {sorted(machines.releases)}, in the batch by {released_by}"
+        assert sorted(machines.releases) == released_by, f"released by {sorted(machines.releases)}, by the program {released_by}"
         for party, release in machines.releases.items():
             _assert_close(release.vector, batch.vector[party], _magnitude(execution, values), f"release of party {party}")
             weight = np.array([batch.weight[party]])

@@ -128,20 +128,20 @@ class SharedTerms:
         """Add ``weights @ terms``, weights of shape (rows, M), to ``total`` (rows, d). What has cancelled is never drawn."""
         used = np.zeros(len(total), dtype=np.bool_)
         used[weights.to] = True
-        rows: Any = np.nonzero(used)[0]
+        count, height = len(self.pairs), int(used.sum())
+        rows: slice | Ints = slice(None)
         few: Any
-        count = len(self.pairs)
-        if rows.size * count <= weights.to.size:
+        if height * count <= weights.to.size:
             # Few rows of many terms: added up in place of sorted.
-            place = np.cumsum(used)[weights.to] - 1
-            few = np.bincount(place * count + weights.source, weights.weight, rows.size * count).reshape(rows.size, count)
+            rows, place = np.nonzero(used)[0], np.cumsum(used)[weights.to] - 1
+            few = np.bincount(place * count + weights.source, weights.weight, height * count).reshape(height, count)
             left = np.nonzero(few.any(axis=0))[0]
             few = few[:, left]
         else:
             matrix = weights.matrix
             matrix.eliminate_zeros()
             left = np.unique(matrix.indices)
-            rows, few = slice(None), matrix.tocsc()[:, left]
+            few = matrix.tocsc()[:, left]
         together = max(1, _BLOCK // total.shape[1])
         for first in range(0, left.size, together):
             block = slice(first, first + together)

@@ -1,4 +1,4 @@
-"""Who published, and who took uncancelled noise out again: shared by the declared transcript and the batch kernel."""
+"""Who published, and who took uncancelled noise out again."""
 
 from __future__ import annotations
 
@@ -37,13 +37,3 @@ class Happened:
         released = bool(history.finished[collector] and arrived[collector])
         rolled_back[collector] = released
         return cls(arrived, rolled_back, released)
-
-    def left_over(self, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
-        """For each pair, how often its noise is in the total: shape (M,); 0 where it cancels."""
-        low, high = pairs[:, 0], pairs[:, 1]
-
-        def keeps(party: NDArray[np.int64], other: NDArray[np.int64]) -> Mask:
-            kept: Mask = self.arrived[party] & ~(self.rolled_back[party] & ~self.arrived[other])
-            return kept
-
-        return keeps(high, low).astype(np.float64) - keeps(low, high)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.grid import check_step
-from quietmean.core.schema import OPEN, Configured, is_kind, parameter
+from quietmean.core.schema import OPEN, Configured, parameter
 from quietmean.graphs import SCHEDULES
 
 # Conditions of a valid injection are checked in floating point; files carry 15 digits at best.
@@ -228,9 +228,10 @@ class IncaParameters(Configured):
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
         injection, rounds = raw.get("injection"), raw.get("rounds")
-        if isinstance(injection, Mapping) and isinstance(injection.get("c"), list) and is_kind(rounds, int) and rounds >= 1:
+        whole = rounds if isinstance(rounds, int) and not isinstance(rounds, bool) else 0
+        if isinstance(injection, Mapping) and isinstance(injection.get("c"), list) and whole >= 1:
             # First of all: the number of rounds decides which of c and Z is wrong where they do not fit together.
-            _check_portions((len(injection["c"]),), rounds)
+            _check_portions((len(injection["c"]),), whole)
         return super().read(raw)
 
     @cached_property
