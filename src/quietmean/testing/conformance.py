@@ -1,8 +1,8 @@
 """Does a protocol keep its promises? Checks for any registered protocol, on any execution of it.
 
 The population program, read with symbols and with numbers, and the party machines, traced and run, must tell the same story.
-Each check raises ``AssertionError`` with what differs. :func:`check_protocol` runs all of them; feed it many executions, for example those of
-``quietmean.testing.strategies.executions``.
+Each check raises ``AssertionError`` with what differs. :func:`check_protocol` runs all of them; feed it many executions, for
+example those of ``quietmean.testing.strategies.executions``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def check_file(execution: Execution) -> None:
 
 
 def check_transcript(execution: Execution) -> None:
-    """The program read with symbols equals the transcript traced through the party machines: what is told, to whom, which noise."""
+    """What the program tells in symbols equals what the party machines are traced to: what is told, to whom, which noise."""
     assert_same_transcript(execution.full_transcript(), execution.traced_transcript(), "program", "traced", TOLERANCE)
 
 

@@ -109,7 +109,7 @@ class Exchange:
     def _estimate(self, iteration: int) -> tuple[Rows, Floats]:
         """x_i of equation (10), and the same of the weights, from the edges in use."""
         degree = np.bincount(self._links.sender[self.active], minlength=self._parameters.parties)
-        share: Floats = 1.0 / (1.0 + self._parameters.c * degree)
+        share = (1.0 / (1.0 + self._parameters.c * degree)).astype(np.float64, copy=False)
         x = (self._values - self._in_use @ self._own) * share
         self._watch(iteration, x)
         return x, (self._weights - self._in_use.numbers(self._own_weight)) * share
