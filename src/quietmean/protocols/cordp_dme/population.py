@@ -25,8 +25,9 @@ def population(
     Who sends to an aggregator shows its message to it alone, so a coalition with the aggregator sees every message.
     """
     parties, sends = schedule.parties, schedule.out_degree[0] > 0
+    noisy = values + noise.normal("star", 0, parameters.sigma_own)
     shared = noise.shared_normal(schedule.pairs, "delta", 0, parameters.sigma_pair)
-    hidden = values + noise.normal("star", 0, parameters.sigma_own) + pair_signs(parties, schedule.pairs) @ shared
+    hidden = noisy + pair_signs(parties, schedule.pairs) @ shared
     arrived = arrivals(schedule, history.delivered(schedule), 1)
     hidden = out.send(hidden, history.online[1] & sends, 1, arrived)
     sender, receiver = arrived

@@ -33,10 +33,10 @@ def population(
     absent = ~happened.arrived[partner]
     missing = np.bincount(party[absent], minlength=parties) > 0
 
+    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), np.ones(parties, dtype=np.bool_), 0)
     shared = noise.shared_normal(pairs, "delta", 0, parameters.sigma_delta)
     masks = Flow.of((parties, len(pairs)), party, term, sign) @ shared
     rollbacks = Flow.of((parties, len(pairs)), party[absent], term[absent], -sign[absent]) @ shared
-    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), np.ones(parties, dtype=np.bool_), 0)
 
     def collected(rows: Rows, senders: NDArray[np.bool_], round_: int) -> Rows:
         """The sum, in the collector's row, of those of ``senders``, who tell it, and of its own."""
