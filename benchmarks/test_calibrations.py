@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quietmean.entropy import Seed
 from quietmean.planning import Target
 from quietmean.planning.calibrate import choose_levels, draw_guards
 from quietmean.planning.choices import Calibration
 from quietmean.planning.scenarios import Scenario, draw_scenario
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import Seed
 
 EXECUTIONS = 200
 PARTIES = 200
@@ -29,10 +29,10 @@ def make_target(dropouts: float) -> Target:
 def draw(dropouts: float, schedule: str, guards: int = 0) -> list[Scenario]:
     seeds = (Seed.public("figure 3b", schedule, str(dropouts), number) for number in range(EXECUTIONS))
     target = make_target(dropouts)
-    draft = IncA(rounds=20, schedule=schedule).template(target)
+    template = IncA(rounds=20, schedule=schedule).template(target)
     guard_seed = Seed.public("figure 3b", schedule, str(dropouts))
-    planned = [draw_scenario(target, draft, seed, 1) for seed in seeds]
-    return planned + draw_guards(target, draft, guard_seed, 1, guards)
+    planned = [draw_scenario(target, template, seed, 1) for seed in seeds]
+    return planned + draw_guards(target, template, guard_seed, 1, guards)
 
 
 def evaluate(scenarios: list[Scenario], dropouts: float, calibration: Calibration) -> tuple[float, float, float]:

@@ -13,9 +13,9 @@ import numpy as np
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from quietmean.core.party import PartyId
-from quietmean.entropy import ExchangeKey, SecureNoise, Seed
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.protocols.cordp_dme import CorDPDME
+from quietmean.randomness import ExchangeKey, SecureNoise, Seed
+from quietmean.randomness.insecure import insecure_seed
 
 PARTIES, DIMENSION = 100, 100_000
 KEYS = [ExchangeKey(insecure_seed(party, "key")) for party in range(PARTIES)]

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.entropy import Seed
 from quietmean.graphs import Schedule
 from quietmean.node.local import run_local
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import Seed
 
 PARTIES, ROUNDS = 20, 8
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
 
 SIZES = [(100, 20, 100), (1000, 20, 100), (1000, 20, 1000)]
 
@@ -25,7 +25,7 @@ SIZES = [(100, 20, 100), (1000, 20, 100), (1000, 20, 1000)]
 def make_execution(parties: int, rounds: int) -> Execution:
     protocol = IncA(rounds=rounds, sigma_star=1.0, sigma_delta=2.0, schedule="uniform")
     schedule = protocol.draw_schedule(parties, Seed.public("benchmark"))
-    return Execution(protocol, schedule, History.everyone(rounds, parties), 1.0, np.ones(parties))
+    return Execution(protocol, schedule, ExecutionTrace.everyone(rounds, parties), 1.0, np.ones(parties))
 
 
 @pytest.mark.parametrize(("parties", "rounds", "dimension"), SIZES)

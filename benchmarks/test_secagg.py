@@ -25,13 +25,13 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
-from quietmean.entropy import Seed
-from quietmean.entropy.insecure import InsecureStackedNoise
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Protocol, get_protocol, registry
 from quietmean.protocols.secagg_plus import SecAggPlus
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecureStackedNoise
 
 PARTIES, DIMENSION, NEIGHBOURS, THRESHOLD = 100, 100_000, 20, 11
 # Values lie in [-1, 1]; one step of the grid as Flower has it.

@@ -14,13 +14,13 @@ import numpy as np
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Message, PartyId
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import Protocol, registry
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import SimulationResult, simulate
 from quietmean.transcript import run_lockstep
 
@@ -67,7 +67,7 @@ def count_traffic(plan: Plan) -> Traffic:
     """Of one run of the real machines in which everybody stays and, where releases are public, tells them to all others."""
     target = plan.target
     rounds = plan.protocol.rounds
-    execution = plan.execution(Seed.public("traffic"), History.everyone(rounds, target.parties))
+    execution = plan.execution(Seed.public("traffic"), ExecutionTrace.everyone(rounds, target.parties))
     messages, sizes = np.zeros(target.parties, dtype=np.int64), np.zeros(target.parties, dtype=np.int64)
 
     def watch(message: Message, receivers: frozenset[PartyId]) -> None:
@@ -78,7 +78,7 @@ def count_traffic(plan: Plan) -> Traffic:
     noise = InsecurePopulationNoise(1, target.parties)
     values = example_values(execution, target)
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(target.parties)]
-    run_lockstep(machines, execution.history, lambda round_, sender, receiver: True, watch)
+    run_lockstep(machines, execution.trace, lambda round_, sender, receiver: True, watch)
     if plan.protocol.releases_are_public:
         telling = list(plan.protocol.releasers(target.parties))
         messages[telling] += target.parties - 1
@@ -89,7 +89,7 @@ def count_traffic(plan: Plan) -> Traffic:
 def example_values(execution: Execution, target: Target) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     width = target.sensitivity / math.sqrt(target.dimension)
     drawn = BitStream(Seed.public("values")).uniform(target.parties * target.dimension) * width - width / 2
-    return execution.protocol.accepted(drawn.reshape(target.parties, target.dimension), execution.weights)
+    return execution.protocol.project_to_domain(drawn.reshape(target.parties, target.dimension), execution.weights)
 
 
 def epsilon_alone(plan: Plan) -> str:
@@ -97,7 +97,7 @@ def epsilon_alone(plan: Plan) -> str:
     protocol, target = plan.protocol, plan.target
     if not protocol.has_transcript:
         return f"{target.epsilon:g} (pure)"
-    execution = plan.execution(Seed.public("alone"), History.everyone(protocol.rounds, target.parties))
+    execution = plan.execution(Seed.public("alone"), ExecutionTrace.everyone(protocol.rounds, target.parties))
     privacy = execution.privacy(target.delta)
     parties = frozenset(range(target.parties))
     worst = max(privacy.against(parties - {party}).max_epsilon for party in SAMPLED)
@@ -106,7 +106,7 @@ def epsilon_alone(plan: Plan) -> str:
 
 def make_row(target: Target, protocol: type[Protocol], quick: bool) -> Row:
     plan = calibrate(target, protocol.from_options({}))
-    runs = (RUNS if protocol.stackable and protocol.has_transcript else SLOW_RUNS) // (10 if quick else 1)
+    runs = (RUNS if protocol.batchable and protocol.has_transcript else SLOW_RUNS) // (10 if quick else 1)
     planned = simulate(plan, runs=runs, seed=SEED)
     calm = simulate(plan, runs=runs, seed=SEED, dropouts=0.0)
     return Row(plan, planned, calm, count_traffic(plan), epsilon_alone(plan))

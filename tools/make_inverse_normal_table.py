@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 OCTAVES, CELLS, DEGREE = 63, 128, 3
-TARGET = Path(__file__).parents[1] / "src" / "quietmean" / "entropy" / "inverse_normal.npy"
+TARGET = Path(__file__).parents[1] / "src" / "quietmean" / "randomness" / "inverse_normal.npy"
 
 
 def make_table() -> np.ndarray:

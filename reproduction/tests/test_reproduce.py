@@ -16,9 +16,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
-from quietmean.graphs import History, make_schedule
+from quietmean.graphs import ExecutionTrace, make_schedule
 from quietmean.planning.accuracy import linear_estimate
 from quietmean.planning.scenarios import draw_scenario as planned_scenario
 from quietmean.privacy.gaussian import classical_mu
@@ -27,6 +25,8 @@ from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.accounting import pairwise_sigma
 from quietmean.protocols.gopa.spec import draw_pairs
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 from quietmean_reproduction import Claim, Effort, Figure, choose, registry
 from quietmean_reproduction.inca import accounts, connectivity, costs, machines, pairwise, preconditions, rounds
 from quietmean_reproduction.inca.setting import random_coalition
@@ -245,11 +245,11 @@ def test_counts_of_runs_add_up() -> None:
 def test_scenarios_are_those_of_planning(out_degree: int, schedule: str) -> None:
     """Same seeds, two ways of computing: the exact view and Theorem 4.7."""
     setting = accounts.Setting(20, 0.2, 0.1, 0.2, 6, out_degree, schedule)
-    draft = IncA(rounds=6, schedule=schedule, out_degree=out_degree).template(setting.target)
+    template = IncA(rounds=6, schedule=schedule, out_degree=out_degree).template(setting.target)
     for number in range(3):
         seed = insecure_seed(number, "scenario")
         here = accounts.draw_scenario(setting, seed, 0.2)
-        there = planned_scenario(setting.target, draft, seed, 1)
+        there = planned_scenario(setting.target, template, seed, 1)
         for ratio in (0.5, 3.0, 30.0):
             assert here.worst_information(ratio) == pytest.approx(there.worst_information(ratio), rel=1e-6)
         np.testing.assert_allclose(here.paper_star, there.paper_star, rtol=1e-9)
@@ -286,8 +286,8 @@ def test_what_gopa_leaves_behind(published: bool) -> None:
         online = np.ones((schedule.rounds + 1, parties), dtype=np.bool_)
         online[1:, list(early)] = False
         online[2:, list(late)] = False
-        execution = Execution(collected, schedule, History(online), 1.0, np.ones(parties))
-        assert execution.counted().sum() == counted == 27
+        execution = Execution(collected, schedule, ExecutionTrace(online), 1.0, np.ones(parties))
+        assert execution.contributors().sum() == counted == 27
         # Every term that is left over enters the sum once, with either sign.
         variance = linear_estimate(execution.transcript(), execution.weights).delta_variance
         assert variance is not None
@@ -338,7 +338,7 @@ def test_meters_count_every_byte() -> None:
     value = np.zeros(5)
     meter.drive(
         [protocol.machine(schedule, party, value, 1.0, noise.party(party)) for party in range(6)],
-        History.everyone(3, 6).online,
+        ExecutionTrace.everyone(3, 6).online,
     )
     assert meter.sent.tolist() == [3 * 48.0] * 6
     assert (meter.seconds > 0).all()

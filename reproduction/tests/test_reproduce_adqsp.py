@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs.undirected import harary
 from quietmean.protocols.consensus.analysis import Dynamics
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction import registry
 from quietmean_reproduction.adqsp import FIGURES, accuracy, cells, convergence, leakage, messages
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself

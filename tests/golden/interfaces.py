@@ -19,14 +19,14 @@ from quietmean.cli.main import main
 from quietmean.core.codec import canonical_json, dump_state
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import Message, PartyMachine, Step, settlement
-from quietmean.entropy import BitStream, ExchangeKey, SecureNoise, Seed
-from quietmean.entropy.discrete_gaussian import discrete_gaussian
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, InsecureStackedNoise
 from quietmean.node.net.vectors import encode_vector
 from quietmean.node.net.wire import AnyFrame, Limits, Payload, encode_frame, read_frame
 from quietmean.planning.plan import Plan
 from quietmean.protocols import registry
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, ExchangeKey, SecureNoise, Seed
+from quietmean.randomness.discrete_gaussian import discrete_gaussian
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, InsecureStackedNoise
 from quietmean.testing.examples import example_execution
 
 __all__ = [

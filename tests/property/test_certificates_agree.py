@@ -19,12 +19,12 @@ import quietmean as qm
 from quietmean.cli.certify import command
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.protocols import registry
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.report.certificate import certificate_page, write_certificate_report
 from quietmean.testing import example_execution
 from quietmean.testing.strategies import executions
@@ -83,7 +83,7 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
 def test_an_aggregator_with_half_of_the_parties_is_no_exact_matter_in_python_either() -> None:
     """The continuous noise of the transcript would say far less than the bound for the discrete noise that is really there."""
     plan = qm.plan(protocol="secagg-plus", parties=30, epsilon=1.0, delta=DELTA, colluding=0.1)
-    execution = plan.execution(insecure_seed(0), History.everyone(plan.protocol.rounds, 30))
+    execution = plan.execution(insecure_seed(0), ExecutionTrace.everyone(plan.protocol.rounds, 30))
     corrupt = range(15)
     assert plan.protocol.indispensable <= set(corrupt)
     certificate = qm.certify(execution, corrupt)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.entropy.insecure import InsecurePopulationNoise
 from quietmean.protocols import Protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.testing import check_protocol, mixes
 from quietmean.testing.strategies import executions, values
 
@@ -42,17 +42,17 @@ def test_which_protocols_are_held_to_conserve_mass(name: str, expected: bool) ->
 @given(st.data(), st.integers(0, 2**16))
 def test_inca_injects_one_portion_per_round_online(data: st.DataObject, seed: int) -> None:
     """The total is sum_i w_i (x_i + star noise), w_i the first portions of c, one per round online (IncA, equation 9)."""
-    execution = data.draw(executions("inca").filter(lambda drawn: bool(drawn.history.finished.all())))
+    execution = data.draw(executions("inca").filter(lambda drawn: bool(drawn.trace.finished.all())))
     protocol, private = execution.protocol, data.draw(values(execution.parties))
     assert isinstance(protocol, IncA)
     noise = InsecurePopulationNoise(seed, execution.parties)
     portion = protocol.injections.portion
-    injected = np.array([portion[:count].sum() for count in execution.history.online.sum(axis=0)])
+    injected = np.array([portion[:count].sum() for count in execution.trace.online.sum(axis=0)])
     noisy = private + protocol.sigma_star * noise.normal("star", 0, private.shape[1])
     releases = execution.run_batch(private, noise)
     # Delta noise of up to 100 a term is added and taken out again, six terms of up to some ten coefficients each.
     scale = np.abs(private).max() + 1e3 * protocol.sigma_delta + protocol.sigma_star
     # On a grid every injection is rounded once.
-    rounded = protocol.grid / 2 * execution.history.online.sum()
+    rounded = protocol.grid / 2 * execution.trace.online.sum()
     assert np.abs(releases.vector.sum(axis=0) - injected @ noisy).max() <= 1e-12 * scale * execution.parties + rounded
     np.testing.assert_allclose(releases.weight.sum(), injected @ execution.weights, rtol=1e-12)

@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.entropy import BitStream, Seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.leakage import mutual_information
 from quietmean.protocols.consensus.transcript import short_transcript
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, Seed
 from quietmean.testing.strategies import executions
 from quietmean.transcript import Transcript
 
@@ -33,7 +33,7 @@ def regular(draw: st.DrawFn) -> Execution:
         lambda drawn: consensus_of(drawn).local_noise in ("none", "gaussian") and consensus_of(drawn).quantisation is None
     )
     execution = draw(linear)
-    return execution.with_history(History.everyone(execution.schedule.rounds, execution.parties))
+    return execution.with_trace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties))
 
 
 def coalition(parties: int, seed: int, at_least: int = 0) -> Adversary:
@@ -64,7 +64,7 @@ def prior_scale(execution: Execution) -> float:
 @given(regular(), st.integers(0, 10_000))
 def test_least_short_full_and_traced_transcripts_are_worth_the_same(execution: Execution, seed: int) -> None:
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
-    parts = consensus_of(execution), execution.schedule, execution.history
+    parts = consensus_of(execution), execution.schedule, execution.trace
     full = execution.full_transcript()
     assert_same_account(execution.transcript(), full, adversary, scale)
     assert_same_account(short_transcript(*parts), full, adversary, scale)
@@ -75,7 +75,7 @@ def test_least_short_full_and_traced_transcripts_are_worth_the_same(execution: E
 @given(executions("consensus", max_parties=6), st.integers(0, 10_000))
 def test_lost_messages_and_dropouts_are_accounted_in_short_form_too(execution: Execution, seed: int) -> None:
     adversary, scale = coalition(execution.parties, seed), prior_scale(execution)
-    parts = consensus_of(execution), execution.schedule, execution.history
+    parts = consensus_of(execution), execution.schedule, execution.trace
     if not consensus_of(execution).broadcast:
         assert_same_account(short_transcript(*parts), execution.full_transcript(), adversary, scale)
         return

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import SCHEDULES, History, churn, make_schedule
+from quietmean.graphs import SCHEDULES, ExecutionTrace, churn, make_schedule
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import example_execution, theorem41
 from quietmean.testing.privacy import certificate_of
 
@@ -56,7 +56,7 @@ def make_case(number: int) -> Case:
     seed = insecure_seed(number, "theorem 4.1")
     schedule = make_schedule(kind, seed, parties, rounds, out_degree)
     permanent, temporary = numbers.choice([0.0, 0.1, 0.3], 2)
-    history = churn(seed, rounds, parties, float(permanent), float(temporary))
+    trace = churn(seed, rounds, parties, float(permanent), float(temporary))
     lost = (numbers.random(schedule.neighbours.shape) < numbers.choice([0.0, 0.1])) & (schedule.neighbours != NOBODY)
     raw = {
         "rounds": rounds,
@@ -64,7 +64,7 @@ def make_case(number: int) -> Case:
         "sigma_star": 10.0 ** numbers.uniform(-1, 1),
         "sigma_delta": 10.0 ** numbers.uniform(-1, 1),
     }
-    execution = Execution(IncA.parse(raw, parties), schedule, History(history.online, lost), 1.0, np.ones(parties))
+    execution = Execution(IncA.parse(raw, parties), schedule, ExecutionTrace(trace.online, lost), 1.0, np.ones(parties))
     return Case(execution, _adversary(numbers, execution, number % 4))
 
 
@@ -72,7 +72,7 @@ def _adversary(numbers: np.random.Generator, execution: Execution, kind: int) ->
     """In turn: collusion, eavesdropping, both, and an outsider."""
     parties, rounds = execution.parties, execution.schedule.rounds
     corrupt = numbers.permutation(parties)[: numbers.integers(1, max(2, parties // 2))].tolist() if kind in (0, 2) else []
-    sent = [(i, t) for t in range(rounds) for i in range(parties) if execution.history.online[t + 1, i]]
+    sent = [(i, t) for t in range(rounds) for i in range(parties) if execution.trace.online[t + 1, i]]
     fraction = numbers.choice([0.1, 0.3, 0.7]) if kind in (1, 2) else 0.0
     return Adversary(frozenset(corrupt), frozenset(pair for pair in sent if numbers.random() < fraction))
 
@@ -138,8 +138,8 @@ def test_the_upper_bound_holds_however_large_the_cancelled_noise_is(ratio: float
 
 def test_the_cases_cover_what_they_should() -> None:
     cases = [make_case(number) for number in range(CASES)]
-    assert sum(not case.execution.history.finished.all() for case in cases) > CASES / 4
-    assert sum(bool((~case.execution.history.online[:, case.execution.history.finished]).any()) for case in cases) > CASES / 4
+    assert sum(not case.execution.trace.finished.all() for case in cases) > CASES / 4
+    assert sum(bool((~case.execution.trace.online[:, case.execution.trace.finished]).any()) for case in cases) > CASES / 4
     assert {case.protocol.injections.name for case in cases} == {"incremental", "early", "general"}
     both = [case for case in cases if case.adversary.corrupt and case.adversary.observed]
     assert len(both) > CASES / 5

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.grid import LARGEST_SHARE, Units, divide, from_units, on_grid, to_units, whole_steps
 from quietmean.core.party import Message, PartyId, PopulationNoise, Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
@@ -28,6 +26,8 @@ from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.rounding import rounding_information, widened
 from quietmean.protocols.inca.rounds import next_online
 from quietmean.protocols.inca.spec import Terms
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
 from quietmean.transcript import run_lockstep
 from support.faults import Crash, FaultPlan, check_run, run_with_faults
@@ -56,7 +56,7 @@ def grid_executions(draw: st.DrawFn, protocol: str = "inca", step: float | None 
 
 
 def arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:
-    delivered, neighbours = execution.history.delivered(execution.schedule), execution.schedule.neighbours
+    delivered, neighbours = execution.trace.delivered(execution.schedule), execution.schedule.neighbours
     return lambda t, sender, to: bool((delivered[t - 1, sender] & (neighbours[t - 1, sender] == to)).any())
 
 
@@ -69,7 +69,7 @@ def held_units(execution: Execution, noise: PopulationNoise, record: Callable[[M
     """What each party holds at the end, in steps, shape (n, d); those that left included."""
     values, step = values_for(execution), execution.protocol.grid
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(execution.parties)]
-    result = run_lockstep(machines, execution.history, arrivals(execution), lambda message, reached: record(message))
+    result = run_lockstep(machines, execution.trace, arrivals(execution), lambda message, reached: record(message))
     for party, release in result.releases.items():
         np.testing.assert_array_equal(release.vector, getattr(result.states[party], "held"))  # noqa: B009
     held = np.array([getattr(state, "held") for state in result.states])  # noqa: B009
@@ -85,9 +85,9 @@ def check_mass(execution: Execution, seed: int) -> None:
         sent[message.round, message.sender] = to_units(message.vector, execution.protocol.grid)
 
     held = held_units(execution, InsecurePopulationNoise(seed, execution.parties), record)
-    nothing_arrives = History(execution.history.online, np.ones(execution.schedule.neighbours.shape, dtype=np.bool_))
-    injected = held_units(execution.with_history(nothing_arrives), InsecurePopulationNoise(seed, execution.parties))
-    twice = [sent[t, sender] for t, sender, _, later in execution.history.settled.tolist() if not later]
+    nothing_arrives = ExecutionTrace(execution.trace.online, np.ones(execution.schedule.neighbours.shape, dtype=np.bool_))
+    injected = held_units(execution.with_trace(nothing_arrives), InsecurePopulationNoise(seed, execution.parties))
+    twice = [sent[t, sender] for t, sender, _, later in execution.trace.settled.tolist() if not later]
     np.testing.assert_array_equal(held.sum(axis=0), injected.sum(axis=0) + np.array(twice, dtype=np.int64).sum(axis=0))
     assert all(np.abs(units).max() <= LARGEST_SHARE for units in sent.values())
 
@@ -175,7 +175,7 @@ def plain(rounds: int, out_degree: int, step: float, parties: int = 8, schedule:
     fields = {"value_bits": 32, "grid": step, "largest_value": 100.0} if step else {}
     protocol = IncA.parse(raw | fields, parties)
     drawn = protocol.draw_schedule(parties, insecure_seed(rounds))
-    return Execution(protocol, drawn, History.everyone(rounds, parties), 1.0, np.ones(parties))
+    return Execution(protocol, drawn, ExecutionTrace.everyone(rounds, parties), 1.0, np.ones(parties))
 
 
 @settings(max_examples=60, deadline=None)
@@ -221,7 +221,7 @@ def test_numbers_that_a_grid_cannot_hold_are_a_failure() -> None:
 def test_sessions_agree_to_the_step_through_faults(tmp_path: Path) -> None:
     """Losses, doubled and late messages, a partition, a crash: the total of all that is held is that of the machines, exactly."""
     target = Target(parties=4, epsilon=1.0, delta=1e-6, dimension=2, colluding=1)
-    plan = Plan(target, IncA(rounds=4, sigma_star=1.0, sigma_delta=3.0, value_bits=32).completed(target))
+    plan = Plan(target, IncA(rounds=4, sigma_star=1.0, sigma_delta=3.0, value_bits=32).finalize(target))
     values = np.cos(np.arange(8.0)).reshape(4, 2)
     split = [Partition(frozenset({1}), 0.5, 6.0)]
     for seed in range(3):
@@ -255,7 +255,7 @@ def sent_units(
     machines = []
     for party in range(execution.parties):
         machine = _Injecting(inca_of(execution), execution.schedule, party, np.zeros(1), 1.0, noise.party(party))
-        turns = [injected[t, party] for t in range(execution.schedule.rounds + 1) if execution.history.online[t, party]]
+        turns = [injected[t, party] for t in range(execution.schedule.rounds + 1) if execution.trace.online[t, party]]
         machine.steps = iter([from_units(np.array([turn]), step) for turn in turns])
         machines.append(machine)
     sent: dict[tuple[int, PartyId], int] = {}
@@ -263,20 +263,20 @@ def sent_units(
     def record(message: Message, reached: frozenset[PartyId]) -> None:
         sent[message.round, message.sender] = int(to_units(message.vector, step)[0])
 
-    result = run_lockstep(machines, execution.history, arrivals(execution), record)
+    result = run_lockstep(machines, execution.trace, arrivals(execution), record)
     return sent, [int(to_units(release.vector, step)[0]) for _, release in sorted(result.releases.items())]
 
 
 def injections_for(execution: Execution, held: dict[tuple[int, PartyId], int]) -> dict[tuple[int, PartyId], int]:
     """By how many steps injections must change for what is held after each round to change by ``held``, exactly."""
-    history, schedule = execution.history, execution.schedule
-    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
-    slots = history.settled_slots(schedule)
+    trace, schedule = execution.trace, execution.schedule
+    delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
+    slots = trace.settled_slots(schedule)
     current, changed = [0] * execution.parties, {}
     shares: dict[tuple[int, PartyId], int] = {}
     for t in range(schedule.rounds + 1):
         before = list(current)
-        for party in np.nonzero(history.online[t])[0].tolist():
+        for party in np.nonzero(trace.online[t])[0].tolist():
             came = 0
             if t:
                 shares[t, party] = before[party] // (int(schedule.out_degree[t - 1, party]) + 1)
@@ -290,9 +290,9 @@ def injections_for(execution: Execution, held: dict[tuple[int, PartyId], int]) -
 
 def splittable(execution: Execution, stream: BitStream) -> dict[tuple[int, PartyId], int]:
     """Random changes of what is held that can be split without rounding; none of what is released."""
-    upcoming, rounds = next_online(execution.history), execution.schedule.rounds
+    upcoming, rounds = next_online(execution.trace), execution.schedule.rounds
     held = {}
-    for t, party in np.argwhere(execution.history.online).tolist():
+    for t, party in np.argwhere(execution.trace.online).tolist():
         later = int(upcoming[t, party])
         parts = 1 if later > rounds else int(execution.schedule.out_degree[later - 1, party]) + 1
         held[t, party] = 0 if t == rounds else parts * int(stream.integers(2001, 1)[0] - 1000)
@@ -309,7 +309,7 @@ def check_shift(execution: Execution, seed: int) -> None:
     after, still = sent_units(execution, {key: injected[key] + changed[key] for key in changed})
     assert still == released
     for t, sender in before:
-        last = max(early for early in range(t) if execution.history.online[early, sender])
+        last = max(early for early in range(t) if execution.trace.online[early, sender])
         parts = int(execution.schedule.out_degree[t - 1, sender]) + 1
         assert after[t, sender] - before[t, sender] == held[last, sender] // parts
 
@@ -356,16 +356,16 @@ def information_by_transcript(execution: Execution) -> float:
 @settings(max_examples=80, deadline=None)
 @given(grid_executions(step=ROOMY, max_parties=5))
 def test_what_rounding_costs_equals_the_transcript_s_answer(execution: Execution) -> None:
-    found = rounding_information(inca_of(execution), execution.schedule, execution.history)
+    found = rounding_information(inca_of(execution), execution.schedule, execution.trace)
     np.testing.assert_allclose(found, information_by_transcript(execution), rtol=1e-6)
 
 
 def test_what_rounding_costs_is_little_and_grows_as_the_square_of_the_step() -> None:
     fine, coarse = plain(14, 1, 2.0**-20, 20), plain(14, 1, 2.0**-10, 20)
-    information = [rounding_information(inca_of(e), e.schedule, e.history) for e in (fine, coarse)]
+    information = [rounding_information(inca_of(e), e.schedule, e.trace) for e in (fine, coarse)]
     assert information[1] / information[0] == pytest.approx(2.0**20)
     mu: NDArray[np.float64] = np.array([0.25])
     assert mu[0] < widened(mu, information[0], 1000)[0] < mu[0] * (1 + 1e-5)
-    assert rounding_information(inca_of(plain(14, 1, 0.0, 20)), fine.schedule, fine.history) == 0.0
+    assert rounding_information(inca_of(plain(14, 1, 0.0, 20)), fine.schedule, fine.trace) == 0.0
     silent = replace(inca_of(fine), sigma_star=0.0)
-    assert rounding_information(silent, fine.schedule, fine.history) == np.inf
+    assert rounding_information(silent, fine.schedule, fine.trace) == np.inf

@@ -69,7 +69,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int)
 
 def entries(folder: Path, account: str) -> tuple[Entry, ...]:
     with Ledger.open(folder / "ledger") as ledger:
-        return ledger.history(account)
+        return ledger.trace(account)
 
 
 def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:

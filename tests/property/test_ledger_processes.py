@@ -85,14 +85,14 @@ def test_killed_while_reserving(tmp_path: Path, shared: bool) -> None:
     assert len(reserved) > 20
     assert not [which for what, which in answers if what == "refused"]
     with Ledger.open(path) as ledger:
-        entries = {entry.study: entry for entry in ledger.history("wards")}
+        entries = {entry.study: entry for entry in ledger.trace("wards")}
         assert reserved <= set(entries)
         assert all(entries[study].mu == 5e-5 for study in settled)
         # At most one study a worker was charged whose answer did not get out, whichever way it was killed.
         assert len(set(entries) - reserved) <= 40 * 3
         for study in reserved:
             ledger.reserve("wards", study, 1e-4, name="again", when=NOON)
-        assert {entry.study: entry for entry in ledger.history("wards")} == entries
+        assert {entry.study: entry for entry in ledger.trace("wards")} == entries
 
 
 def test_racing_for_the_last_of_a_budget(tmp_path: Path) -> None:

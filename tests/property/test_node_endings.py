@@ -14,16 +14,16 @@ import pytest
 
 from quietmean.cli.join import notes_of
 from quietmean.core.party import PartyId, Vector
-from quietmean.entropy.insecure import InsecureSilentPopulation
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.session import NodeResult
 from quietmean.node.session.gossip import GossipedLogs
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
-from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.result_broadcast import ResultBroadcast
+from quietmean.randomness.insecure import InsecureSilentPopulation
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
 from support.network import NetworkConditions, Partition
 from support.truth import heard_by_anybody, true_history
@@ -38,7 +38,7 @@ def inca(parties: int, rounds: int, out_degree: int = 1) -> Plan:
     """With both kinds of noise: who is said to hide whom matters."""
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
     protocol = IncA(rounds=rounds, sigma_star=0.5, sigma_delta=1.0, out_degree=out_degree)
-    return Plan(target, protocol, Dissemination())
+    return Plan(target, protocol, ResultBroadcast())
 
 
 def values_of(parties: int) -> Vector:
@@ -81,7 +81,7 @@ def test_a_crash_at_every_write_of_the_end_while_all_others_leave() -> None:
                     assert back.execution.to_json() == quiet.results[0].execution.to_json()
                     complete += 1
                 # The others waited for it, in vain or not, and know all of it that matters.
-                assert others.execution.history.online.all()
+                assert others.execution.trace.online.all()
     # Both other logs are in before the last write, which is the result.
     assert complete >= 3
 
@@ -187,31 +187,31 @@ def too_optimistic(outcome: FaultOutcome, stores: list[Path], *, silent: bool = 
         execution = result.execution
         told = [other for other in range(execution.parties) if other not in result.silent]
         public = heard_by_anybody([stores[other] for other in told]) | {party, *told}
-        truth = true_history(execution.schedule, stores, execution.history)
+        truth = true_history(execution.schedule, stores, execution.trace)
         if same(execution, truth):
             continue
         for colluder in result.silent if silent else told:
-            recorded, real = leak(execution, colluder), leak(execution.with_history(truth), colluder, frozenset(public))
+            recorded, real = leak(execution, colluder), leak(execution.with_trace(truth), colluder, frozenset(public))
             excess = float((real / np.maximum(recorded, FLOOR)).max()) - 1.0
             if excess > RELATIVE:
                 worst[colluder] = max(excess, worst.get(colluder, 0.0))
     return worst
 
 
-def same(execution: Execution, truth: History) -> bool:
-    history, schedule = execution.history, execution.schedule
+def same(execution: Execution, truth: ExecutionTrace) -> bool:
+    trace, schedule = execution.trace, execution.schedule
     return (
-        np.array_equal(history.online, truth.online)
-        and np.array_equal(history.delivered(schedule), truth.delivered(schedule))
-        and np.array_equal(history.settled, truth.settled)
+        np.array_equal(trace.online, truth.online)
+        and np.array_equal(trace.delivered(schedule), truth.delivered(schedule))
+        and np.array_equal(trace.settled, truth.settled)
     )
 
 
 def assert_total_is_that_of_the_truth(plan: Plan, outcome: FaultOutcome, stores: list[Path]) -> None:
     """Also where parties told nothing: their stores tell."""
     for party, result in outcome.results.items():
-        truth = true_history(result.execution.schedule, stores, result.execution.history)
-        really = replace(result, execution=result.execution.with_history(truth), silent=(), unresolved=())
+        truth = true_history(result.execution.schedule, stores, result.execution.trace)
+        really = replace(result, execution=result.execution.with_trace(truth), silent=(), unresolved=())
         check_run(plan, values_of(plan.target.parties), replace(outcome, results={party: really}))
 
 
@@ -312,7 +312,7 @@ def test_loose_ends_are_told_in_sentences() -> None:
                 f"at most {result.counted_twice_part:.2g} of the result's weight": bool(result.counted_twice),
                 "nobody told whether": bool(result.unresolved),
                 "told nothing at the end": bool(result.silent),
-                "arrived here: this result is without it": len(result.heard) < result.execution.history.finished.sum(),
+                "arrived here: this result is without it": len(result.heard) < result.execution.trace.finished.sum(),
             }
             assert {text for text in loose if text in sentences} == {text for text, there in loose.items() if there}
             told_of |= {text.split(" of the")[0][:12] for text, there in loose.items() if there}
@@ -349,9 +349,9 @@ def test_a_partition_that_outlasts_the_last_round() -> None:
                 assert 0 < weight - 4.0 <= result.counted_twice_part * weight * (1 + 1e-9)
                 assert np.abs(mean - values.mean(axis=0)).max() <= result.counted_twice_part * np.ptp(values)
                 receipt = Execution.from_json(result.execution.to_json())
-                truth = true_history(receipt.schedule, stores, receipt.history)
+                truth = true_history(receipt.schedule, stores, receipt.trace)
                 for colluder in range(4):
-                    real = leak(result.execution.with_history(truth), colluder)
+                    real = leak(result.execution.with_trace(truth), colluder)
                     assert (real <= leak(receipt, colluder) * (1 + RELATIVE)).all()
     assert twice >= 4
 

@@ -15,8 +15,8 @@ from quietmean.core.party import Message, PartyId, Vector
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import Protocol, registry
-from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.result_broadcast import ResultBroadcast
 from support.fault_plans import fault_plans, short_fault_plans
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
 from support.network import NetworkConditions, Partition
@@ -30,7 +30,7 @@ def inca(parties: int, rounds: int, out_degree: int = 1, dimension: int = 2) -> 
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
     # Cancelled noise on: what is drawn anew after a restart, or settled wrongly, shows.
     protocol = IncA(rounds=rounds, sigma_star=0.0, sigma_delta=1.0, out_degree=out_degree)
-    return Plan(target, protocol, Dissemination())
+    return Plan(target, protocol, ResultBroadcast())
 
 
 def values_of(parties: int, dimension: int = 2) -> Vector:
@@ -75,7 +75,7 @@ def assert_faultless(plan: Plan, outcome: FaultOutcome) -> None:
     assert sorted(outcome.results) == list(range(parties)), outcome.failures
     for result in outcome.results.values():
         assert result.heard == tuple(range(parties))
-        assert result.execution.history.online.all()
+        assert result.execution.trace.online.all()
         assert (result.counted_twice, result.unresolved) == ((), ())
         np.testing.assert_allclose(result.mean, values_of(parties, dimension).mean(axis=0), rtol=0, atol=1e-12)
 
@@ -145,7 +145,7 @@ def test_settlements_happen_and_are_needed(monkeypatch: pytest.MonkeyPatch) -> N
     for faults in partitions_mid_round():
         outcome = tell(plan, faults)
         check_run(plan, values_of(4), outcome)
-        settled += any(len(result.execution.history.settled) > 0 for result in outcome.results.values())
+        settled += any(len(result.execution.trace.settled) > 0 for result in outcome.results.values())
         assert not any(result.counted_twice for result in outcome.results.values())
     assert settled >= 4
 
@@ -190,7 +190,7 @@ def plan_of(protocol: type[Protocol], parties: int) -> Plan:
 
 
 def accepted_values(plan: Plan, parties: int) -> Vector:
-    return plan.protocol.accepted(values_of(parties) / 4, np.ones(parties))
+    return plan.protocol.project_to_domain(values_of(parties) / 4, np.ones(parties))
 
 
 def every_protocol(protocol: type[Protocol], examples: int) -> None:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from quietmean.entropy import Seed
-from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import SCHEDULES, History, Schedule, arrivals, churn, make_schedule, share_flow
+from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, arrivals, churn, make_schedule, share_flow
 from quietmean.graphs.schedule import NOBODY
-from quietmean.testing.strategies import IRREGULAR, histories, schedules
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import insecure_seed
+from quietmean.testing.strategies import IRREGULAR, schedules, traces
 
 NUMBERS = st.integers(0, 2**32 - 1)
 
@@ -89,8 +89,8 @@ def test_the_same_seed_gives_the_same_schedule_and_another_another(kind: str, nu
 def test_mixing_conserves_mass_and_matches_deliveries(data: st.DataObject, kind: str, rounds: int) -> None:
     parties = 8
     schedule = data.draw(schedules(kind, parties, rounds))
-    history = data.draw(histories(schedule))
-    delivered = history.delivered(schedule)
+    trace = data.draw(traces(schedule))
+    delivered = trace.delivered(schedule)
     for round_ in range(1, rounds + 1):
         shares = share_flow(schedule, arrivals(schedule, delivered, round_), delivered, round_)
         mixing = shares.matrix.toarray() / (schedule.out_degree[round_ - 1] + 1)
@@ -100,13 +100,13 @@ def test_mixing_conserves_mass_and_matches_deliveries(data: st.DataObject, kind:
             slots = schedule.neighbours[round_ - 1, i]
             arrived = {int(j) for j in slots[delivered[round_ - 1, i]]}
             assert set(np.nonzero(mixing[:, i])[0].tolist()) - {i} == arrived
-            assert not arrived or history.online[round_, i]
-            assert all(history.online[round_, j] for j in arrived)
+            assert not arrived or trace.online[round_, i]
+            assert all(trace.online[round_, j] for j in arrived)
 
 
 @given(NUMBERS, st.integers(1, 10), st.integers(1, 40), st.floats(0, 0.99), st.floats(0, 0.99))
 def test_churn_counts(number: int, rounds: int, parties: int, permanent: float, temporary: float) -> None:
-    history = churn(insecure_seed(number), rounds, parties, permanent, temporary)
-    assert history.online.shape == (rounds + 1, parties)
-    assert int((~history.finished).sum()) == int(permanent * parties + 1e-9)
-    assert isinstance(history, History)
+    trace = churn(insecure_seed(number), rounds, parties, permanent, temporary)
+    assert trace.online.shape == (rounds + 1, parties)
+    assert int((~trace.finished).sum()) == int(permanent * parties + 1e-9)
+    assert isinstance(trace, ExecutionTrace)

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, PartyId, Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.secagg import SecAgg, SecAggParameters, wire
@@ -26,6 +24,8 @@ from quietmean.protocols.secagg.keys import SEALED_BYTES, Secrets, own_mask, pai
 from quietmean.protocols.secagg.party import ROUNDS, AggregatorState
 from quietmean.protocols.secagg.shamir import SHARE_BYTES, share
 from quietmean.protocols.secagg_plus import SecAggPlus
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import executions
 
 STEP = 2.0**-16
@@ -39,7 +39,7 @@ def make_execution(
     raw = {"threshold": threshold, "minimum": minimum, "granularity": STEP, "sigma": 0.0, "clip": 1000.0, "noise": "none"}
     protocol = get_protocol(name).parse(raw | {"degree": degree, "bits": bits, "aggregator": aggregator}, parties)
     schedule = protocol.draw_schedule(parties, insecure_seed(11))
-    return Execution(protocol, schedule, History.everyone(ROUNDS, parties), 1.0, np.ones(parties))
+    return Execution(protocol, schedule, ExecutionTrace.everyone(ROUNDS, parties), 1.0, np.ones(parties))
 
 
 def secagg_of(execution: Execution) -> SecAgg:
@@ -54,12 +54,12 @@ def grid_values(parties: int, dimension: int = 3) -> Vector:
     return (drawn - 2**19).astype(np.float64) * STEP
 
 
-def leaving(parties: int, last_rounds: dict[PartyId, int]) -> History:
+def leaving(parties: int, last_rounds: dict[PartyId, int]) -> ExecutionTrace:
     """``last_rounds``: the last round that a party takes part in."""
-    history = History.everyone(ROUNDS, parties)
+    trace = ExecutionTrace.everyone(ROUNDS, parties)
     for party, last in last_rounds.items():
-        history.online[last + 1 :, party] = False
-    return history
+        trace.online[last + 1 :, party] = False
+    return trace
 
 
 @dataclass
@@ -96,10 +96,10 @@ class Wire:
         ]
 
 
-def assert_exact(execution: Execution, values: Vector, history: History) -> None:
+def assert_exact(execution: Execution, values: Vector, trace: ExecutionTrace) -> None:
     """What is released is the sum over who is counted, to the last bit; or nothing, and batch and machines agree on which."""
-    execution = execution.with_history(history)
-    outcome = follow(secagg_of(execution), execution.schedule, history)
+    execution = execution.with_trace(trace)
+    outcome = follow(secagg_of(execution), execution.schedule, trace)
     noise = InsecureStackedNoise(5, execution.parties)
     if not outcome.counted.any():
         assert outcome.failure
@@ -136,7 +136,7 @@ def test_losses_down_to_the_threshold_at_every_stage(name: str, last: int) -> No
     execution = make_execution(name, parties, threshold, threshold, degree=7)
     values = grid_values(parties)
     allowed = leaving(parties, dict.fromkeys(range(1, 1 + parties - threshold), last))
-    release = aggregate(execution.with_history(allowed), values, InsecureStackedNoise(5, parties))
+    release = aggregate(execution.with_trace(allowed), values, InsecureStackedNoise(5, parties))
     counted = np.ones(parties, dtype=np.bool_)
     counted[1 : 1 + parties - threshold] = last >= 5
     np.testing.assert_array_equal(release.vector, values[counted].sum(axis=0))
@@ -146,13 +146,13 @@ def test_losses_down_to_the_threshold_at_every_stage(name: str, last: int) -> No
         last, "4 shares of a secret"
     )
     with pytest.raises(ProtocolFailure, match=reason):
-        aggregate(execution.with_history(too_many), values, InsecureStackedNoise(5, parties))
+        aggregate(execution.with_trace(too_many), values, InsecureStackedNoise(5, parties))
 
 
 def test_an_aggregator_that_is_away_ends_the_run() -> None:
     execution = make_execution("secagg", 5, 3, 3)
     with pytest.raises(ProtocolFailure, match="the aggregator was away in round 4"):
-        aggregate(execution.with_history(leaving(5, {0: 3})), grid_values(5), InsecureStackedNoise(5, 5))
+        aggregate(execution.with_trace(leaving(5, {0: 3})), grid_values(5), InsecureStackedNoise(5, 5))
     other = Execution.from_json({"protocol": "local-dp", "parties": 2, "rounds": 1, "sigma": 1.0, "neighbours": [[[], []]]})
     with pytest.raises(InputError, match="does not aggregate securely"):
         aggregate(other, grid_values(2), InsecureStackedNoise(5, 2))
@@ -160,8 +160,8 @@ def test_an_aggregator_that_is_away_ends_the_run() -> None:
 
 def test_everybody_hears_why_there_is_no_result() -> None:
     execution = make_execution("secagg", 6, 4, 5)
-    history = leaving(6, {1: 4, 2: 4})
-    result = execution.with_history(history).run(grid_values(6), InsecureStackedNoise(5, 6))
+    trace = leaving(6, {1: 4, 2: 4})
+    result = execution.with_trace(trace).run(grid_values(6), InsecureStackedNoise(5, 6))
     assert result.releases == {}
     failures = [getattr(state, "failure", "") for state in result.states]
     assert failures[0] == "inputs of 4 parties arrived, fewer than the minimum of 5: run again"
@@ -442,7 +442,7 @@ def test_random_executions_do_get_results() -> None:
     @settings(max_examples=150, deadline=None, database=None)
     @given(executions("secagg-plus"))
     def look(execution: Execution) -> None:
-        seen.add(follow(secagg_of(execution), execution.schedule, execution.history).failure)
+        seen.add(follow(secagg_of(execution), execution.schedule, execution.trace).failure)
 
     look()
     assert {"", "the aggregator was away", "too few keys"} <= seen

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import SCHEDULES, History, churn, make_schedule
+from quietmean.graphs import SCHEDULES, ExecutionTrace, churn, make_schedule
 from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import Adversary, bound_mu, noise_levels
 from quietmean.privacy.information import CoalitionSolver
@@ -17,6 +16,7 @@ from quietmean.privacy.information.round_recursion import private_diagonal, recu
 from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import theorem41
 from quietmean.testing.privacy import certificate_of
 
@@ -62,14 +62,14 @@ def make_case(number: int) -> Case:
     seed = insecure_seed(number, "structured")
     schedule = make_schedule(kind, seed, parties, rounds, min(out_degree, parties - 1))
     permanent, temporary = numbers.choice([0.0, 0.1, 0.3], 2)
-    history = churn(seed, rounds, parties, float(permanent), float(temporary))
+    trace = churn(seed, rounds, parties, float(permanent), float(temporary))
     lost = (numbers.random(schedule.neighbours.shape) < numbers.choice([0.0, 0.15])) & (schedule.neighbours != NOBODY)
     raw = {
         "rounds": rounds,
         "sigma_star": 10.0 ** numbers.uniform(-1, 1),
         "sigma_delta": 10.0 ** numbers.uniform(-1, 1),
     }
-    execution = Execution(IncA.parse(raw, parties), schedule, History(history.online, lost), 1.0, np.ones(parties))
+    execution = Execution(IncA.parse(raw, parties), schedule, ExecutionTrace(trace.online, lost), 1.0, np.ones(parties))
     return Case(execution, _adversary(numbers, execution, number // 2 % 4))
 
 
@@ -79,13 +79,13 @@ def _adversary(numbers: np.random.Generator, execution: Execution, kind: int) ->
     corrupt = numbers.permutation(parties)[: numbers.integers(1, max(2, parties // 2))].tolist() if kind in (0, 2) else []
     fraction = numbers.choice([0.1, 0.5, 1.0]) if kind in (1, 2) else 0.0
     # What a party held after a round in which it was away is what it held before.
-    sent = [(i, t) for t in range(rounds) for i in range(parties) if execution.history.online[t + 1 :, i].any()]
+    sent = [(i, t) for t in range(rounds) for i in range(parties) if execution.trace.online[t + 1 :, i].any()]
     return Adversary(frozenset(corrupt), frozenset(pair for pair in sent if numbers.random() < fraction))
 
 
 def _online_observed(case: Case) -> Case:
     """Theorem 4.1 reads (i, t) as y_i^(t) of round t; keep the pairs for which that was sent in the next round."""
-    online = case.execution.history.online
+    online = case.execution.trace.online
     kept = frozenset((i, t) for i, t in case.adversary.observed if online[t + 1, i])
     return Case(case.execution, Adversary(case.adversary.corrupt, kept))
 
@@ -161,9 +161,9 @@ def test_coalitions_of_a_large_execution_go_by_rounds() -> None:
     numbers = np.random.default_rng(5)
     seed = insecure_seed(5, "large")
     schedule = make_schedule("uniform", seed, 150, 20, 1)
-    history = churn(seed, 20, 150, 0.1, 0.1)
+    trace = churn(seed, 20, 150, 0.1, 0.1)
     protocol = IncA.parse({"rounds": 20, "sigma_star": 0.5, "sigma_delta": 3.0}, 150)
-    transcript = Execution(protocol, schedule, history, 1.0, np.ones(150)).transcript()
+    transcript = Execution(protocol, schedule, trace, 1.0, np.ones(150)).transcript()
     solver = CoalitionSolver(transcript)
     for _ in range(3):
         coalition = numbers.permutation(150)[:15].tolist()
@@ -184,9 +184,9 @@ def test_the_diagonal_alone_is_the_same() -> None:
 
 def test_the_cases_cover_what_they_should() -> None:
     cases = [make_case(number) for number in range(CASES)]
-    histories = [case.execution.history for case in cases]
-    assert sum(not history.finished.all() for history in histories) > CASES / 4
-    assert sum(bool((~history.online[:, history.finished]).any()) for history in histories) > CASES / 4
-    assert sum(history.lost is not None and bool(history.lost.any()) for history in histories) > CASES / 4
+    traces = [case.execution.trace for case in cases]
+    assert sum(not trace.finished.all() for trace in traces) > CASES / 4
+    assert sum(bool((~trace.online[:, trace.finished]).any()) for trace in traces) > CASES / 4
+    assert sum(trace.lost is not None and bool(trace.lost.any()) for trace in traces) > CASES / 4
     assert sum(bool(case.adversary.corrupt and case.adversary.observed) for case in cases) > CASES / 5
     assert {int(case.execution.schedule.out_degree.max()) for case in cases} >= {1, 2, 3}

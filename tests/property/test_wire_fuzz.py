@@ -24,12 +24,12 @@ from quietmean.core.codec import dump_state, load_state
 from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.grid import on_grid
 from quietmean.core.party import Message
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.node.net import vectors, wire
 from quietmean.node.session import logs
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
 
 PARTIES, ROUNDS, DIMENSION, CONTENT = 5, 4, 3, 40

@@ -18,12 +18,12 @@ from scipy import stats
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, Step, Vector
-from quietmean.entropy.insecure import InsecureSilence
 from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.party import IncaParty, IncaState
+from quietmean.randomness.insecure import InsecureSilence
 from quietmean.simulation import attack
 from quietmean.simulation.audit import FLAG_BELOW, _Counts, _p_gaussian
 from quietmean.testing import example_execution
@@ -162,8 +162,8 @@ def test_machines_without_noise_break_a_finite_certificate() -> None:
 
 def test_who_leaves_no_trace_cannot_be_attacked() -> None:
     execution = example_execution("central-dp", 4, sigma=1.0)
-    history = type(execution.history)(np.array([[True] * 4, [True, False, True, True]]))
-    result = attack(execution.with_history(history), 1, Adversary.collusion({2}), trials=1000)
+    trace = type(execution.trace)(np.array([[True] * 4, [True, False, True, True]]))
+    result = attack(execution.with_trace(trace), 1, Adversary.collusion({2}), trials=1000)
     assert result.mu_certified == result.mu_lower == result.epsilon_lower == result.mu_estimate == 0
     assert result.p_value_exceeds == 1
 
@@ -214,7 +214,7 @@ def test_trials_in_blocks_are_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refuses_what_makes_no_sense() -> None:
     execution, _, adversary = CASES["inca"]
     dropped = CASES["inca, dropouts, interception"][0]
-    gone = int(np.nonzero(~dropped.history.finished)[0][0])
+    gone = int(np.nonzero(~dropped.trace.finished)[0][0])
     wrong: list[tuple[Execution, int, Adversary, dict[str, Any], str]] = [
         (execution, 4, adversary, {}, "target 4 is corrupt"),
         (execution, 12, adversary, {}, "parties are numbered 0..11"),

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import noise_variance
@@ -20,6 +18,8 @@ from quietmean.protocols import get_protocol
 from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.priv_unit import PrivUnitG
 from quietmean.protocols.priv_unit.spec import best_probability, report
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import simulate
 from quietmean.testing import assert_mean, assert_rate, assert_standard_normal
 
@@ -51,17 +51,17 @@ def test_gopa_errors_have_exactly_the_variance_of_their_executions() -> None:
     scaled, wrong, forgotten = [], [], []
     for number in range(400):
         seed = Seed.public("gopa errors", number)
-        history = churn(seed, 3, 20, permanent=0.3)
-        history.online[:, 0] = True
-        execution = plan.execution(seed, history)
+        trace = churn(seed, 3, 20, permanent=0.3)
+        trace.online[:, 0] = True
+        execution = plan.execution(seed, trace)
         noise = InsecurePopulationNoise(number, 20)
         spread = math.sqrt(noise_variance(execution.transcript(), execution.weights))
         scaled.append(execution.run_batch(values, noise).estimate() / spread)
         louder = replace(execution, protocol=replace(protocol, sigma_delta=1.15 * protocol.sigma_delta))
         wrong.append(louder.run_batch(values, noise).estimate() / spread)
-        mute = history.online.copy()
+        mute = trace.online.copy()
         mute[2:, 1:] = False
-        forgotten.append(execution.with_history(replace(history, online=mute)).run_batch(values, noise).estimate() / spread)
+        forgotten.append(execution.with_trace(replace(trace, online=mute)).run_batch(values, noise).estimate() / spread)
     assert_standard_normal(np.ravel(scaled), ERROR_RATE)
     for other in (wrong, forgotten):
         assert stats.chi2.sf(float(np.square(other).sum()), 2000) < ERROR_RATE

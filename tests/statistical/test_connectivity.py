@@ -6,9 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import Schedule, make_schedule
 from quietmean.privacy import Adversary
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import assert_rate, example_execution
 from quietmean.testing.privacy import certificate_of
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.privacy.mutual_information import (
     gaussian_entropy,
     of_equal_intervals,
@@ -21,6 +19,8 @@ from quietmean.privacy.mutual_information import (
 )
 from quietmean.protocols.consensus import PROTOCOL
 from quietmean.protocols.consensus.leakage import cumulative_leakage, honest_components, mutual_information
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 DRAWS = 20_000
 

@@ -16,15 +16,15 @@ from scipy import stats
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy import ExchangeKey, SecureNoise, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.protocols.cordp_dme import CorDPDME, LateDecoder, optimal_design
 from quietmean.protocols.cordp_dme.design import biased_mse, unbiased_mse
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import ExchangeKey, SecureNoise, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
 from quietmean.simulation import attack, simulate
 from quietmean.simulation.audit import FLAG_BELOW
 from quietmean.testing import example_execution
@@ -122,9 +122,9 @@ def test_error_with_equal_unit_vectors(absent: int, decoder: str) -> None:
         "radius": 1.0,
     }
     execution = example_execution("cordp-dme", parties, **raw)
-    history = History.everyone(1, parties)
-    history.online[1, :absent] = False
-    execution = execution.with_history(history)
+    trace = ExecutionTrace.everyone(1, parties)
+    trace.online[1, :absent] = False
+    execution = execution.with_trace(trace)
     direction = np.array([0.6, 0.0, 0.8, 0.0, 0.0])
     values = np.tile(direction, (parties, 1))
     errors = np.array(
@@ -170,7 +170,7 @@ def test_plans_predict_what_simulations_find(dropouts: float, options: dict[str,
     result = simulate(plan, runs=1000, seed=SEED)
     assert abs(result.mse - result.prediction) < 5 * result.mse_standard_error
     leaving = 0 if not dropouts else 4
-    assert (~result.first.history.online[1]).sum() in ({leaving, leaving - 1} if "aggregator" in options else {leaving})
+    assert (~result.first.trace.online[1]).sum() in ({leaving, leaving - 1} if "aggregator" in options else {leaving})
     other = calibrate(Target(16, 1.0, 1e-6, 4, 1.0, 2, 0.25 - dropouts), CorDPDME.from_options(options))
     wrong = simulate(Plan(plan.target, other.protocol), runs=1000, seed=SEED)
     assert abs(wrong.mse - result.prediction) > 5 * wrong.mse_standard_error
@@ -201,7 +201,7 @@ CASES = {
 def test_attacks_reach_the_certificate_and_never_pass_it(name: str) -> None:
     """100 000 trials: at least 0.9 of mu is proven (at 95 % confidence); a correct build is flagged once in 10^6."""
     execution, target, adversary = CASES[name]
-    assert execution.history.finished[target]
+    assert execution.trace.finished[target]
     result = attack(execution, target, adversary, trials=100_000, seed=SEED)
     assert 0.9 * result.mu_certified < result.mu_lower <= result.mu_certified
     assert not result.flagged

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import churn
 from quietmean.protocols.execution import Execution
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing import assert_mean, assert_standard_normal, assert_variance, example_execution
 
 RUNS = 10_000
@@ -86,7 +86,7 @@ def predicted(execution: Execution, private: Vector) -> tuple[Vector, float]:
 def test_with_dropouts_mean_and_variance_are_those_of_the_transcript(injection: str, permanent: float) -> None:
     """On a fixed execution with permanent and temporary dropouts: error rate 3e-6; 5 % more noise is rejected."""
     execution = make(injection=injection, permanent=permanent)
-    assert not execution.history.finished.all()
+    assert not execution.trace.finished.all()
     private = values()
     mean, variance = predicted(execution, private)
     # Uncancelled noise matters here: far more than independent noise alone.
@@ -118,8 +118,8 @@ def test_random_dropouts_leave_the_estimate_unbiased() -> None:
     execution = make()
     found = []
     for number in range(400):
-        history = churn(insecure_seed(number), execution.schedule.rounds, PARTIES, permanent=0.2)
-        run = replace(execution, history=history)
+        trace = churn(insecure_seed(number), execution.schedule.rounds, PARTIES, permanent=0.2)
+        run = replace(execution, trace=trace)
         error = run.run_batch(private, InsecurePopulationNoise(number, PARTIES)).estimate() - private.mean()
         # The spread of the means over the traces is below 0.1, and adds to that of the noise.
         found.append(float(error[0]) / np.sqrt(predicted(run, private)[1] + 0.01))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.protocols.consensus.quantiser import dither, pack, packed_size, quantise, reconstruct, unpack
 from quietmean.protocols.consensus.spec import Quantisation
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 SAMPLES = 100_000
 SIGNIFICANCE = 1e-6

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import churn, make_schedule
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import assert_rate, assert_uniform_counts
 
 PARTIES = 7

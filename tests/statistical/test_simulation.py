@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise
-from quietmean.graphs import History, churn
+from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.simulation import NetworkModel, simulate, simulate_events
 
 RUNS, SEED = 10_000, 20_261_121
@@ -75,15 +75,15 @@ def test_event_driven_equals_batch_on_what_really_happened() -> None:
     lost = 0
     for number in range(40):
         seed = Seed.public("events", number)
-        history = churn(seed, rounds, 10, permanent=0.2, temporary=0.15)
+        trace = churn(seed, rounds, 10, permanent=0.2, temporary=0.15)
         noise = InsecurePopulationNoise(number, 10)
         values = BitStream(seed.derive("values")).uniform(30).reshape(10, 3)
         network = NetworkModel(latency=0.05, loss=0.6, retry=0.1, timeout=0.6)
-        result = simulate_events(plan.execution(seed, history), values, noise, network, seed=number)
+        result = simulate_events(plan.execution(seed, trace), values, noise, network, seed=number)
         batch = result.execution.run_batch(values, noise).estimate()
         np.testing.assert_allclose(result.estimate, batch, rtol=1e-11, atol=1e-11)
-        present = History(result.execution.history.online).delivered(result.execution.schedule)
-        lost += int(present.sum() - result.execution.history.delivered(result.execution.schedule).sum())
+        present = ExecutionTrace(result.execution.trace.online).delivered(result.execution.schedule)
+        lost += int(present.sum() - result.execution.trace.delivered(result.execution.schedule).sum())
         certificate = result.execution.privacy(1e-6).coalitions(1)
         assert np.isfinite(certificate.mu).all()
     assert lost > 100, "the network lost too little to test anything"
@@ -92,12 +92,12 @@ def test_event_driven_equals_batch_on_what_really_happened() -> None:
 def test_event_driven_without_faults_equals_batch_exactly() -> None:
     plan = plan_for(0.0)
     rounds = plan.protocol.rounds
-    execution = plan.execution(Seed.public("calm"), History.everyone(rounds, 10))
+    execution = plan.execution(Seed.public("calm"), ExecutionTrace.everyone(rounds, 10))
     noise = InsecurePopulationNoise(5, 10)
     values = np.ones((10, 2))
     result = simulate_events(execution, values, noise, NetworkModel(latency=0.001))
     np.testing.assert_allclose(result.estimate, execution.run_batch(values, noise).estimate(), rtol=1e-12)
-    assert result.execution.history.delivered(execution.schedule).all()
+    assert result.execution.trace.delivered(execution.schedule).all()
     assert result.messages == rounds * 10
     assert result.attempts == result.messages
 
@@ -123,6 +123,6 @@ def test_nobody_left_is_a_clear_failure() -> None:
     plan = plan_for(0.0)
     online = np.ones((plan.protocol.rounds + 1, 10), dtype=np.bool_)
     online[-1] = False
-    execution = plan.execution(Seed.public("empty"), History(online))
+    execution = plan.execution(Seed.public("empty"), ExecutionTrace(online))
     with pytest.raises(ProtocolFailure, match="dropped out"):
         simulate_events(execution, np.ones((10, 1)), InsecurePopulationNoise(1, 10))

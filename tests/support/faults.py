@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy import ExchangeKey, SecureNoise, Seed
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
 from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
+from quietmean.randomness import ExchangeKey, SecureNoise, Seed
+from quietmean.randomness.insecure import insecure_seed
 from support.network import MemoryNetwork, NetworkConditions
 from support.virtual_time import run_virtually
 

@@ -15,10 +15,10 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.net import Answer, AnyRequest, Payload
 from quietmean.node.session import Session
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 _BACKOFF = 0.05
 

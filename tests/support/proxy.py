@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from quietmean.core.party import PartyId
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.net import Address
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 _LOOPBACK = "127.0.0.1"
 _CHUNK = 64 * 1024

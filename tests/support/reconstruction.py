@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PopulationNoise, Vector
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus.leakage import honest_components
 from quietmean.protocols.consensus.quantiser import dither, reconstruct, unpack
 from quietmean.protocols.consensus.spec import ConsensusParameters
@@ -35,7 +35,7 @@ class Recording:
 def record(execution: Execution, values: Vector, noise: PopulationNoise, corrupt: frozenset[PartyId]) -> Recording:
     """Run the real machines on values (n, d) and keep what the corrupt parties and everybody else can hear."""
     parameters = execution.protocol
-    if not isinstance(parameters, ConsensusParameters) or not execution.history.delivered(execution.schedule)[:, 0, 0].all():
+    if not isinstance(parameters, ConsensusParameters) or not execution.trace.delivered(execution.schedule)[:, 0, 0].all():
         raise InputError(f"protocol {execution.protocol.name!r} or its losses do not fit: record a consensus without any")
     links = parameters.links
     number = {(int(i), int(j)): link for link, (i, j) in enumerate(zip(links.sender, links.receiver, strict=True))}
@@ -46,7 +46,7 @@ def record(execution: Execution, values: Vector, noise: PopulationNoise, corrupt
             heard[message.round, number[message.sender, receiver]] = message
 
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(execution.parties)]
-    run_lockstep(machines, History.everyone(parameters.rounds, execution.parties), lambda *_: True, on_send)
+    run_lockstep(machines, ExecutionTrace.everyone(parameters.rounds, execution.parties), lambda *_: True, on_send)
     initial = np.full((len(links), values.shape[1]), np.nan)
     for (sender, receiver), link in number.items():
         if corrupt & {sender, receiver}:

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.party import PartyId
-from quietmean.graphs import History, Schedule
-from quietmean.graphs.churn import NEVER
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs.execution_trace import NEVER
 from quietmean.node.phase import Phase
 from quietmean.node.storage import COMMITTED, IN_DOUBT
 
 _MIXING = int(Phase.MIXING)
 
 
-def true_history(schedule: Schedule, stores: Sequence[Path], told: History) -> History:
+def true_history(schedule: Schedule, stores: Sequence[Path], told: ExecutionTrace) -> ExecutionTrace:
     """The mixing phase as the closed ``stores`` (one for each party, in order) have it.
 
     A history cannot say that a party left in the last round after its messages and before its release: ``told`` decides whether
@@ -38,7 +38,7 @@ def true_history(schedule: Schedule, stores: Sequence[Path], told: History) -> H
             signs = any(round_ == last and party in ends for round_, *ends in arrived)
             online[last, party] = told.online[last, party] if last == schedule.rounds else signs
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-    for index in np.argwhere(History(online).delivered(schedule)).tolist():
+    for index in np.argwhere(ExecutionTrace(online).delivered(schedule)).tolist():
         message = (index[0] + 1, index[1], int(schedule.neighbours[tuple(index)]))
         lost[tuple(index)] = message not in arrived
     truth = replace(told, online=online, lost=lost, settled=np.empty((0, 4), dtype=np.int64))
@@ -57,7 +57,7 @@ def heard_by_anybody(stores: Sequence[Path]) -> set[PartyId]:
     return {sender for store in stores for (sender,) in _rows(store, query)}
 
 
-def _kept(schedule: Schedule, stores: Sequence[Path], truth: History) -> Any:
+def _kept(schedule: Schedule, stores: Sequence[Path], truth: ExecutionTrace) -> Any:
     """What arrived though its sender kept it: until which round."""
     delivered, kept = truth.delivered(schedule), []
     query = f"SELECT round, receiver, settled FROM outbox WHERE phase = {_MIXING} AND status IN ('{IN_DOUBT}', '{COMMITTED}')"  # noqa: S608

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.node.net import Answer, Transfer
 from quietmean.node.net.wire import encode_frame
@@ -20,6 +18,8 @@ from quietmean.planning import Plan, Target
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.consensus.quantiser import packed_size
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 
 def make_plan(parties: int, dimension: int, **raw: Any) -> Plan:
@@ -60,7 +60,7 @@ def test_a_few_processes_find_the_mean_with_two_bits_a_number(tmp_path: Path) ->
     width = settings.width(60)
     for result in outcome.results.values():
         assert np.abs(result.mean - values.mean(axis=0)).max() < 10 * width
-        assert result.execution.counted().all()
+        assert result.execution.contributors().all()
     assert not np.array_equal(outcome.results[0].mean, values.mean(axis=0))
 
 
@@ -72,7 +72,7 @@ def test_who_leaves_is_left_out_by_the_others(tmp_path: Path) -> None:
     remaining = [0, 1, 3, 4]
     assert sorted(outcome.results) == remaining
     for result in outcome.results.values():
-        np.testing.assert_array_equal(np.nonzero(result.execution.counted())[0], remaining)
+        np.testing.assert_array_equal(np.nonzero(result.execution.contributors())[0], remaining)
         np.testing.assert_allclose(result.mean, values[remaining].mean(axis=0), atol=1e-6)
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.cordp_dme.design import unbiased_mse
+from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.testing.statistics import assert_variance
 
 # A party as always, but for this: its seed, which its store loses at the end, is left beside its settings.
@@ -91,8 +91,8 @@ def check_outcome(outcome: LocalOutcome, values: Vector, killed: set[int]) -> Ve
     for result in outcome.results.values():
         assert result.heard == survivors
         np.testing.assert_array_equal(result.total_vector, first.total_vector)
-        assert result.execution.history.online[1].tolist() == [party not in killed for party in range(len(values))]
-        assert result.execution.counted().sum() == len(survivors)
+        assert result.execution.trace.online[1].tolist() == [party not in killed for party in range(len(values))]
+        assert result.execution.contributors().sum() == len(survivors)
     errors: Vector = first.mean - values[list(survivors)].mean(axis=0)
     return errors
 
@@ -102,7 +102,7 @@ def total_of_machines(directory: Path, outcome: LocalOutcome, values: Vector) ->
     noise = StoredNoise(directory)
     execution = next(iter(outcome.results.values())).execution
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(len(values))]
-    online = execution.history.online[1]
+    online = execution.trace.online[1]
     released = []
     for party in np.nonzero(online)[0].tolist():
         step = machines[party].end_round(machines[party].start().state, [], frozenset())
@@ -126,7 +126,7 @@ def test_an_aggregator_collects_the_messages(tmp_path: Path) -> None:
     assert set(outcome.results) == {0, 1, 2, 3}
     noise = StoredNoise(tmp_path / "run")
     for result in outcome.results.values():
-        assert result.execution.counted().tolist() == [True, True, True, True, False]
+        assert result.execution.contributors().tolist() == [True, True, True, True, False]
         execution = result.execution
         sources = [noise.party(party) for party in range(5)]
         machines = [execution.machine(party, values[party], sources[party]) for party in range(5)]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import noise_variance
 from quietmean.protocols.gopa import GOPA
+from quietmean.randomness.insecure import InsecureSilentPopulation
 
 PUBLISH, ROLL_BACK = 1, 3
 
@@ -39,7 +39,7 @@ def check(outcome: LocalOutcome, plan: Plan, values: Vector) -> None:
     for party in survivors:
         result = outcome.results[party]
         np.testing.assert_array_equal(result.total_vector, first.total_vector)
-        assert result.total_weight == lockstep.weight == first.execution.counted().sum()
+        assert result.total_weight == lockstep.weight == first.execution.contributors().sum()
     error = (first.total_vector - lockstep.vector) / first.total_weight
     print(f"predicted deviation {deviation:.4g}, root mean square error {np.sqrt((error**2).mean()):.4g}")
     # Independent coordinates: six standard deviations each.
@@ -57,8 +57,8 @@ def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
     assert sorted(outcome.results) == [0, 1, 2, 4, 6, 7]
     check(outcome, plan, values)
     execution = outcome.results[0].execution
-    arrived = execution.counted()
-    print("online:", execution.history.online.astype(int).tolist(), "arrived:", arrived.astype(int).tolist())
+    arrived = execution.contributors()
+    print("online:", execution.trace.online.astype(int).tolist(), "arrived:", arrived.astype(int).tolist())
     assert arrived[[0, 1, 2, 4, 5, 6, 7]].all()
 
 
@@ -69,7 +69,7 @@ def test_absent_noise_is_rolled_back_between_processes(tmp_path: Path) -> None:
     plan = make_plan(6, 2, GOPA(sigma_star=0.0, sigma_delta=50.0, partners=5))
     outcome = run(tmp_path, plan, values, [Kill(4, PUBLISH)], 3.0)
     result = outcome.results[0]
-    counted = result.execution.counted()
+    counted = result.execution.contributors()
     assert counted[[0, 1, 2, 3, 5]].all()
     np.testing.assert_allclose(result.total_vector, values[counted].sum(axis=0), atol=1e-11)
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecureSilentPopulation
 from support.proxy import BadNetwork, ProxyConditions
 
 CALM = ProxyConditions(delay=(0.0, 0.0), loss=0.0, reset=0.0)
@@ -69,7 +69,7 @@ async def travel(plan: Plan, directory: Path, conditions: ProxyConditions, split
     outcome = await run_local(
         plan, values_of(plan), directory / "run", start_timeout=300.0, proxies=proxies.between, report=watch, **more
     )
-    missed = [int((~result.execution.history.online[1:]).sum()) for result in outcome.results.values()]
+    missed = [int((~result.execution.trace.online[1:]).sum()) for result in outcome.results.values()]
     report = proxies.report
     print(
         f"{plan.target.parties} processes, {outcome.seconds:.1f} s, {len(outcome.killed)} kills, {outcome.messages} messages; "
@@ -89,7 +89,7 @@ def assert_exact(plan: Plan, outcome: LocalOutcome) -> None:
     """Nobody missed anything, and all noise that is cancelled was cancelled."""
     assert_as_recorded(plan, outcome)
     for result in outcome.results.values():
-        assert result.execution.history.online.all()
+        assert result.execution.trace.online.all()
         assert (result.silent, result.unresolved, result.counted_twice) == ((), (), ())
         assert result.heard == tuple(range(plan.target.parties))
         np.testing.assert_allclose(result.mean, values_of(plan).mean(axis=0), rtol=1e-9)

@@ -14,12 +14,12 @@ import pytest
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecureSilentPopulation
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecureSilentPopulation
 
 # Longer than anybody is away: every wait ends because what was waited for has come.
 ROUND_TIMEOUT = 20.0
@@ -153,7 +153,7 @@ def assert_all_but_2_finish(outcome: LocalOutcome, values: Vector, killed: list[
     assert outcome.failures == {}
     assert sorted(outcome.results) == [0, 1, 3, 4, 5]
     for result in outcome.results.values():
-        online = result.execution.history.online
+        online = result.execution.trace.online
         # In round 3, at whose beginning it was killed, it may have seen something.
         np.testing.assert_array_equal(online[:, 2], [True, True, True, True, False, False, False])
         assert online[:, [0, 1, 3, 5]].all()
@@ -179,7 +179,7 @@ def test_a_real_process_that_dies_and_comes_back(tmp_path: Path) -> None:
     assert outcome.failures == {}
     assert sorted(outcome.results) == [0, 1, 2, 3, 4, 5]
     for result in outcome.results.values():
-        assert result.execution.history.online.all()
+        assert result.execution.trace.online.all()
         assert result.heard == (0, 1, 2, 3, 4, 5)
         assert_mass_is_right(result, values)
         np.testing.assert_allclose(result.mean, values.mean(axis=0), rtol=1e-9)
@@ -201,7 +201,7 @@ def test_a_party_that_is_away_for_rounds_misses_them(tmp_path: Path) -> None:
     outcome = run_processes(tmp_path, plan, values, [Kill(1, 2, restart_after=2.5)], round_timeout=4.0, gone_timeout=0.2)
     assert outcome.failures == {}
     for result in outcome.results.values():
-        online = result.execution.history.online
+        online = result.execution.trace.online
         assert online[:3, 1].all()
         assert not online[:, 1].all()
         assert online[:, [0, 2, 3]].all()

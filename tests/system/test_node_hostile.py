@@ -22,8 +22,6 @@ import numpy as np
 import pytest
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, NodeResult, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.net import VERSION, CancelTransfer, Commit, Credentials, Heartbeat, Limits, Log, Refusals, Transfer
@@ -31,6 +29,8 @@ from quietmean.node.net.wire import AnyFrame, Hello, encode_frame, read_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 # The victim is party 0, a process of its own. Party 3 plays honestly, and its key is used by an attacker too.
 VICTIM, LAST, INSIDER, PARTIES, ROUNDS, DIMENSION = 0, 2, 3, 4, 6, 2

@@ -12,14 +12,14 @@ import pytest
 from quietmean import api
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecureSilentPopulation
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.node import NodeResult
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecureSilentPopulation
 from support.truth import arrivals, true_history
 
 # Longer than all processes need to start, and any of them to come back, on two slow cores: nobody is declared missing.
@@ -70,7 +70,7 @@ def assert_nothing_is_missing(plan: Plan, values: Vector, outcome: LocalOutcome)
     for result in outcome.results.values():
         assert (result.late, result.silent, result.unresolved, result.counted_twice) == ((), (), (), ())
         assert result.heard == everybody
-        assert result.execution.history.online.all()
+        assert result.execution.trace.online.all()
         np.testing.assert_allclose(result.mean, values.mean(axis=0), rtol=1e-9)
         # All that is cancelled is cancelled: the total is that of the machines in lockstep without noise.
         releases = result.execution.run(values, InsecureSilentPopulation(len(values))).releases
@@ -146,7 +146,7 @@ def stores_of(directory: Path) -> list[Path]:
 
 def reported(schedule: Schedule, result: NodeResult) -> set[tuple[int, PartyId, PartyId]]:
     """(round, sender, receiver) of all that the result's history says arrived."""
-    rounds, senders, slots = np.nonzero(result.execution.history.delivered(schedule))
+    rounds, senders, slots = np.nonzero(result.execution.trace.delivered(schedule))
     receivers = schedule.neighbours[rounds, senders, slots]
     return set(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
 
@@ -175,11 +175,11 @@ def who_is_killed_stays_away(tmp_path: Path, parties: int, rounds: int, seed: in
     told = reported(result.execution.schedule, result)
     # What came to somebody who can tell is in the record, and nothing else of it.
     assert {message for message in arrived ^ told if message[2] not in gone} == set()
-    truth = true_history(result.execution.schedule, stores_of(tmp_path), result.execution.history)
+    truth = true_history(result.execution.schedule, stores_of(tmp_path), result.execution.trace)
     check_leakage(result, truth, arrived ^ told, target)
 
 
-def check_leakage(result: NodeResult, truth: History, unknown: set[tuple[int, PartyId, PartyId]], target: Target) -> None:
+def check_leakage(result: NodeResult, truth: ExecutionTrace, unknown: set[tuple[int, PartyId, PartyId]], target: Target) -> None:
     """Against each single colluder, dead or alive: what was planned holds for what really happened, or the record says that not.
 
     A plan holds for most executions, not for all: of 3000 simulated ones of 5 parties, one of which leaves for good in between,
@@ -191,7 +191,7 @@ def check_leakage(result: NodeResult, truth: History, unknown: set[tuple[int, Pa
     told_most = real_most = excess = 0.0
     for colluder in range(target.parties):
         told = api.certify(result.execution, [colluder], delta=target.delta)
-        real = api.certify(result.execution.with_history(truth), [colluder], delta=target.delta)
+        real = api.certify(result.execution.with_trace(truth), [colluder], delta=target.delta)
         if not unknown:
             assert (real.mu <= told.mu_upper * (1 + 1e-6)).all()
         excess = max(excess, float((real.mu / np.maximum(told.mu_upper, 1e-12)).max()))

@@ -18,8 +18,6 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local import run_local
 from quietmean.node.local.child import read_value
@@ -28,6 +26,8 @@ from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc to look into another process")
 

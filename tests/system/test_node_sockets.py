@@ -35,8 +35,8 @@ from quietmean.node.net import (
 from quietmean.node.net.wire import Hello, Welcome, encode_frame, read_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
-from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.result_broadcast import ResultBroadcast
 
 
 def make_plan(parties: int, rounds: int = 4, dimension: int = 2, **more: Any) -> Plan:
@@ -116,8 +116,8 @@ def test_everybody_gets_the_mean(tmp_path: Path, parties: int) -> None:
         np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
         np.testing.assert_array_equal(result.total_vector, results[0].total_vector)
         assert result.heard == tuple(range(parties))
-        assert result.execution.history.online.all()
-        assert result.execution.history.lost is None
+        assert result.execution.trace.online.all()
+        assert result.execution.trace.lost is None
         assert result.transfers == 4 + parties - 1
         assert (result.late, result.refusals, result.counted_twice) == ((), (), ())
         assert result.execution.to_json() == results[0].execution.to_json()
@@ -127,7 +127,7 @@ def test_everybody_gets_the_mean(tmp_path: Path, parties: int) -> None:
 
 
 def test_weights_and_push_sum(tmp_path: Path) -> None:
-    study = Study(tmp_path, make_plan(3, dissemination=Dissemination("push-sum", rounds=25)))
+    study = Study(tmp_path, make_plan(3, dissemination=ResultBroadcast("push-sum", rounds=25)))
     weights = [1.0, 2.0, 3.0]
     results = run_all([study.settings(party, weight=weights[party]) for party in range(3)])
     for result in results:
@@ -347,7 +347,7 @@ def test_nobody_can_be_past_what_has_not_begun(tmp_path: Path) -> None:
     for result in results:
         np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
         assert result.heard == (0, 1, 2)
-        assert result.execution.history.online.all()
+        assert result.execution.trace.online.all()
 
 
 def test_idle_strangers_are_cut_off(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import pytest
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg_plus import SecAggPlus
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 
 def make_values(parties: int, dimension: int) -> Vector:
@@ -38,7 +38,7 @@ def assert_as_predicted(plan: Plan, outcome: LocalOutcome, values: Vector, count
     first = outcome.results[0]
     for result in outcome.results.values():
         np.testing.assert_array_equal(result.mean, first.mean)
-        assert result.execution.counted().nonzero()[0].tolist() == counted
+        assert result.execution.contributors().nonzero()[0].tolist() == counted
     errors = first.mean - values[counted].mean(axis=0)
     assert isinstance(plan.protocol, SecAgg)
     variance = plan.protocol.sigma**2 / len(counted)

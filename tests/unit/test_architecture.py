@@ -18,7 +18,7 @@ from golden.machines import load
 
 PACKAGE = Path(quietmean.__file__).parent
 # The only folder that may ask the operating system for randomness.
-RANDOMNESS = "entropy"
+RANDOMNESS = "randomness"
 IMPURE = frozenset(
     ["socket", "ssl", "asyncio", "anyio", "logging", "time", "random", "secrets", "numpy.random", "os", "pathlib", "datetime"]
 )
@@ -177,10 +177,13 @@ IMPURE_SOURCES = {
         ["imports datetime"],
     ),
     "randomness has a door of its own": (
-        {"protocols/mine/party.py": "import package.entropy", "entropy/__init__.py": "import secrets"},
+        {"protocols/mine/party.py": "import package.randomness", "randomness/__init__.py": "import secrets"},
         [],
     ),
-    "and no other": ({"protocols/mine/party.py": "import package.entropy", "entropy/__init__.py": "import os"}, ["imports os"]),
+    "and no other": (
+        {"protocols/mine/party.py": "import package.randomness", "randomness/__init__.py": "import os"},
+        ["imports os"],
+    ),
     "for type checkers": (
         {"protocols/mine/party.py": "import typing\nif typing.TYPE_CHECKING:\n    import time\nelse:\n    import math"},
         [],

@@ -55,7 +55,7 @@ def found() -> Explanation:
 
 
 def test_messages_are_those_of_the_party_that_nobody_saw(found: Explanation) -> None:
-    delivered = INCA.history.delivered(INCA.schedule)
+    delivered = INCA.trace.delivered(INCA.schedule)
     own = {
         (round_ + 1, sender)
         for round_, sender, slot in zip(*(part.tolist() for part in np.nonzero(delivered)), strict=True)

@@ -11,10 +11,8 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilentPopulation, insecure_seed
-from quietmean.graphs import History
-from quietmean.graphs.churn import NEVER
+from quietmean.graphs import ExecutionTrace
+from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.undirected import diameter, harary, is_bipartite, is_connected, make_graph, neighbour_table
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
@@ -25,6 +23,8 @@ from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_
 from quietmean.protocols.consensus.rate import found_rate, measured_rate, regular_rate
 from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation, insecure_seed
 from quietmean.testing import check_protocol
 from quietmean.testing.privacy import certificate_of
 
@@ -39,8 +39,8 @@ def run(parameters: Consensus, values: Vector, seed: int = 0) -> tuple[Consensus
     schedule = parameters.fixed_schedule(parameters.parties)
     seen: list[Vector] = []
     noise = InsecurePopulationNoise(seed, parameters.parties)
-    history, weights = History.everyone(parameters.rounds, parameters.parties), np.ones(parameters.parties)
-    done = run_consensus(parameters, schedule, history, values, weights, noise, lambda t, x: seen.append(x.copy()))
+    trace, weights = ExecutionTrace.everyone(parameters.rounds, parameters.parties), np.ones(parameters.parties)
+    done = run_consensus(parameters, schedule, trace, values, weights, noise, lambda t, x: seen.append(x.copy()))
     return done, seen
 
 
@@ -64,7 +64,7 @@ def test_a_path_of_three_by_hand(mode: str, theta: float, trace: list[list[float
     run_consensus(
         parameters,
         parameters.fixed_schedule(3),
-        History.everyone(3, 3),
+        ExecutionTrace.everyone(3, 3),
         np.array([[1.0], [2.0], [6.0]]),
         np.ones(3),
         InsecureSilentPopulation(3),
@@ -294,7 +294,7 @@ def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
     plan = calibrate(target, Consensus())
     assert isinstance(plan.protocol, Consensus)
     assert plan.protocol.deviations.min() > 0
-    execution = plan.execution(Seed.public("plan"), History.everyone(plan.protocol.rounds, 8))
+    execution = plan.execution(Seed.public("plan"), ExecutionTrace.everyone(plan.protocol.rounds, 8))
     transcript = execution.transcript()
     worst = max(
         certificate_of(transcript, Adversary.collusion([one, other]), 1.0).max_mu for one in range(8) for other in range(one)
@@ -308,11 +308,11 @@ def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
 def test_the_remaining_parties_find_their_own_mean() -> None:
     parameters = make(6, graph="complete", iterations=80, c=0.3, patience=2)
     values = normal_values(6, 2)
-    history = History.everyone(parameters.rounds, 6)
-    history.online[20:, 1] = False
-    execution = Execution(parameters, parameters.fixed_schedule(6), history, 1.0, np.ones(6))
+    trace = ExecutionTrace.everyone(parameters.rounds, 6)
+    trace.online[20:, 1] = False
+    execution = Execution(parameters, parameters.fixed_schedule(6), trace, 1.0, np.ones(6))
     releases = execution.run_batch(values, InsecurePopulationNoise(3, 6))
-    stayed = execution.counted()
+    stayed = execution.contributors()
     np.testing.assert_array_equal(stayed, [True, False, True, True, True, True])
     np.testing.assert_allclose(
         releases.vector[stayed] / releases.weight[stayed][:, None], [values[stayed].mean(axis=0)] * 5, atol=1e-9
@@ -352,13 +352,13 @@ def test_the_stated_error_is_that_of_this_execution(mode: str) -> None:
     """Against the spread of simulated results: somebody leaves, and one message arrives that its sender takes for lost."""
     noise = {"sigma_z": 3.0, "local_noise": "gaussian", "sigma_local": 0.5}
     parameters = make(8, graph="harary", connectivity=3, mode=mode, c=0.3, iterations=60, **noise)
-    history = History.everyone(parameters.rounds, 8)
-    execution = Execution(parameters, parameters.fixed_schedule(8), history, 1.0, np.arange(1.0, 9.0))
+    trace = ExecutionTrace.everyone(parameters.rounds, 8)
+    execution = Execution(parameters, parameters.fixed_schedule(8), trace, 1.0, np.arange(1.0, 9.0))
     assert execution.error_variance() == pytest.approx(8 * 0.25 / 36**2, rel=1e-6)
-    online = history.online.copy()
+    online = trace.online.copy()
     online[6:, 2] = False
     unnoticed = np.array([[5, 0, int(execution.schedule.neighbours[4, 0, 0]), NEVER]])
-    execution = execution.with_history(History(online, settled=unnoticed))
+    execution = execution.with_trace(ExecutionTrace(online, settled=unnoticed))
     stated = execution.error_variance()
     assert stated is not None
     assert stated > 1.05 * 8 * 0.25 / 36**2
@@ -372,7 +372,7 @@ def test_the_stated_error_is_that_of_this_execution(mode: str) -> None:
 def test_the_drawn_estimate_of_the_error_is_near_the_exact_one(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = {"sigma_z": 3.0, "local_noise": "gaussian", "sigma_local": 0.5}
     parameters = make(30, edges=GEOMETRIC.tolist(), mode=mode, c=0.3, iterations=40, **noise)
-    parts = parameters, parameters.fixed_schedule(30), History.everyone(41, 30), np.ones(30)
+    parts = parameters, parameters.fixed_schedule(30), ExecutionTrace.everyone(41, 30), np.ones(30)
     exact = error.error_variance(*parts)
     monkeypatch.setattr(error, "_MOST_STEPS", 0.0)
     # The largest of 30 estimates, each 18 % off at most.
@@ -386,9 +386,9 @@ def test_an_arrival_that_nobody_noticed_is_in_the_account() -> None:
     weights = np.ones(3)
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     lost[0, 0, 0] = True
-    everyone = History.everyone(5, 3)
+    everyone = ExecutionTrace.everyone(5, 3)
     unnoticed = Execution(parameters, schedule, replace(everyone, settled=np.array([[1, 0, 1, NEVER]])), 1.0, weights)
-    really_lost = unnoticed.with_history(replace(everyone, lost=lost))
+    really_lost = unnoticed.with_trace(replace(everyone, lost=lost))
     for execution in (unnoticed, really_lost):
         check_protocol(execution, np.array([[1.0], [2.0], [3.0]]))
     # Party 1 talks about an x that contains the noise of party 0, for as long as it uses the edge.

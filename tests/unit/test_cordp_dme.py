@@ -18,9 +18,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Release
 from quietmean.core.rounding import round_up
-from quietmean.entropy import Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, information_matrix
@@ -41,6 +39,8 @@ from quietmean.protocols.cordp_dme.pairs import place_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.sparse import sparse_leakage
 from quietmean.protocols.cordp_dme.spec import Decoder
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence
 from quietmean.testing.privacy import certificate_of
 
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))
@@ -51,10 +51,10 @@ def make_execution(
 ) -> Execution:
     raw = {"sigma_own": sigma_own, "sigma_pair": sigma_pair, **options}
     parameters = CorDPDME.parse(raw, parties)
-    history = History.everyone(1, parties)
-    history.online[1, list(absent)] = False
+    trace = ExecutionTrace.everyone(1, parties)
+    trace.online[1, list(absent)] = False
     schedule = parameters.draw_schedule(parties, Seed.public("test"))
-    return Execution(parameters, schedule, history, sensitivity, np.ones(parties))
+    return Execution(parameters, schedule, trace, sensitivity, np.ones(parties))
 
 
 # Formulas ------------------------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def test_who_misses_the_round_published_nothing() -> None:
     execution = make_execution(5, 1.0, 2.0, absent=(1, 3))
     result = execution.run(np.ones((5, 2)), InsecurePopulationNoise(0, 5))
     assert sorted(result.releases) == [0, 2, 4]
-    assert execution.counted().tolist() == [True, False, True, False, True]
+    assert execution.contributors().tolist() == [True, False, True, False, True]
     assert sorted(execution.transcript().sender.tolist()) == [0, 2, 4]
 
 
@@ -305,7 +305,7 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
     lone = make_execution(9, *levels, aggregator=4, absent=(4,))
     with pytest.raises(ProtocolFailure, match="nobody released"):
         lone.run_batch(np.ones((9, 1)), InsecurePopulationNoise(0, 9)).total()
-    assert not lone.counted().any()
+    assert not lone.contributors().any()
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_plans_keep_the_target_and_are_the_same_everywhere() -> None:
     chosen = plan(0.2)
     assert chosen.digest == plan(0.2).digest
     assert Plan.from_json(chosen.to_json()).digest == chosen.digest
-    execution = chosen.execution(Seed.public("test"), History.everyone(1, 20))
+    execution = chosen.execution(Seed.public("test"), ExecutionTrace.everyone(1, 20))
     certificate = certificate_of(execution.transcript(), Adversary.collusion({1, 2, 3}), 1.0)
     assert 0.9999 < certificate.max_epsilon <= 1.0
     design = optimal_design(20, 16, 3, gaussian_variance(1.0, 1e-6, 1.0))

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2, chi2_contingency
 
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy import discrete_gaussian as module
-from quietmean.entropy.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION, discrete_gaussian
-from quietmean.entropy.insecure import insecure_seed
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness import discrete_gaussian as module
+from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION, discrete_gaussian
+from quietmean.randomness.insecure import insecure_seed
 
 # Every statistical test here rejects a right sampler with this probability; seeds are fixed.
 ERROR_RATE = 1e-4

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary
 from quietmean.privacy.information.matrix import Matrix
 from quietmean.protocols.execution import Execution
@@ -116,7 +116,7 @@ def test_without_independent_noise_full_observation_discloses_every_value(method
 def test_dropped_party_without_messages_leaks_nothing(method: str) -> None:
     online = np.ones((7, 8), dtype=bool)
     online[1:, 3] = False
-    execution = replace(inca(), history=History(online))
+    execution = replace(inca(), trace=ExecutionTrace(online))
     certificate = certificate_of(execution.transcript(), Adversary.collusion([0]), 1.0, method)
     assert certificate.mu[certificate.honest.index(3)] == pytest.approx(0.0, abs=1e-7)
 
@@ -185,7 +185,7 @@ def test_what_rounding_leaves_of_cancelled_noise_hides_nothing(method: str) -> N
     schedule = Schedule.from_lists([[[1], [], []], [[], [0, 2], [1, 0]]], 3)
     online = np.array([[True, True, True], [False, False, True], [False, False, True]])
     certificate = certificate_of(
-        replace(execution, schedule=schedule, history=History(online)).transcript(), Adversary(), 1.0, method
+        replace(execution, schedule=schedule, trace=ExecutionTrace(online)).transcript(), Adversary(), 1.0, method
     )
     assert certificate.information.disclosures() == ["the value of party 2 is disclosed"]
     assert certificate.mu.tolist() == [0.0, 0.0, math.inf]

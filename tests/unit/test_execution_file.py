@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import Seed
-from quietmean.graphs import History, complete_pairs
+from quietmean.graphs import ExecutionTrace, complete_pairs
 from quietmean.protocols import SelfCalibrating, Target, get_protocol, registry
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import Seed
 
 DOCUMENT: dict[str, Any] = {
     "protocol": "inca",
@@ -36,7 +36,7 @@ def test_a_file_is_read_and_written_back(tmp_path: Path) -> None:
     assert execution.parties == 3
     assert execution.sensitivity == 0.5
     assert execution.weights.tolist() == [1.0, 2.0, 3.0]
-    delivered = execution.history.delivered(execution.schedule)
+    delivered = execution.trace.delivered(execution.schedule)
     assert delivered.tolist() == [[[False, False], [False, False], [True, False]], [[True, False], [False, True], [False, False]]]
     execution.save(tmp_path / "execution.json")
     again = msgspec.json.decode((tmp_path / "execution.json").read_bytes())
@@ -48,8 +48,8 @@ def test_a_file_is_read_and_written_back(tmp_path: Path) -> None:
 def test_defaults() -> None:
     plain = {name: DOCUMENT[name] for name in ("protocol", "parties", "rounds", "sigma_star", "sigma_delta", "neighbours")}
     execution = Execution.from_json(plain)
-    assert execution.history.online.all()
-    assert execution.history.lost is None
+    assert execution.trace.online.all()
+    assert execution.trace.lost is None
     assert execution.sensitivity == 1.0
     assert "weights" not in execution.to_json()
     assert isinstance(execution.protocol, IncA)
@@ -120,8 +120,8 @@ def test_all_pairs_are_named_not_listed(name: str, options: dict[str, Any]) -> N
     target = Target(parties=30, epsilon=1.0, delta=1e-6)
     asked = get_protocol(name).from_options(options)
     protocol = asked.design(target).protocol if isinstance(asked, SelfCalibrating) else asked.template(target)
-    history = History.everyone(protocol.rounds, 30)
-    execution = Execution(protocol, protocol.draw_schedule(30, Seed.public("any")), history, 1.0, np.ones(30))
+    trace = ExecutionTrace.everyone(protocol.rounds, 30)
+    execution = Execution(protocol, protocol.draw_schedule(30, Seed.public("any")), trace, 1.0, np.ones(30))
     document = execution.to_json()
     assert document["pairs"] == "all"
     again = Execution.from_json(document)

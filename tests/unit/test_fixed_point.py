@@ -16,8 +16,7 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.core.grid import on_grid
 from quietmean.core.party import Message, Release
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
@@ -26,6 +25,7 @@ from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.simulation import simulate
 from quietmean.studies.study import Study
 from quietmean.testing.privacy import certificate_of
@@ -139,7 +139,7 @@ def test_predicted_bytes() -> None:
 
 def test_certificates_count_the_rounding() -> None:
     plan = planned(value_bits=32)
-    execution = plan.execution(insecure_seed(3), History.everyone(4, 6))
+    execution = plan.execution(insecure_seed(3), ExecutionTrace.everyone(4, 6))
     exact = certificate_of(execution.transcript(), Adversary.collusion({0}), 1.0)
     widened = execution.privacy(1e-6).against({0})
     assert (widened.mu > exact.mu).all()

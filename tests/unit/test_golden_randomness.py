@@ -1,6 +1,6 @@
 """Where noise comes from: the addresses under a seed, to the last bit. Parties of two versions must draw the same.
 
-Streams and plain normal noise are pinned in ``test_entropy.py``; this is the rest.
+Streams and plain normal noise are pinned in ``test_randomness.py``; this is the rest.
 """
 
 from __future__ import annotations

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message
-from quietmean.entropy import Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilentPopulation
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
@@ -22,8 +20,10 @@ from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.accounting import complete_graph, conservative_mu, graph_mu, laplacian, pairwise_sigma
-from quietmean.protocols.gopa.party import GopaCollector, GopaParty
+from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
 from quietmean.protocols.gopa.spec import draw_pairs, read_list, write_list
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.simulation import simulate
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.privacy import certificate_of
@@ -44,14 +44,14 @@ def story(leaving: dict[int, int], parties: int = 8, **parameters: Any) -> Execu
     online = np.ones((4, parties), dtype=np.bool_)
     for party, first in leaving.items():
         online[first:, party] = False
-    return execution.with_history(History(online))
+    return execution.with_trace(ExecutionTrace(online))
 
 
 def dense_information(execution: Execution, coalition: set[int]) -> dict[int, float]:
     """mu^2 of every honest party at sensitivity 1, straight from the description of the protocol: for coalitions with party 0."""
     assert isinstance(execution.protocol, GOPA)
     star, delta = execution.protocol.sigma_star, execution.protocol.sigma_delta
-    online, parties = execution.history.online, execution.parties
+    online, parties = execution.trace.online, execution.parties
     pairs = [tuple(pair) for pair in execution.schedule.pairs.tolist()]
     arrived = [party for party in range(parties) if online[1, party]]
     rows: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = []
@@ -108,7 +108,7 @@ def test_what_is_in_the_total(leaving: dict[int, int]) -> None:
     execution, values = story(leaving), np.arange(16.0).reshape(8, 2)
     noise = InsecurePopulationNoise(3, 8)
     arrived = [party for party in range(8) if leaving.get(party) != 1]
-    np.testing.assert_array_equal(np.nonzero(execution.counted())[0], arrived)
+    np.testing.assert_array_equal(np.nonzero(execution.contributors())[0], arrived)
     expected = (values + 0.5 * noise.normal("star", 0, 2))[arrived].sum(axis=0)
     for low, high in execution.schedule.pairs.tolist():
         for stays, other in ((low, high), (high, low)):
@@ -139,7 +139,7 @@ def test_rolling_back_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
 def test_without_the_collector_there_is_no_result(away: int) -> None:
     online = np.ones((4, 8), dtype=np.bool_)
     online[away, 0] = False
-    execution = story({}).with_history(History(online))
+    execution = story({}).with_trace(ExecutionTrace(online))
     assert execution.run(np.ones((8, 1)), InsecureSilentPopulation(8)).releases == {}
     assert execution.protocol.indispensable == {0}
 
@@ -176,7 +176,7 @@ def test_plans_hold_on_fresh_executions_and_searched_coalitions() -> None:
         online = np.ones((4, 30), dtype=np.bool_)
         for index, party in enumerate(range(3 + number, 3 + number + (0, 2, 3)[number % 3])):
             online[1 + (index + number) % 3 :, 1 + party % 29] = False
-        privacy = plan.execution(Seed.public("fresh gopa", number), History(online)).privacy(1e-6)
+        privacy = plan.execution(Seed.public("fresh gopa", number), ExecutionTrace(online)).privacy(1e-6)
         found = privacy.search(3, limit=40)
         assert 0 in found.worst
         spent.append(found.max_epsilon)
@@ -206,7 +206,7 @@ def test_messages_that_cannot_be_read_count_as_not_arrived() -> None:
     execution = story({})
     noise = InsecurePopulationNoise(1, 8)
     collector = execution.machine(0, np.ones(2), noise.party(0))
-    assert isinstance(collector, GopaCollector)
+    assert isinstance(collector, GopaAggregator)
     empty = Message(3, (0,), 1, np.zeros(0), 1.0, b"nothing")
     good = Message(4, (0,), 1, np.ones(2), 1.0)
     step = collector.end_round(collector.start().state, [empty, good], frozenset())

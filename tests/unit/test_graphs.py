@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import Seed
-from quietmean.graphs import SCHEDULES, History, Schedule, arrivals, churn, make_schedule, share_flow
+from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, arrivals, churn, make_schedule, share_flow
+from quietmean.randomness import Seed
 
 SEED = Seed.public("golden")
 GOLDEN = {
@@ -120,7 +120,7 @@ def test_deliveries_by_hand() -> None:
     online = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]], dtype=bool)
     lost = np.zeros((2, 3, 2), dtype=bool)
     lost[1, 1, 0] = True
-    delivered = History(online, lost).delivered(schedule)
+    delivered = ExecutionTrace(online, lost).delivered(schedule)
     # Round 1: party 1 is away. Round 2: the message from 1 to 0 is lost.
     assert delivered.tolist() == [[[False, True], [False, False], [True, False]], [[True, False], [False, True], [True, False]]]
     mixing = []
@@ -136,32 +136,32 @@ def test_deliveries_by_hand() -> None:
 def test_history_refuses_what_does_not_fit() -> None:
     schedule = make_schedule("ring", SEED, 4, 2)
     with pytest.raises(InputError, match=r"parties \[1, 3\] are offline in round 0"):
-        History(np.array([[True, False, True, False]]))
+        ExecutionTrace(np.array([[True, False, True, False]]))
     with pytest.raises(InputError, match="one row per round"):
-        History.everyone(3, 4).delivered(schedule)
+        ExecutionTrace.everyone(3, 4).delivered(schedule)
     with pytest.raises(InputError, match="they must agree"):
-        History(History.everyone(2, 4).online, np.zeros((2, 4, 2), dtype=bool)).delivered(schedule)
+        ExecutionTrace(ExecutionTrace.everyone(2, 4).online, np.zeros((2, 4, 2), dtype=bool)).delivered(schedule)
 
 
 def test_nothing_is_delivered_without_rounds() -> None:
-    delivered = History.everyone(0, 3).delivered(Schedule.silent(0, 3))
+    delivered = ExecutionTrace.everyone(0, 3).delivered(Schedule.silent(0, 3))
     assert delivered.shape == (0, 3, 0)
 
 
 @pytest.mark.parametrize(("parties", "fraction", "leaving"), [(10, 0.3, 3), (10, 0.39, 3), (100, 0.29, 29), (7, 0.0, 0)])
 def test_churn_takes_the_stated_number_of_parties(parties: int, fraction: float, leaving: int) -> None:
-    history = churn(SEED, 5, parties, permanent=fraction)
-    assert int((~history.finished).sum()) == leaving
+    trace = churn(SEED, 5, parties, permanent=fraction)
+    assert int((~trace.finished).sum()) == leaving
     # Who left stays away, and everybody was there at first.
-    assert (np.diff(history.online.astype(int), axis=0) <= 0).all()
-    assert history.online[0].all()
+    assert (np.diff(trace.online.astype(int), axis=0) <= 0).all()
+    assert trace.online[0].all()
 
 
 def test_temporary_churn_is_over_at_the_end() -> None:
-    history = churn(SEED, 6, 200, temporary=0.5)
-    assert history.finished.all()
-    assert history.online[0].all()
-    assert not history.online[1:-1].all()
+    trace = churn(SEED, 6, 200, temporary=0.5)
+    assert trace.finished.all()
+    assert trace.online[0].all()
+    assert not trace.online[1:-1].all()
     assert churn(SEED, 1, 5, temporary=0.9).online.all()
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.privacy import Adversary, InformationMatrix, information_matrix
 from quietmean.privacy.information.matrix import Matrix
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing import example_execution
 from quietmean.testing.privacy import certificate_of
 from quietmean.transcript import Transcript, TranscriptBuilder

@@ -51,7 +51,7 @@ def test_a_study_is_reserved_then_spent_and_all_of_it_is_there_after_a_restart(l
     assert (spent.status, spent.mu, spent.reserved_mu, spent.note) == (SPENT, HALF / 2, HALF, "against an outsider")
     ledger.close()
     with Ledger.open(path) as again:
-        assert again.history("wards") == (spent,)
+        assert again.trace("wards") == (spent,)
         account = again.account("wards")
     assert account.charged_mu == HALF / 2
     assert account.remaining_mu == pytest.approx(math.sqrt(mu_of_budget(1.0, 1e-6) ** 2 - HALF**2 / 4), rel=1e-15)
@@ -108,7 +108,7 @@ def test_refusal_names_what_is_left_what_was_asked_and_the_remedy(ledger: Ledger
     assert f"epsilon {math.floor(left * 1e4) / 1e4:.4f} left of 1" in sentence
     for words in ("asks for epsilon 0.5000 at delta 1e-06", "'wards'", f"--ledger {path} --account wards --budget"):
         assert words in sentence
-    assert len(ledger.history("wards")) == 1
+    assert len(ledger.trace("wards")) == 1
 
 
 @pytest.mark.parametrize("mu", [2.0, math.inf])
@@ -179,7 +179,7 @@ def test_impossible_numbers(ledger: Ledger) -> None:
         ledger.settle("s1", 1.0, when=NOON)
     with pytest.raises(ValueError, match="time zone"):
         ledger.reserve("wards", "s1", 0.1, name="a", when=NOON.replace(tzinfo=None))
-    assert ledger.history("wards") == ()
+    assert ledger.trace("wards") == ()
 
 
 def test_unknown_accounts_are_named(ledger: Ledger) -> None:
@@ -239,7 +239,7 @@ def test_a_ledger_in_use_is_told(ledger: Ledger, path: Path) -> None:
     with pytest.raises(InputError, match="in use by another process"):
         charge(impatient, "s1")
     # Reading needs no turn.
-    assert impatient.history("wards") == ()
+    assert impatient.trace("wards") == ()
     other.execute("ROLLBACK")
     charge(impatient, "s1")
     impatient.close()

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     VERSION,
@@ -33,6 +31,8 @@ from quietmean.node.net import (
 from quietmean.node.net.handshakes import HandshakePool, network_of
 from quietmean.node.net.listener import SPARE_HANDSHAKES
 from quietmean.node.net.wire import Hello, Welcome
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 STUDY = "f" * 64
 PLACES = SPARE_HANDSHAKES + 2

@@ -11,10 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilentPopulation
-from quietmean.graphs import History, churn
-from quietmean.graphs.churn import NEVER
+from quietmean.graphs import ExecutionTrace, churn
+from quietmean.graphs.execution_trace import NEVER
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, mu_of_budget
@@ -24,6 +22,8 @@ from quietmean.protocols.muffliato import Muffliato
 from quietmean.protocols.muffliato.mixing import gossip_flow
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon, neighbour_epsilon, network_design, rounds_for
 from quietmean.protocols.muffliato.spec import chebyshev_momentum, default_rounds, spectral_gap
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.privacy import certificate_of
 
@@ -37,8 +37,8 @@ def calm(schedule: str, parties: int, out_degree: int = 1, rounds: int = 5, **pa
 
 def calm_matrix(execution: Execution) -> NDArray[np.float64]:
     """W of the first round."""
-    history, schedule = execution.history, execution.schedule
-    return gossip_flow(schedule, history.delivered(schedule), history.acknowledged(schedule), 1).matrix.toarray()
+    trace, schedule = execution.trace, execution.schedule
+    return gossip_flow(schedule, trace.delivered(schedule), trace.acknowledged(schedule), 1).matrix.toarray()
 
 
 @pytest.mark.parametrize(("schedule", "parties", "out_degree"), GRAPHS)
@@ -91,10 +91,10 @@ def test_every_party_ends_near_the_mean_of_the_noisy_values() -> None:
 @pytest.mark.parametrize("momentum", [1.0, 1.5])
 def test_absence_and_lost_messages_keep_the_mass(momentum: float) -> None:
     execution = calm("ring", 10, 2, rounds=12, momentum=momentum)
-    history = churn(Seed.public("away"), 12, 10, temporary=0.3)
+    trace = churn(Seed.public("away"), 12, 10, temporary=0.3)
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     lost[::2, ::3, 1] = True
-    execution = execution.with_history(History(history.online, lost))
+    execution = execution.with_trace(ExecutionTrace(trace.online, lost))
     values = np.arange(20.0).reshape(10, 2)
     releases = execution.run(values, InsecureSilentPopulation(10)).releases
     np.testing.assert_allclose(sum(release.vector for release in releases.values()), values.sum(axis=0), rtol=1e-12)
@@ -104,7 +104,7 @@ def test_an_exchange_that_went_one_way_only_is_used_by_neither_end_but_seen() ->
     execution = calm("complete", 2, rounds=1)
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     lost[0, 1, 0] = True
-    execution = execution.with_history(History(execution.history.online, lost))
+    execution = execution.with_trace(ExecutionTrace(execution.trace.online, lost))
     releases = execution.run(np.array([[2.0], [6.0]]), InsecureSilentPopulation(2)).releases
     assert [float(releases[party].vector[0]) for party in (0, 1)] == [2.0, 6.0]
     transcript = execution.transcript()
@@ -123,7 +123,7 @@ def test_using_half_an_exchange_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
     execution = calm("ring", 5, 1, rounds=3)
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     lost[0, 1, 0] = True
-    execution = execution.with_history(History(execution.history.online, lost))
+    execution = execution.with_trace(ExecutionTrace(execution.trace.online, lost))
     with pytest.raises(AssertionError):
         check_transcript(execution)
     with pytest.raises(AssertionError):
@@ -189,7 +189,7 @@ def test_plans_are_local_dp(parties: int, colluding: int) -> None:
     plan = calibrate(target, Muffliato())
     assert isinstance(plan.protocol, Muffliato)
     assert plan.protocol.sigma == pytest.approx(1.0001 * 3.0 / mu_of_budget(1.0, 1e-6))
-    transcript = plan.execution(Seed.public("plan"), History.everyone(plan.protocol.rounds, parties)).transcript()
+    transcript = plan.execution(Seed.public("plan"), ExecutionTrace.everyone(plan.protocol.rounds, parties)).transcript()
     worst = max(certificate_of(transcript, Adversary(frozenset({party})), 3.0).max_mu for party in range(parties))
     assert 0.999 < epsilon_of_mu(worst, 1e-6) <= 1.0
     least = plan.protocol.sigma**2 / parties
@@ -201,7 +201,7 @@ def test_the_stated_error_of_one_partys_estimate() -> None:
     for rounds, counted in ((1, 3), (400, 9)):
         protocol = Muffliato.parse({"sigma": 2.0, "rounds": rounds, "schedule": "ring"}, 9)
         schedule = protocol.draw_schedule(9, Seed.public("any"))
-        stated = protocol.error_variance(schedule, History.everyone(rounds, 9), np.full(9, 2.0))
+        stated = protocol.error_variance(schedule, ExecutionTrace.everyone(rounds, 9), np.full(9, 2.0))
         assert stated == pytest.approx(4.0 * counted / (2 * counted) ** 2)
 
 
@@ -223,12 +223,12 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: 
 def test_the_stated_error_is_that_of_this_execution(momentum: float) -> None:
     """Against the spread of simulated results, with parties that leave, lost messages and arrivals that nobody noticed."""
     execution = calm("ring", 8, rounds=5, sigma=2.0, momentum=momentum)
-    history = History.everyone(5, 8)
-    history.online[3:, 2] = False
+    trace = ExecutionTrace.everyone(5, 8)
+    trace.online[3:, 2] = False
     lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
     lost[1, 5, 0] = True
     unnoticed = np.array([[2, 0, int(execution.schedule.neighbours[1, 0, 0]), NEVER]])
-    execution = replace(execution.with_history(History(history.online, lost, unnoticed)), weights=np.arange(1.0, 9.0))
+    execution = replace(execution.with_trace(ExecutionTrace(trace.online, lost, unnoticed)), weights=np.arange(1.0, 9.0))
     stated = execution.error_variance()
     assert stated is not None
     noise = InsecurePopulationNoise(3, 8)
@@ -236,6 +236,6 @@ def test_the_stated_error_is_that_of_this_execution(momentum: float) -> None:
     ends = releases.vector[releases.by] / releases.weight[releases.by][:, None]
     # The largest of 7 variances of 20 000 numbers: a relative error of 1 % each, 5 of them are allowed.
     assert ends.var(axis=1).max() == pytest.approx(stated, rel=0.05)
-    calm_one = execution.with_history(History.everyone(5, 8)).error_variance()
+    calm_one = execution.with_trace(ExecutionTrace.everyone(5, 8)).error_variance()
     assert calm_one is not None
     assert stated != pytest.approx(calm_one, rel=0.005), "who is missing matters"

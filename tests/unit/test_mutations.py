@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.party import IncaParty, IncaState
@@ -42,7 +42,7 @@ def execution() -> Execution:
     )
     lost = np.zeros(example.schedule.neighbours.shape, dtype=bool)
     lost[1, :3, 0] = True
-    return replace(example, history=History(example.history.online, lost), weights=np.arange(1.0, 8.0))
+    return replace(example, trace=ExecutionTrace(example.trace.online, lost), weights=np.arange(1.0, 8.0))
 
 
 VALUES: Vector = np.random.default_rng(3).normal(size=(7, 2))
@@ -169,8 +169,8 @@ def with_party(party: type[IncaParty]) -> Execution:
 
 def with_transcript(change: Callable[[Transcript], Transcript]) -> Execution:
     class Mutant(IncA):
-        def transcript(self, schedule: Schedule, history: History) -> Transcript:
-            return change(super().transcript(schedule, history))
+        def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+            return change(super().transcript(schedule, trace))
 
     return mutated(Mutant)
 
@@ -205,8 +205,8 @@ def public_noise(transcript: Transcript) -> Transcript:
 
 def test_the_right_implementation_passes_everything() -> None:
     subject = execution()
-    assert (~subject.history.online).any()
-    assert not subject.history.finished.all()
+    assert (~subject.trace.online).any()
+    assert not subject.trace.finished.all()
     check_protocol(subject, VALUES)
     declared_against_theorem(subject)
     traced_against_theorem(subject)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import PeerError
-from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import Schedule, make_schedule
 from quietmean.node.session import gossip
 from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.logs import PartyLog
+from quietmean.randomness import BitStream, Seed
 
 PARTIES, ROUNDS = 5, 4
 SCHEDULE = make_schedule("uniform", Seed.public("knowledge"), PARTIES, ROUNDS, 2)

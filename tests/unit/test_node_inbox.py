@@ -200,9 +200,9 @@ def full_log(party: int, rounds: range, heard: tuple[int, ...] = ()) -> PartyLog
 
 def test_history_of_a_quiet_run() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in range(4)}
-    history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
-    assert history.online.all()
-    assert history.lost is None
+    trace = reconstruct(RING, logs, heard=range(4), transfers_mass=True)
+    assert trace.online.all()
+    assert trace.lost is None
 
 
 def test_history_with_a_party_gone_for_good() -> None:
@@ -212,24 +212,24 @@ def test_history_with_a_party_gone_for_good() -> None:
         1: log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (2, 0), (3, 0)]),
         3: log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2)]),
     }
-    history = reconstruct(RING, logs, heard=(0, 1, 3), sends_shares=True)
-    np.testing.assert_array_equal(history.online[:, 2], [True, True, True, False])
-    assert history.online[:, [0, 1, 3]].all()
-    assert history.lost is not None
+    trace = reconstruct(RING, logs, heard=(0, 1, 3), transfers_mass=True)
+    np.testing.assert_array_equal(trace.online[:, 2], [True, True, True, False])
+    assert trace.online[:, [0, 1, 3]].all()
+    assert trace.lost is not None
     # Its message of round 2 did not arrive although both were there.
-    assert np.argwhere(history.lost).tolist() == [[1, 2, 0]]
+    assert np.argwhere(trace.lost).tolist() == [[1, 2, 0]]
 
 
 def test_history_of_a_party_that_released_but_left_no_log() -> None:
     logs = {party: full_log(party, range(1, 4), heard=(0, 1, 2, 3)) for party in (0, 1, 3)}
-    assert reconstruct(RING, logs, heard=(), sends_shares=True).online.all()
+    assert reconstruct(RING, logs, heard=(), transfers_mass=True).online.all()
 
 
 def test_messages_between_parties_without_logs_count_as_arrived() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in (0, 3)}
-    history = reconstruct(RING, logs, heard=(0, 1, 2, 3), sends_shares=True)
-    assert history.online.all()
-    assert history.lost is None
+    trace = reconstruct(RING, logs, heard=(0, 1, 2, 3), transfers_mass=True)
+    assert trace.online.all()
+    assert trace.lost is None
 
 
 def test_a_missed_round_in_the_middle() -> None:
@@ -237,23 +237,23 @@ def test_a_missed_round_in_the_middle() -> None:
     logs[1] = log([1, 2, 3], [(1, 2), (3, 2)], [(1, 0), (2, 0), (3, 0)])
     logs[2] = log([1, 3], [(1, 3), (3, 3)], [(1, 1), (3, 1)])
     logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (3, 2)])
-    history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
-    np.testing.assert_array_equal(history.online[:, 2], [True, True, False, True])
-    assert history.lost is None
+    trace = reconstruct(RING, logs, heard=range(4), transfers_mass=True)
+    np.testing.assert_array_equal(trace.online[:, 2], [True, True, False, True])
+    assert trace.lost is None
 
 
 def test_a_share_that_both_ends_count_is_in_the_history() -> None:
     """The receiver took it in, the sender does not know of it, or settled it later as it says."""
     logs = {party: full_log(party, range(1, 4)) for party in range(4)}
     logs[0] = log([1, 2, 3], [(2, 1), (3, 1)], list(logs[0].received))
-    history = reconstruct(RING, logs, heard=range(4), sends_shares=True)
-    assert (history.settled.tolist(), history.lost) == ([[1, 0, 1, 0]], None)
-    assert reconstruct(RING, logs, heard=range(4), sends_shares=False).settled.tolist() == [[1, 0, 1, 0]]
+    trace = reconstruct(RING, logs, heard=range(4), transfers_mass=True)
+    assert (trace.settled.tolist(), trace.lost) == ([[1, 0, 1, 0]], None)
+    assert reconstruct(RING, logs, heard=range(4), transfers_mass=False).settled.tolist() == [[1, 0, 1, 0]]
     logs[0] = msgspec.structs.replace(logs[0], sent=((1, 1), (2, 1), (3, 1)), settled=((1, 1, 3),))
-    assert reconstruct(RING, logs, heard=range(4), sends_shares=True).settled.tolist() == [[1, 0, 1, 3]]
+    assert reconstruct(RING, logs, heard=range(4), transfers_mass=True).settled.tolist() == [[1, 0, 1, 3]]
     # What cannot be is left out: a log is its author's word only.
     logs[0] = msgspec.structs.replace(logs[0], settled=((1, 2, 3), (2, 1, 1)))
-    assert len(reconstruct(RING, logs, heard=range(4), sends_shares=True).settled) == 0
+    assert len(reconstruct(RING, logs, heard=range(4), transfers_mass=True).settled) == 0
 
 
 def test_what_a_party_told_before_it_left_for_good() -> None:
@@ -262,19 +262,19 @@ def test_what_a_party_told_before_it_left_for_good() -> None:
     logs[1] = log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (2, 0), (3, 0)])
     logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(2, 2)])
     told = PartialLog(1, log([1], [], [(1, 1)]))
-    history = reconstruct(RING, logs, (0, 1, 3), {2: told}, sends_shares=True)
+    trace = reconstruct(RING, logs, (0, 1, 3), {2: told}, transfers_mass=True)
     # Its message of round 1 did not arrive, and it knows; its sender's share of round 3 nobody can tell.
-    assert history.lost is not None
-    assert [2 - 2, 2, 0] in np.argwhere(history.lost).tolist()
-    np.testing.assert_array_equal(history.online[:, 2], [True, True, True, False])
-    assert history.settled.tolist() == []
+    assert trace.lost is not None
+    assert [2 - 2, 2, 0] in np.argwhere(trace.lost).tolist()
+    np.testing.assert_array_equal(trace.online[:, 2], [True, True, True, False])
+    assert trace.settled.tolist() == []
 
 
 def test_a_share_taken_back_from_a_party_that_left_may_have_been_seen() -> None:
     logs = {party: full_log(party, range(1, 4)) for party in (0, 1, 3)}
     logs[1] = log([1, 2, 3], [(1, 2), (3, 2)], [(1, 0), (2, 0), (3, 0)])
     logs[3] = log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (2, 2)])
-    history = reconstruct(RING, logs, (0, 1, 3), sends_shares=True)
-    assert history.online[2, 2]
-    assert [2, 1, 2, 0] in history.settled.tolist()
-    assert history.delivered(RING)[1, 1].any()
+    trace = reconstruct(RING, logs, (0, 1, 3), transfers_mass=True)
+    assert trace.online[2, 2]
+    assert [2, 1, 2, 0] in trace.settled.tolist()
+    assert trace.delivered(RING)[1, 1].any()

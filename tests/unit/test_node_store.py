@@ -13,9 +13,9 @@ import pytest
 from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
-from quietmean.entropy import Seed
 from quietmean.node.net import ACCEPTED, REFUSED, encode_vector
 from quietmean.node.storage import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, Store
+from quietmean.randomness import Seed
 
 STUDY = "ab" * 32
 VALUE = np.array([0.5, 0.25])

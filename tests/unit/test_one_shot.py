@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.one_shot import CorrelatedNoise, PairwiseNoise
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.testing.privacy import certificate_of
 
 Matrix = NDArray[np.float64]

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import Seed
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.accuracy import linear_estimate, noise_variance
@@ -28,6 +27,7 @@ from quietmean.protocols.inca import IncA
 from quietmean.protocols.local_dp import LocalDP
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.target import colluding_count
+from quietmean.randomness import Seed
 
 TARGET = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
 
@@ -50,16 +50,16 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
     """The executions that calibration saw: the same seeds, all coalitions of the planned size."""
     target = Target(parties=7, epsilon=epsilon, delta=delta, colluding=colluding, dropouts=0.2, sensitivity=3.0)
     protocol = get_protocol(name).from_options({})
-    draft = protocol.template(target)
-    seed = Seed.public("calibration", str(target.describe()), name, str(draft.describe()))
+    template = protocol.template(target)
+    seed = Seed.public("calibration", str(target.describe()), name, str(template.describe()))
     plan = calibrate(target, protocol, executions=6)
     trusted = plan.protocol.trusted
     for number in range(6):
         drawn = seed.derive(number)
         rounds = plan.protocol.rounds
-        history = churn(drawn.derive("churn"), rounds, 7, permanent=0.2 if rounds else 0.0)
-        history.online[:, list(trusted)] = True
-        certificate = plan.execution(drawn.derive("schedule"), history).privacy(delta).coalitions(colluding)
+        trace = churn(drawn.derive("churn"), rounds, 7, permanent=0.2 if rounds else 0.0)
+        trace.online[:, list(trusted)] = True
+        certificate = plan.execution(drawn.derive("schedule"), trace).privacy(delta).coalitions(colluding)
         assert certificate.max_epsilon <= epsilon
 
 
@@ -168,9 +168,9 @@ def test_colluding_counts() -> None:
 def test_linear_estimate_equals_the_eliminated_transcript() -> None:
     plan = calibrate(TARGET, IncA())
     seed = Seed.public("linear")
-    history = churn(seed, plan.protocol.rounds, 12, permanent=0.2, temporary=0.1)
+    trace = churn(seed, plan.protocol.rounds, 12, permanent=0.2, temporary=0.1)
     weights = np.arange(1.0, 13.0)
-    execution = plan.execution(seed, history, weights)
+    execution = plan.execution(seed, trace, weights)
     transcript = execution.transcript()
     values, noise = transcript.eliminated()
     total = values[transcript.released].sum(axis=0)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.grid import LARGEST_SHARE
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import Flow, History, Schedule, churn
+from quietmean.graphs import ExecutionTrace, Flow, Schedule, churn
 from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing import example_execution
 from quietmean.transcript.numbers import NoTerms, NumericReading, NumericRows, NumericTerms, WholeNumbers
 from quietmean.transcript.population import Injection, PopulationTerms, Reading, Rows
@@ -89,14 +89,14 @@ def test_gopa_draws_only_what_does_not_cancel() -> None:
     noise = CountingNoise(0, 12)
     execution.run_batch(values, noise)
     assert noise.drawn == 0
-    online = execution.history.online.copy()
+    online = execution.trace.online.copy()
     online[2:, 7] = False
-    late = execution.with_history(History(online))
+    late = execution.with_trace(ExecutionTrace(online))
     assert late.transcript().noise.nnz > 0
     late.run_batch(values, noise)
     assert noise.drawn == 0
     online[1:, 8] = False
-    execution.with_history(History(online)).run_batch(values, noise)
+    execution.with_trace(ExecutionTrace(online)).run_batch(values, noise)
     # Party 7 published and was not there to take out what it shares with 8.
     assert noise.drawn == 1
 
@@ -156,14 +156,14 @@ def test_the_accountant_finds_the_rounds_of_a_program(name: str) -> None:
     """What makes accounts fast: rows of values come first, and each message is made of one round's messages."""
     protocol, seed = get_protocol(name)().template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
     schedule = protocol.draw_schedule(20, seed)
-    history = churn(seed, schedule.rounds, 20, permanent=0.2, temporary=0.1)
-    assert find_rounds(protocol.transcript(schedule, history)) is not None
+    trace = churn(seed, schedule.rounds, 20, permanent=0.2, temporary=0.1)
+    assert find_rounds(protocol.transcript(schedule, trace)) is not None
 
 
 def test_a_protocol_without_a_program_says_so() -> None:
     protocol = get_protocol("priv-unit-g").parse({"epsilon": 1.0}, 2)
     reading = SymbolicReading(2)
-    parts = Schedule.silent(1, 2), History.everyone(1, 2)
+    parts = Schedule.silent(1, 2), ExecutionTrace.everyone(1, 2)
     with pytest.raises(TypeError, match="priv-unit-g has no population program"):
         protocol.population(*parts, reading.values, np.ones(2), reading.noise, reading)
 

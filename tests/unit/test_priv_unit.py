@@ -12,14 +12,14 @@ from scipy import stats
 from scipy.integrate import quad
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.entropy.stream import BitStream
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.protocols.priv_unit import PrivUnitG
 from quietmean.protocols.priv_unit.spec import best_probability, direction_of, report
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.randomness.stream import BitStream
 from quietmean.testing import example_execution
 
 EPSILONS = [0.01, 0.5, 1.0, 2.0, 8.0, 20.0]
@@ -143,7 +143,7 @@ def test_impossible_parameters_are_refused(epsilon: float, probability: float) -
 
 def test_accepted_values_are_unit_vectors_times_weights() -> None:
     protocol, weights = best(1.0, 2), np.array([1.0, 2.0, 0.5])
-    fitted = protocol.accepted(np.array([[3.0, 4.0], [0.0, 0.0], [1e-300, 1e-300]]), weights)
+    fitted = protocol.project_to_domain(np.array([[3.0, 4.0], [0.0, 0.0], [1e-300, 1e-300]]), weights)
     np.testing.assert_allclose(np.linalg.norm(fitted, axis=1), weights, rtol=1e-12)
     np.testing.assert_allclose(fitted[0], [0.6, 0.8])
 

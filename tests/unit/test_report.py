@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.entropy import Seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
 from quietmean.report import StudyReport, exchange_figure, write_study_report
 from quietmean.report.traffic import MOST_PARTIES, Traffic, shown_parties, statement
 from quietmean.report.words import data_size, decimals_for, fixed, listed, power, rounded_up, with_error
@@ -27,15 +27,15 @@ def _execution(protocol: str = "inca", parties: int = 8, *, away: bool = False, 
     asked = get_protocol(protocol).from_options(options)
     configured = asked.template(Target(parties=parties, epsilon=1.0, delta=DELTA)).with_noise(1.5, 3.0)
     schedule = configured.draw_schedule(parties, Seed.public("report"))
-    history = History.everyone(schedule.rounds, parties)
+    trace = ExecutionTrace.everyone(schedule.rounds, parties)
     if away:
-        history.online[3:, 5] = False  # for good
-        history.online[2, 6] = False  # and back
+        trace.online[3:, 5] = False  # for good
+        trace.online[2, 6] = False  # and back
     if lost:
         mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
         mask[0, 1] = True
-        history = History(history.online, mask)
-    return Execution(configured, schedule, history, 1.0, np.ones(parties))
+        trace = ExecutionTrace(trace.online, mask)
+    return Execution(configured, schedule, trace, 1.0, np.ones(parties))
 
 
 def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, target: float = 5.0) -> StudyReport:
@@ -53,7 +53,7 @@ def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, tar
         unit="record",
         party_names=[f"clinic {party}" for party in range(execution.parties)],
         records=442,
-        parties_counted=int(execution.history.finished.sum()),
+        parties_counted=int(execution.trace.finished.sum()),
         messages=120,
         bytes=1_234_567,
         seconds=3.21,
@@ -196,11 +196,11 @@ def test_values_far_outside_the_bounds_are_drawn(usual: StudyReport, tmp_path: P
 def test_traffic_counts_what_the_transcript_says() -> None:
     execution = _execution(away=True, lost=True)
     traffic = Traffic.of(execution, {0, 3})
-    delivered = execution.history.delivered(execution.schedule)
+    delivered = execution.trace.delivered(execution.schedule)
     assert traffic.arrived == delivered.sum()
     assert traffic.arrived == traffic.seen + traffic.sent.sum() + traffic.quiet.sum()
     # Every scheduled message arrived, was kept by its sender, or its sender was away.
-    assert traffic.arrived + traffic.kept == execution.history.online[1:].sum()
+    assert traffic.arrived + traffic.kept == execution.trace.online[1:].sum()
     assert statement(execution, {0, 3}) == f"2 colluders together receive {traffic.seen} of the {traffic.arrived} messages"
     assert "outside" in statement(execution, ())
 

@@ -164,8 +164,8 @@ def test_auto_stands_for_what_is_computed() -> None:
     assert value.filled(step=2.0).step is AUTO, "it is asked for, not open"
     assert value != Example(rounds=1)
     assert Example.read(value.describe()) == value
-    completed = example("consensus")
-    assert completed.describe()["c"] not in ("auto", 1.0)
+    finalize = example("consensus")
+    assert finalize.describe()["c"] not in ("auto", 1.0)
 
 
 # --- options ---------------------------------------------------------------------------------------------------------------

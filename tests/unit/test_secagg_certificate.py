@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import Box, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.entropy import Seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
@@ -35,6 +34,7 @@ from quietmean.protocols.secagg.certificate import DiscreteLossConversion
 from quietmean.protocols.secagg.encoding import conditional_norm
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.queries import ColumnMeans
+from quietmean.randomness import Seed
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
@@ -158,10 +158,10 @@ def secagg(protocol: Protocol) -> SecAgg:
 
 
 def executed(plan: Plan, gone: int) -> Execution:
-    history = History.everyone(7, plan.target.parties)
+    trace = ExecutionTrace.everyone(7, plan.target.parties)
     if gone:
-        history.online[1:, -gone:] = False
-    return plan.execution(Seed.public("a study"), history)
+        trace.online[1:, -gone:] = False
+    return plan.execution(Seed.public("a study"), trace)
 
 
 def certified_epsilon(execution: Execution, colluding: int) -> float:
@@ -218,7 +218,7 @@ def test_a_coalition_that_cuts_the_graph_sees_the_sums_of_the_parts() -> None:
     raw = {"threshold": 3, "minimum": 2, "granularity": 0.01, "sigma": 1.0, "clip": 1.0, "degree": 2, "dimension": 1}
     parameters = SecAggPlus.parse(raw, 10)
     schedule = parameters.draw_schedule(10, Seed.public("ring"))
-    execution = Execution(parameters, schedule, History.everyone(7, 10), 1.0, np.ones(10))
+    execution = Execution(parameters, schedule, ExecutionTrace.everyone(7, 10), 1.0, np.ones(10))
     conversion = conversion_of(execution)
     ring = [0]
     while len(ring) < 10:
@@ -251,9 +251,9 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     query = ColumnMeans(("a", "b"), Box(np.zeros(2), np.ones(2)), PrivacyUnit.RECORD)
     target = Target(8, 1.0, 1e-6, 2, query.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
     plan = calibrate(target, SecAgg())
-    history = History.everyone(7, 8)
+    trace = ExecutionTrace.everyone(7, 8)
     weights = np.array([3.0, 1, 1, 1, 1, 1, 1, 1])
-    outcome = conclude(query, target, plan.execution(Seed.public("study"), history, weights), np.array([0.5, 0.5]))
+    outcome = conclude(query, target, plan.execution(Seed.public("study"), trace, weights), np.array([0.5, 0.5]))
     told = outcome.certificate_json()
     assert outcome.epsilon <= 1.0
     assert outcome.epsilon == pytest.approx(1.0, rel=1e-4)

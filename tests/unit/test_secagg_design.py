@@ -12,8 +12,6 @@ import pytest
 from scipy.stats import hypergeom
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.conversion import delta_of_mu
@@ -23,6 +21,8 @@ from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import concentrated, delta_of_rho, spent_delta, spent_epsilon, sum_bound
 from quietmean.protocols.secagg.encoding import rounded_norm
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.simulation import simulate
 
 

@@ -13,8 +13,6 @@ from scipy.stats import chi2
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream, ExchangeKey, Seed
-from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.protocols.secagg import SecAgg, wire
 from quietmean.protocols.secagg.encoding import (
     _hadamard,
@@ -30,6 +28,8 @@ from quietmean.protocols.secagg.encoding import (
 from quietmean.protocols.secagg.keys import Secrets, commitment, is_usable, own_mask, pair_mask, put_on, seal, unseal
 from quietmean.protocols.secagg.shamir import PRIME, SHARE_BYTES, combine, lagrange, share
 from quietmean.protocols.secagg.wire import Malformed
+from quietmean.randomness import BitStream, ExchangeKey, Seed
+from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 
 SECRET = bytes(range(224, 256))
 

@@ -10,14 +10,14 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
-from quietmean.entropy.insecure import InsecureStackedNoise
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.secret_sharing import SecretSharing
 from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState, exact_sums
 from quietmean.protocols.secret_sharing.protocol import iterations_needed
 from quietmean.protocols.secret_sharing.spec import encode_number, signed
+from quietmean.randomness.insecure import InsecureStackedNoise
 
 
 def configured(parties: int, **raw: Any) -> SecretSharing:
@@ -27,7 +27,7 @@ def configured(parties: int, **raw: Any) -> SecretSharing:
 def execution(parties: int, **raw: Any) -> Execution:
     protocol = configured(parties, **raw)
     return Execution(
-        protocol, protocol.fixed_schedule(parties), History.everyone(protocol.rounds, parties), 1.0, np.ones(parties)
+        protocol, protocol.fixed_schedule(parties), ExecutionTrace.everyone(protocol.rounds, parties), 1.0, np.ones(parties)
     )
 
 
@@ -61,11 +61,11 @@ def test_too_few_iterations_are_refused() -> None:
 @pytest.mark.parametrize("round_", [1, 2, 10])
 def test_a_party_that_leaves_leaves_no_result(round_: int) -> None:
     done = execution(6, bound=1.0)
-    history = History.everyone(done.schedule.rounds, 6)
-    history.online[round_:, 2] = False
-    broken = done.with_history(history)
+    trace = ExecutionTrace.everyone(done.schedule.rounds, 6)
+    trace.online[round_:, 2] = False
+    broken = done.with_trace(trace)
     assert broken.run(np.ones((6, 1)), InsecureStackedNoise(1, 6)).releases == {}
-    assert not broken.counted().any()
+    assert not broken.contributors().any()
 
 
 def test_shares_are_uniform_and_hide_the_value() -> None:

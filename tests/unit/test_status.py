@@ -18,7 +18,6 @@ import pytest
 from quietmean.cli import live
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
-from quietmean.entropy import Seed
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.node.monitor import (
     AgreementWaits,
@@ -45,6 +44,7 @@ from quietmean.node.preflight import Agreed, Reply, Standing
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import Seed
 from support.virtual_time import run_virtually
 
 ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"))

@@ -11,7 +11,7 @@ import pytest
 
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary, bound_mu, noise_levels
 from quietmean.privacy.information import iterative as iterative_module
 from quietmean.privacy.information.round_recursion import private_diagonal, recursive_information
@@ -72,7 +72,7 @@ def test_a_sum_without_independent_noise_is_disclosed_by_name() -> None:
 def test_who_says_nothing_leaks_nothing() -> None:
     online = np.ones((7, 8), dtype=bool)
     online[1:, 3] = False
-    transcript = replace(inca(), history=History(online)).transcript()
+    transcript = replace(inca(), trace=ExecutionTrace(online)).transcript()
     for bounds in (bound_mu(transcript, Adversary(), 1.0), bound_mu(transcript, Adversary(), 1.0, range(8))):
         assert bounds[3].upper == pytest.approx(0.0, abs=1e-6)
         assert bounds[4].lower > 0.1

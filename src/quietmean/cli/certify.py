@@ -67,7 +67,7 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.entropy import Seed
+    from quietmean.randomness import Seed
 
     if delta is not None and not 0 < delta < 1:
         raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
@@ -120,7 +120,7 @@ def _write_report(path: Path, execution: Execution | OneShot, delta: float, size
 def _has_cancelled_noise(execution: Execution) -> bool:
     """In what the transcript says; masks of secure aggregation are not in it."""
     linear = execution.protocol.is_linear
-    return execution.protocol.sends_shares or (linear and bool(execution.schedule.pairs.size))
+    return execution.protocol.transfers_mass or (linear and bool(execution.schedule.pairs.size))
 
 
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def _without_release(result: NodeResult) -> list[int]:
     if not protocol.releases_are_public:
         return []
     published = protocol.releasers(execution.parties) - set(result.heard)
-    return [party for party in sorted(published) if execution.history.finished[party]]
+    return [party for party in sorted(published) if execution.trace.finished[party]]
 
 
 def _places(roster: Roster, result: NodeResult, phase: Phase) -> str:

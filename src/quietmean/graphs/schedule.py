@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.entropy import BitStream, Seed
 from quietmean.graphs.topology import STATIC_TOPOLOGIES
+from quietmean.randomness import BitStream, Seed
 
 NOBODY = -1
 

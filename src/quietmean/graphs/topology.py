@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream
+from quietmean.randomness import BitStream
 
 
 def _ring(stream: BitStream, parties: int, out_degree: int) -> NDArray[np.int32]:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream, Seed
 from quietmean.graphs.schedule import NOBODY, Schedule
+from quietmean.randomness import BitStream, Seed
 
 Edges = NDArray[np.int64]
 

@@ -78,7 +78,7 @@ class Ledger:
         with self._database.transaction("DEFERRED"):
             return self._required_account(name)
 
-    def history(self, name: str) -> tuple[Entry, ...]:
+    def trace(self, name: str) -> tuple[Entry, ...]:
         """The account's entries, in the order in which they were reserved."""
         return self.account(name).entries
 

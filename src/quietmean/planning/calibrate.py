@@ -18,7 +18,6 @@ from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
-from quietmean.entropy import Seed
 from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.large import WATCHED, worst_mu
@@ -29,7 +28,8 @@ from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Design, Protocol, SelfCalibrating, Target
-from quietmean.protocols.dissemination import Dissemination
+from quietmean.protocols.result_broadcast import ResultBroadcast
+from quietmean.randomness import Seed
 
 # Broadcast costs n messages a party; beyond this many parties the releases spread by push-sum.
 _BROADCAST_LIMIT = 200
@@ -56,7 +56,7 @@ def calibrate(
     protocol: Protocol,
     *,
     calibration: Calibration | str = Calibration.EXACT,
-    dissemination: Dissemination | None = None,
+    dissemination: ResultBroadcast | None = None,
     executions: int | None = None,
     seed: Seed | None = None,
 ) -> Plan:
@@ -75,18 +75,18 @@ def calibrate(
     if isinstance(protocol, SelfCalibrating):
         design = protocol.design(target)
         return Plan(target, design.protocol, spread, _designed(design))
-    draft = protocol.template(target)
-    seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(draft.describe()))
+    template = protocol.template(target)
+    seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(template.describe()))
     if not protocol.private:
-        error = _predicted_error(target, _estimates(target, draft, seed), 0.0, 0.0)
-        return Plan(target, draft.completed(target), spread, {**error, "certificate": "no privacy"})
+        error = _predicted_error(target, _estimates(target, template, seed), 0.0, 0.0)
+        return Plan(target, template.finalize(target), spread, {**error, "certificate": "no privacy"})
     with one_thread():
         if target.parties > _MODEL_FROM and calibration == Calibration.EXACT and executions is None:
-            levels = _levels_of_many(target, protocol, draft, seed)
+            levels = _levels_of_many(target, protocol, template, seed)
         else:
-            levels = _levels(target, draft, calibration, executions, seed)
+            levels = _levels(target, template, calibration, executions, seed)
     prediction = {**levels.error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
-    return Plan(target, draft.with_noise(levels.star, levels.delta).completed(target), spread, prediction)
+    return Plan(target, template.with_noise(levels.star, levels.delta).finalize(target), spread, prediction)
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,13 @@ class _Levels:
     certified: Mapping[str, Any]
 
 
-def _levels(target: Target, draft: Protocol, calibration: Calibration, executions: int | None, seed: Seed) -> _Levels:
+def _levels(target: Target, template: Protocol, calibration: Calibration, executions: int | None, seed: Seed) -> _Levels:
     tried = int(np.clip(10 * _EFFORT // target.parties, 6, 240))
     count = executions or _trials(target, tried)
-    scenarios = [draw_scenario(target, draft, seed.derive(number), tried) for number in range(count)]
+    scenarios = [draw_scenario(target, template, seed.derive(number), tried) for number in range(count)]
     if calibration == Calibration.EXACT:
-        scenarios += draw_guards(target, draft, seed, tried, count // 2)
-    estimates = _estimates(target, draft, seed)
+        scenarios += draw_guards(target, template, seed, tried, count // 2)
+    estimates = _estimates(target, template, seed)
     star, delta = choose_levels(target, scenarios, calibration, estimates)
     # The paper's ways choose one level only, and so do protocols that have one; else the best ratio of two is looked for.
     choices = len(_RATIOS) if delta and calibration == Calibration.EXACT else 1
@@ -118,18 +118,18 @@ def _trials(target: Target, coalitions: int) -> int:
     return int(np.clip(max(_BUDGET // cost, min(_EFFORT // target.parties, 16)), _FEWEST, _MOST))
 
 
-def _levels_of_many(target: Target, protocol: Protocol, draft: Protocol, seed: Seed) -> _Levels:
+def _levels_of_many(target: Target, protocol: Protocol, template: Protocol, seed: Seed) -> _Levels:
     """See :mod:`quietmean.planning.large`."""
-    estimates = _estimates(target, draft, seed)
+    estimates = _estimates(target, template, seed)
     ratio = 0.0
     if any(estimate.delta_variance is not None for estimate in estimates):
         colluding = min(max(round(target.colluding * _MODEL / target.parties), 1), _MODEL - 1)
         model = replace(target, parties=_MODEL, colluding=colluding)
         # As many rounds as the many have, where they can be chosen.
-        smaller = protocol.filled(rounds=draft.rounds) if "rounds" in protocol.options() else protocol
+        smaller = protocol.filled(rounds=template.rounds) if "rounds" in protocol.options() else protocol
         found = _levels(model, smaller.template(model), Calibration.EXACT, None, seed.derive("model"))
         ratio = found.delta / found.star
-    unit = draft.with_noise(1.0, ratio)
+    unit = template.with_noise(1.0, ratio)
     fractions = sorted({0.0, target.dropouts})
     worst = max(worst_mu(target, unit, seed.derive("large", number), one) for number, one in enumerate(fractions))
     star = round_up(worst * target.sensitivity / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN))
@@ -142,9 +142,9 @@ def _levels_of_many(target: Target, protocol: Protocol, draft: Protocol, seed: S
     return _Levels(star, delta, _predicted_error(target, estimates, star, delta), certified)
 
 
-def _estimates(target: Target, draft: Protocol, seed: Seed) -> list[LinearEstimate]:
+def _estimates(target: Target, template: Protocol, seed: Seed) -> list[LinearEstimate]:
     count = int(np.clip(_PREDICTIONS // target.parties, 16, 256))
-    return draw_estimates(target, draft, seed.derive("prediction"), count)
+    return draw_estimates(target, template, seed.derive("prediction"), count)
 
 
 def _designed(design: Design) -> dict[str, Any]:
@@ -156,14 +156,14 @@ def _designed(design: Design) -> dict[str, Any]:
     }
 
 
-def draw_guards(target: Target, draft: Protocol, seed: Seed, tried: int, count: int) -> list[Scenario]:
+def draw_guards(target: Target, template: Protocol, seed: Seed, tried: int, count: int) -> list[Scenario]:
     """Executions in which fewer parties drop out than planned, from none upwards.
 
     The noise that dropouts leave behind hides the sum as well; a plan must not count on it.
     """
     fractions = np.linspace(0.0, target.dropouts, count if target.dropouts else 0, endpoint=False)
     return [
-        draw_scenario(target, draft, seed.derive("guard", number), tried, float(fraction))
+        draw_scenario(target, template, seed.derive("guard", number), tried, float(fraction))
         for number, fraction in enumerate(fractions)
     ]
 
@@ -231,10 +231,10 @@ def _best_pair(scenarios: list[Scenario], estimates: list[LinearEstimate], large
     return float(np.sqrt(star_variance[chosen])), float(_RATIOS[chosen])
 
 
-def _default_dissemination(parties: int) -> Dissemination:
+def _default_dissemination(parties: int) -> ResultBroadcast:
     if parties <= _BROADCAST_LIMIT:
-        return Dissemination()
-    return Dissemination("push-sum", rounds=2 * int(np.ceil(np.log2(parties))) + 20, out_degree=1)
+        return ResultBroadcast()
+    return ResultBroadcast("push-sum", rounds=2 * int(np.ceil(np.log2(parties))) + 20, out_degree=1)
 
 
 def _certified(target: Target, scenarios: list[Scenario], choices: int) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from typing import Any, overload
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, nearest
 from quietmean.core.tables import Tabular, table_text
-from quietmean.entropy import Seed
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Protocol, Server, Target, get_protocol, registry
 from quietmean.protocols.protocol import ANY_DOMAIN
+from quietmean.randomness import Seed
 
 # Header and framing of one message besides its vector.
 _OVERHEAD_BYTES = 40
@@ -75,7 +75,7 @@ class Candidate:
             "rounds": self.rounds,
             "certificate": dict(self.plan.prediction),
             "digest": self.plan.digest,
-            **self.plan.protocol.figures(target),
+            **self.plan.protocol.report_fields(target),
         }
 
 
@@ -159,7 +159,7 @@ def general_protocols(server: Server = Server.NONE) -> list[str]:
     return [
         name
         for name, kind in registry().items()
-        if kind.private and kind.lets_go and server.allows(kind.server) and kind.domain == ANY_DOMAIN
+        if kind.private and kind.tolerates_dropouts and server.allows(kind.server) and kind.domain == ANY_DOMAIN
     ]
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.entropy import BitStream, Seed
 from quietmean.planning.scenarios import draw_execution
 from quietmean.privacy import Adversary, bound_mu
 from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, Seed
 
 # Parties whose mu is bounded in each execution.
 WATCHED = 16

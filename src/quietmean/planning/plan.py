@@ -15,13 +15,13 @@ from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Protocol, get_protocol
-from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import required_field
+from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 
 FORMAT = "quietmean-plan-1"
 
@@ -43,7 +43,7 @@ class Plan:
 
     target: Target
     protocol: Protocol
-    dissemination: Dissemination = field(default_factory=Dissemination)
+    dissemination: ResultBroadcast = field(default_factory=ResultBroadcast)
     prediction: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class Plan:
                 raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")
         target = Target.parse(raw["target"])
         protocol = get_protocol(required_field(raw, "protocol", str)).parse(raw["parameters"], target.parties)
-        dissemination = Dissemination.parse(raw["dissemination"])
+        dissemination = ResultBroadcast.parse(raw["dissemination"])
         return cls(target, protocol, dissemination, raw["prediction"], raw["context"])
 
     def save(self, path: Path) -> None:
@@ -110,10 +110,10 @@ class Plan:
         """The schedule under the study's public seed."""
         return self.protocol.draw_schedule(self.target.parties, seed)
 
-    def execution(self, seed: Seed, history: History, weights: NDArray[np.float64] | None = None) -> Execution:
+    def execution(self, seed: Seed, trace: ExecutionTrace, weights: NDArray[np.float64] | None = None) -> Execution:
         """The execution under a public seed and a history."""
         weights = np.ones(self.target.parties) if weights is None else weights
-        return Execution(self.protocol, self.schedule(seed), history, self.target.sensitivity, weights)
+        return Execution(self.protocol, self.schedule(seed), trace, self.target.sensitivity, weights)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """First phase: the private mixing, up to this party's release."""

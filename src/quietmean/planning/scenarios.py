@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
-from quietmean.entropy import Seed
 from quietmean.graphs import churn
 from quietmean.planning.accuracy import LinearEstimate, linear_estimate
 from quietmean.privacy import InformationMatrix
@@ -18,6 +17,7 @@ from quietmean.privacy.coalitions import neighbour_coalitions, random_coalitions
 from quietmean.privacy.information import CoalitionSolver
 from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]
@@ -43,11 +43,14 @@ class Scenario:
         return float(np.einsum("cij,cj->ci", self.squares, 1.0 / release).max())
 
 
-def draw_scenario(target: Target, draft: Protocol, seed: Seed, tried: int, dropouts: float | None = None) -> Scenario:
-    """Schedule, dropouts (as planned by default) and up to ``tried`` coalitions from a public seed; ``draft`` has unit noise."""
+def draw_scenario(target: Target, template: Protocol, seed: Seed, tried: int, dropouts: float | None = None) -> Scenario:
+    """Schedule, dropouts (by default as planned) and up to ``tried`` coalitions from a public seed.
+
+    ``template``: complete, with unit noise.
+    """
     dropouts = target.dropouts if dropouts is None else dropouts
-    execution = draw_execution(target, draft, seed, dropouts)
-    transcript, trusted = execution.transcript(), draft.trusted
+    execution = draw_execution(target, template, seed, dropouts)
+    transcript, trusted = execution.transcript(), template.trusted
     solver = CoalitionSolver(transcript)
     # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
     own = 1.0 if "delta" in transcript.noise_group else 0.0
@@ -57,23 +60,23 @@ def draw_scenario(target: Target, draft: Protocol, seed: Seed, tried: int, dropo
         information = solver.information(coalition)
         squares.append(information.basis**2)
         release.append(np.maximum(information.release - own, 0.0))
-        paper.append(_paper_costs(information, release[-1], execution.history.finished))
+        paper.append(_paper_costs(information, release[-1], execution.trace.finished))
     paper_star, paper_delta = (np.array(part) for part in zip(*paper, strict=True))
     return Scenario(np.array(squares), np.array(release), paper_star, paper_delta, estimate, dropouts)
 
 
-def draw_estimates(target: Target, draft: Protocol, seed: Seed, count: int) -> list[LinearEstimate]:
+def draw_estimates(target: Target, template: Protocol, seed: Seed, count: int) -> list[LinearEstimate]:
     """How noise and values enter the result in ``count`` simulated executions, dropouts as planned."""
-    executions = (draw_execution(target, draft, seed.derive(number), target.dropouts) for number in range(count))
+    executions = (draw_execution(target, template, seed.derive(number), target.dropouts) for number in range(count))
     return [linear_estimate(execution.transcript(), execution.weights) for execution in executions]
 
 
-def draw_execution(target: Target, draft: Protocol, seed: Seed, dropouts: float) -> Execution:
+def draw_execution(target: Target, template: Protocol, seed: Seed, dropouts: float) -> Execution:
     """Schedule and dropouts from a public seed; who is indispensable stays."""
-    schedule = draft.draw_schedule(target.parties, seed.derive("schedule"))
-    history = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
-    history.online[:, list(draft.indispensable)] = True
-    return Execution(draft, schedule, history, target.sensitivity, np.ones(target.parties))
+    schedule = template.draw_schedule(target.parties, seed.derive("schedule"))
+    trace = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
+    trace.online[:, list(template.indispensable)] = True
+    return Execution(template, schedule, trace, target.sensitivity, np.ones(target.parties))
 
 
 def _paper_costs(information: InformationMatrix, release: Array, finished: NDArray[np.bool_]) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.entropy import BitStream, Seed
+from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
 

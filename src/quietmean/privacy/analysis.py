@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
-from quietmean.entropy import Seed
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, Terms
 from quietmean.privacy.coalitions import CoalitionCertificate, search_coalitions, try_coalitions
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import GAUSSIAN
+from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]

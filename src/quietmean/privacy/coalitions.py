@@ -15,11 +15,11 @@ from scipy.stats import beta
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
-from quietmean.entropy import BitStream, Seed
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, Terms
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import UPPER_BOUND
+from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
-from quietmean.graphs import History, Schedule, complete_pairs
+from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Protocol, Releases, get_protocol
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.one_shot import KINDS, OneShot
-from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace
+from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
 
 if TYPE_CHECKING:
     from quietmean.privacy import PrivacyAnalysis
@@ -38,7 +38,7 @@ class Execution:
 
     protocol: Protocol
     schedule: Schedule
-    history: History
+    trace: ExecutionTrace
     sensitivity: float
     weights: NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Execution:
             raise InputError(f"weights must be {self.parties} positive finite numbers, one per party")
 
     def __repr__(self) -> str:
-        gone = self.parties - int(self.history.finished.sum())
+        gone = self.parties - int(self.trace.finished.sum())
         return f"Execution({self.protocol!r}, {self.parties} parties, {self.schedule.rounds} rounds, {gone} gone for good)"
 
     @property
@@ -62,20 +62,20 @@ class Execution:
 
     @cached_property
     def _transcript(self) -> Transcript:
-        return self.protocol.transcript(self.schedule, self.history)
+        return self.protocol.transcript(self.schedule, self.trace)
 
     def full_transcript(self) -> Transcript:
         """The declared transcript with every message in it, also where :meth:`transcript` leaves out what follows from others."""
-        return self.protocol.full_transcript(self.schedule, self.history)
+        return self.protocol.full_transcript(self.schedule, self.trace)
 
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
         public = self.protocol.releases_are_public
         overheard = self.protocol.is_overheard
-        return trace(
+        return trace_machines(
             self.parties,
             self.machine,
-            self.history,
+            self.trace,
             self.arrivals(),
             public_releases=public,
             is_overheard=overheard,
@@ -84,7 +84,7 @@ class Execution:
 
     def error_variance(self) -> float | None:
         """Variance per coordinate of the noise in the result, if the protocol states it; else it follows from the transcript."""
-        return self.protocol.error_variance(self.schedule, self.history, self.weights)
+        return self.protocol.error_variance(self.schedule, self.trace, self.weights)
 
     def privacy(self, delta: float) -> PrivacyAnalysis:
         """What this execution cost its parties, with epsilons at ``delta``; made once for each delta.
@@ -95,7 +95,7 @@ class Execution:
         from quietmean.privacy import PrivacyAnalysis, Terms
 
         if delta not in self._analyses:
-            conversion = self.protocol.loss_conversion(self.schedule, self.history, self.weights, delta)
+            conversion = self.protocol.loss_conversion(self.schedule, self.trace, self.weights, delta)
             terms = Terms(self.sensitivity, delta, conversion, self.protocol.guarantee)
             self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted)
         return self._analyses[delta]
@@ -107,30 +107,30 @@ class Execution:
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
         machines = [self.machine(party, values[party], noise.party(party)) for party in range(self.parties)]
-        return run_lockstep(machines, self.history, self.arrivals(), refusing=self.protocol.refuses_messages)
+        return run_lockstep(machines, self.trace, self.arrivals(), refusing=self.protocol.refuses_messages)
 
     def run_batch(self, values: Vector, noise: PopulationNoise) -> Releases:
         """The same by the batch kernel."""
-        return self.protocol.batch(self.schedule, self.history, values, self.weights, noise)
+        return self.protocol.batch(self.schedule, self.trace, values, self.weights, noise)
 
     def estimate(self, releases: Releases) -> Vector:
         """The mean that everybody computes from what was released, shape (d,)."""
         return self.protocol.decode(self.parties, *releases.total())
 
-    def counted(self) -> NDArray[np.bool_]:
+    def contributors(self) -> NDArray[np.bool_]:
         """Whose value is in the result, shape (n,)."""
-        return self.protocol.counted(self.schedule, self.history)
+        return self.protocol.contributors(self.schedule, self.trace)
 
     def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
         return self.protocol.machine(self.schedule, party, value, float(self.weights[party]), noise)
 
-    def with_history(self, history: History) -> Execution:
+    def with_trace(self, trace: ExecutionTrace) -> Execution:
         """The same schedule under another history."""
-        return replace(self, history=history)
+        return replace(self, trace=trace)
 
     def arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
         """Did the message of (round, sender, receiver) arrive?"""
-        delivered = self.history.delivered(self.schedule)
+        delivered = self.trace.delivered(self.schedule)
         slots, senders = delivered.nonzero(), self.schedule.neighbours
         arrived = {(int(t) + 1, int(i), int(senders[t, i, slot])) for t, i, slot in zip(*slots, strict=True)}
         return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
@@ -141,7 +141,7 @@ class Execution:
             "protocol": self.protocol.name,
             "parties": self.parties,
             "rounds": self.schedule.rounds,
-            "online": self.history.online.tolist(),
+            "online": self.trace.online.tolist(),
             "sensitivity": self.sensitivity,
         }
         fixed = self.protocol.fixed_schedule(self.parties)
@@ -150,12 +150,12 @@ class Execution:
         if self.schedule.pairs.size:
             document["pairs"] = ALL_PAIRS if self.schedule.all_paired else self.schedule.pairs.tolist()
         document |= self.protocol.describe()
-        if self.history.lost is not None and self.history.lost.any():
-            rounds, senders, slots = np.nonzero(self.history.lost)
+        if self.trace.lost is not None and self.trace.lost.any():
+            rounds, senders, slots = np.nonzero(self.trace.lost)
             receivers = self.schedule.neighbours[rounds, senders, slots]
             document["lost"] = np.stack([rounds + 1, senders, receivers], axis=1).tolist()
-        if len(self.history.settled):
-            document["settled"] = self.history.settled.tolist()
+        if len(self.trace.settled):
+            document["settled"] = self.trace.settled.tolist()
         if not (self.weights == 1.0).all():
             document["weights"] = self.weights.tolist()
         plain: dict[str, Any] = to_plain(document)
@@ -192,7 +192,7 @@ class Execution:
         return cls(
             protocol,
             schedule,
-            History(
+            ExecutionTrace(
                 np.array(online, dtype=np.bool_),
                 _lost_mask(_array_field(raw, "lost", list[tuple[int, int, int]], []), schedule),
                 np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4),

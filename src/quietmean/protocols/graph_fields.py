@@ -10,8 +10,8 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, Configured, parameter
-from quietmean.entropy import Seed
 from quietmean.graphs.undirected import GRAPHS, Edges, make_graph, normalised_edges
+from quietmean.randomness import Seed
 
 
 def read_edges(raw: Any) -> Edges:

@@ -15,9 +15,9 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 from quietmean.transcript.numbers import REAL, Arithmetic, NumericReading, NumericTerms
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
@@ -77,10 +77,10 @@ class Protocol(Configured, ABC):
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced; without it the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
-    ``sends_shares``: what a party sends is taken out of what it holds, and must be put back if it does not arrive.
+    ``transfers_mass``: what a party sends is taken out of what it holds, and must be put back if it does not arrive.
     ``refuses_messages``: a party may stop taking messages that its schedule has; without it, it must expect all of them.
-    ``lets_go``: parties may leave for good without being exposed; without it a protocol is planned only if it is named.
-    ``stackable``: independent executions may be run as one large one; false where party numbers carry roles.
+    ``tolerates_dropouts``: parties may leave for good without being exposed; else a protocol is planned only if it is named.
+    ``batchable``: independent executions may be run as one large one; false where party numbers carry roles.
     ``domain``: which values it takes; one that does not take any bounded set of them is planned only when it is named.
     ``has_transcript``: false where a view has no linear-Gaussian description, and ``guarantee`` is all there is to certify.
     """
@@ -93,10 +93,10 @@ class Protocol(Configured, ABC):
     private: ClassVar[bool] = True
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
-    sends_shares: ClassVar[bool] = False
+    transfers_mass: ClassVar[bool] = False
     refuses_messages: ClassVar[bool] = False
-    lets_go: ClassVar[bool] = True
-    stackable: ClassVar[bool] = True
+    tolerates_dropouts: ClassVar[bool] = True
+    batchable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN
     has_transcript: ClassVar[bool] = True
 
@@ -149,7 +149,7 @@ class Protocol(Configured, ABC):
         """The same with other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
         return self
 
-    def completed(self, target: Target) -> Self:
+    def finalize(self, target: Target) -> Self:
         """With what depends on the calibrated noise filled in. Raises :class:`InputError` where none will do."""
         return self
 
@@ -190,7 +190,7 @@ class Protocol(Configured, ABC):
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
@@ -206,29 +206,31 @@ class Protocol(Configured, ABC):
         """The numbers that parties hold; they divide and round as the machines do."""
         return REAL
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) worth the same to anybody."""
         # Running parties need no matrices: they start without this import.
         from quietmean.transcript.symbols import SymbolicReading
 
         reading, weights = SymbolicReading(schedule.parties), np.ones(schedule.parties)
-        self.population(schedule, history, reading.values, weights, reading.noise, reading)
+        self.population(schedule, trace, reading.values, weights, reading.noise, reading)
         return reading.transcript()
 
-    def full_transcript(self, schedule: Schedule, history: History) -> Transcript:
+    def full_transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""
-        return self.transcript(schedule, history)
+        return self.transcript(schedule, trace)
 
     def batch(
-        self, schedule: Schedule, history: History, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
+        self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
     ) -> Releases:
         """The program with numbers, values (n, d): equal to the machines on the same noise, up to rounding."""
         self.check_values(values)
         reading, terms = NumericReading(values, self.arithmetic()), NumericTerms(noise, *values.shape)
-        results = self.population(schedule, history, reading.values, weights, terms, reading)
+        results = self.population(schedule, trace, reading.values, weights, terms, reading)
         return Releases(reading.vectors(results.rows), results.weight, results.by)
 
-    def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
         """How the view that the transcript describes becomes (epsilon, delta); exact where all noise is Gaussian."""
         # Only now: it would take long to start, and running parties never come here.
         from quietmean.privacy import GAUSSIAN
@@ -251,9 +253,9 @@ class Protocol(Configured, ABC):
         """Parties without whom there is no result: plans and simulations assume that they stay. Those trusted, by default."""
         return self.trusted
 
-    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """Whose value is in the result, shape (n,)."""
-        return history.finished
+        return trace.finished
 
     # --- values, and what is sent ---
 
@@ -271,7 +273,7 @@ class Protocol(Configured, ABC):
         """Do messages of this round go over open channels, so that everybody is taken to know them?"""
         return False
 
-    def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: as they are, unless it is a domain of its own."""
         return values
 
@@ -297,18 +299,18 @@ class Protocol(Configured, ABC):
         """The estimate from the sums of all releases: public post-processing."""
         return vector / weight
 
-    def error_variance(self, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float | None:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
         """Variance per coordinate of the noise in the result, where it does not follow from what is released to all.
 
         Where each party ends with a result of its own: the largest over the parties that finished. Infinite without a result.
         """
         return None
 
-    def figures(self, target: Target) -> dict[str, Any]:
+    def report_fields(self, target: Target) -> dict[str, Any]:
         """What else to report of a plan, in the terms of the protocol's own paper: plain JSON data."""
         return {}
 
-    def remarks(self, state: Any) -> tuple[str, ...]:
+    def warnings(self, state: Any) -> tuple[str, ...]:
         """What a party should tell its user about its last state: for people, and public."""
         return ()
 
@@ -334,7 +336,7 @@ class SelfCalibrating(Protocol):
 class Aggregated(Protocol):
     """A protocol in which one party, ``aggregator``, gathers what the others send, and releases; None if all publish."""
 
-    stackable = False
+    batchable = False
 
     @property
     @abstractmethod

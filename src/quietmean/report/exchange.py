@@ -103,7 +103,7 @@ class _Diagram:
     def _life_line(self, party: PartyId) -> None:
         member = party in self.coalition
         colour, height = (COALITION if member else QUIET), self.row[party]
-        times = np.nonzero(self.execution.history.online[:, party])[0]
+        times = np.nonzero(self.execution.trace.online[:, party])[0]
         for begin, end in itertools.pairwise(times):
             away = end - begin > 1
             self.axes.plot(
@@ -170,7 +170,7 @@ class _Diagram:
         releasers = execution.protocol.releasers(execution.parties)
         rounds = execution.schedule.rounds
         for party in releasers & self.row.keys():
-            if execution.history.finished[party]:
+            if execution.trace.finished[party]:
                 self.axes.plot(
                     [rounds],
                     [self.row[party]],
@@ -211,7 +211,7 @@ class _Diagram:
             handles.append(_key(f"messages ({traffic.arrived:,})", QUIET, 0.9))
         if traffic.kept:
             handles.append(_key(f"not delivered ({traffic.kept:,})", MUTED, 0.8, dashed=True))
-        if not self.execution.history.finished.all():
+        if not self.execution.trace.finished.all():
             handles.append(_key("dropped out", INK, 0.0, marker="x"))
         handles.append(_key("share made public", INK, 0.0, marker="o"))
         return handles

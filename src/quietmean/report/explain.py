@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.party import PartyId
-from quietmean.entropy import Seed
 from quietmean.privacy import Adversary, Certificate
 from quietmean.privacy.coalitions import random_coalitions
 from quietmean.privacy.information import one_thread
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
 
 # The curve ends here: what more colluders learn is bounded by its right end, everybody else.
 MOST_COLLUDERS = 8
@@ -160,7 +160,7 @@ class _Explainer:
         rows_of: dict[tuple[int, PartyId], list[int]] = {}
         for row, key in enumerate(zip(transcript.message_round.tolist(), transcript.sender.tolist(), strict=True)):
             rows_of.setdefault(key, []).append(row)
-        delivered, neighbours = self._execution.history.delivered(self._execution.schedule), self._execution.schedule.neighbours
+        delivered, neighbours = self._execution.trace.delivered(self._execution.schedule), self._execution.schedule.neighbours
         for place, sender in zip(*(part.tolist() for part in np.nonzero(delivered.any(axis=2))), strict=True):
             receivers = tuple(int(other) for other in neighbours[place, sender][delivered[place, sender]])
             # What the transcript leaves out, sealed or masked, tells its receivers nothing. A party may send several in a round.

@@ -199,7 +199,7 @@ def _exchange_notes(report: StudyReport) -> list[str]:
 
 def _facts(report: StudyReport) -> list[tuple[str, str]]:
     execution = report.execution
-    gone = [report.party_names[party] for party in np.nonzero(~execution.history.finished)[0]]
+    gone = [report.party_names[party] for party in np.nonzero(~execution.trace.finished)[0]]
     facts = [
         ("Protocol", f"{execution.protocol.name}: {execution.protocol.summary}"),
         ("Trust", execution.protocol.trust),

@@ -30,10 +30,10 @@ class Traffic:
 
     @classmethod
     def of(cls, execution: Execution, coalition: Collection[PartyId]) -> Traffic:
-        neighbours, online = execution.schedule.neighbours, execution.history.online
+        neighbours, online = execution.schedule.neighbours, execution.trace.online
         rounds, senders, slots = np.nonzero((neighbours != NOBODY) & online[1:, :, None])
         receivers = neighbours[rounds, senders, slots].astype(np.int64)
-        delivered = execution.history.delivered(execution.schedule)[rounds, senders, slots]
+        delivered = execution.trace.delivered(execution.schedule)[rounds, senders, slots]
         members = np.zeros(execution.parties, dtype=np.bool_)
         members[list(coalition)] = True
         table = np.stack([rounds + 1, senders, receivers], axis=1)

@@ -25,12 +25,12 @@ from scipy.stats import beta, norm
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
 from quietmean.transcript import Transcript, run_lockstep
-from quietmean.transcript.trace import MachineMaker
+from quietmean.transcript.tracing import MachineMaker
 
 CONFIDENCE = 0.95
 # A build that keeps its certificate is flagged this often.
@@ -286,7 +286,7 @@ class _View:
         machines = [self.machine(party, values[party], noise(party)) for party in range(self.execution.parties)]
         result = run_lockstep(
             machines,
-            self.execution.history,
+            self.execution.trace,
             _arrivals(self.execution),
             on_send,
             refusing=self.execution.protocol.refuses_messages,
@@ -302,7 +302,7 @@ def _blocks(trials: int, parties: int) -> Iterator[tuple[int, int]]:
 
 
 def _arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:
-    delivered = execution.history.delivered(execution.schedule)
+    delivered = execution.trace.delivered(execution.schedule)
     rounds, senders, slots = np.nonzero(delivered)
     receivers = execution.schedule.neighbours[rounds, senders, slots]
     arrived = set(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))

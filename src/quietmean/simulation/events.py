@@ -16,10 +16,10 @@ import numpy as np
 
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Message, PartyId, PartyMachine, PopulationNoise, Step, Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class _World:
         if node.finished:
             return
         node.inbox, node.delivered = [], set()
-        node.online = bool(self.execution.history.online[node.round, party])
+        node.online = bool(self.execution.trace.online[node.round, party])
         node.unresolved = {other for message in node.step.send for other in message.recipients} if node.online else set()
         self._schedule(self.network.timeout, "timeout", party, node.round)
         if not node.online:
@@ -176,4 +176,4 @@ def _with_losses(execution: Execution, arrived: set[tuple[int, PartyId, PartyId]
     lost = np.ones(neighbours.shape, dtype=np.bool_)
     for round_, sender, receiver in arrived:
         lost[round_ - 1, sender, neighbours[round_ - 1, sender] == receiver] = False
-    return execution.with_history(History(execution.history.online, lost))
+    return execution.with_trace(ExecutionTrace(execution.trace.online, lost))

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.core.tables import Tabular
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History, Schedule, churn
+from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.graphs.schedule import NOBODY
 from quietmean.planning.plan import Plan
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 
 # Runs are stacked until an (n, d) array has about this many entries: fast, and memory stays flat as runs grow.
 _STACK = 2_000_000
@@ -151,14 +151,14 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     parties, dimension = plan.target.parties, plan.target.dimension
     drawn_runs = [_draw_run(plan, dropouts, root, run) for run in range(first, first + count)]
     schedules = [plan.schedule(seed) for seed, _ in drawn_runs]
-    histories = [history for _, history in drawn_runs]
+    traces = [trace for _, trace in drawn_runs]
     if values is None:
         width = plan.target.sensitivity / np.sqrt(dimension)
         drawn = BitStream(root.derive(first, "values")).uniform(count * parties * dimension) * width
-        stacked = plan.protocol.accepted(drawn.reshape(count * parties, dimension), np.ones(count * parties))
+        stacked = plan.protocol.project_to_domain(drawn.reshape(count * parties, dimension), np.ones(count * parties))
     else:
         stacked = np.tile(values, (count, 1))
-    total = _stack_execution(plan, schedules, histories, stacked, root.derive(first))
+    total = _stack_execution(plan, schedules, traces, stacked, root.derive(first))
     vector, weight, by = (part.reshape(count, parties, *part.shape[1:]) for part in total)
     if not plan.protocol.releases_are_public:
         # Every party ends with an estimate of its own: the first that finished speaks for its run.
@@ -171,24 +171,24 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     return np.array(estimates).reshape(-1, dimension), truth[done]
 
 
-def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, History]:
+def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, ExecutionTrace]:
     """The public seed and the history of a run."""
     rounds = plan.protocol.rounds
-    history = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0)
-    history.online[:, list(plan.protocol.indispensable)] = True
-    return root.derive(run, "schedule"), history
+    trace = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0)
+    trace.online[:, list(plan.protocol.indispensable)] = True
+    return root.derive(run, "schedule"), trace
 
 
 def _stack_execution(
-    plan: Plan, schedules: list[Schedule], histories: list[History], values: Vector, seed: Seed
+    plan: Plan, schedules: list[Schedule], traces: list[ExecutionTrace], values: Vector, seed: Seed
 ) -> tuple[Vector, NDArray[np.float64], NDArray[np.bool_]]:
     parties = plan.target.parties
-    if not plan.protocol.stackable:
+    if not plan.protocol.batchable:
         results = []
-        for run, (schedule, history) in enumerate(zip(schedules, histories, strict=True)):
+        for run, (schedule, trace) in enumerate(zip(schedules, traces, strict=True)):
             noise = InsecurePopulationNoise(int.from_bytes(seed.derive(run).secret[:8], "big"), parties)
             part = values[run * parties : (run + 1) * parties]
-            results.append(plan.protocol.batch(schedule, history, part, np.ones(parties), noise))
+            results.append(plan.protocol.batch(schedule, trace, part, np.ones(parties), noise))
         return (
             np.concatenate([result.vector for result in results]),
             np.concatenate([result.weight for result in results]),
@@ -198,7 +198,7 @@ def _stack_execution(
     shifted = [np.where(table == NOBODY, NOBODY, table + run * parties) for run, table in enumerate(tables)]
     pairs = np.concatenate([schedule.pairs + run * parties for run, schedule in enumerate(schedules)])
     schedule = Schedule(np.concatenate(shifted, axis=1).astype(np.int32), pairs)
-    history = History(np.concatenate([history.online for history in histories], axis=1))
+    trace = ExecutionTrace(np.concatenate([trace.online for trace in traces], axis=1))
     noise = InsecurePopulationNoise(int.from_bytes(seed.secret[:8], "big"), len(values))
-    releases = plan.protocol.batch(schedule, history, values, np.ones(len(values)), noise)
+    releases = plan.protocol.batch(schedule, trace, values, np.ones(len(values)), noise)
     return releases.vector, releases.weight, releases.by

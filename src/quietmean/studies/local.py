@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream, Seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning.plan import Plan
 from quietmean.queries import ColumnMeans, Encoded
+from quietmean.randomness import BitStream, Seed
 from quietmean.studies.outcome import StudyOutcome, conclude
 
 Array = NDArray[np.float64]

@@ -72,7 +72,7 @@ class StudyOutcome:
             "epsilon": self.epsilon,
             "delta": self.target.delta,
             "certificate": self.certificate_json(),
-            "parties_counted": int(self.execution.counted().sum()),
+            "parties_counted": int(self.execution.contributors().sum()),
         }
 
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 
 from quietmean.core.codec import canonical_json, dump_state, load_state
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Vector
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureSilence, InsecureSilentPopulation, InsecureStackedNoise
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, InsecureSilentPopulation, InsecureStackedNoise
 from quietmean.testing.comparison import assert_same_transcript
 from quietmean.transcript import LockstepResult, run_lockstep
 
@@ -29,7 +29,7 @@ KEPT_NOISE = "star"
 
 def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
     """All checks that apply. ``values`` has shape (n, d); ``seed`` is that of the (insecure) noise."""
-    values = execution.protocol.accepted(values, execution.weights)
+    values = execution.protocol.project_to_domain(values, execution.weights)
     check_file(execution)
     if execution.protocol.is_linear:
         check_transcript(execution)
@@ -91,7 +91,7 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
     Temporary dropouts and lost messages included. With noise, the total depends on the noise that is meant to stay alone.
     """
     finishing = _everyone_finishes(execution)
-    silent = replace(finishing, history=replace(finishing.history, lost=np.ones(execution.schedule.neighbours.shape, bool)))
+    silent = replace(finishing, trace=replace(finishing.trace, lost=np.ones(execution.schedule.neighbours.shape, bool)))
     mute = InsecureSilentPopulation(execution.parties)
     scale = _magnitude(execution, values) * execution.parties
     mixed, injected = _total(finishing.run(values, mute)), _total(silent.run(values, mute))
@@ -136,7 +136,7 @@ def _watch(execution: Execution, values: Vector, seed: int, restart: bool) -> _W
     for party in range(execution.parties):
         machine = _Restarting(execution, party, values[party], noise.party(party))
         machines.append(machine if restart else machine.fresh())
-    delivered = execution.history.delivered(execution.schedule)
+    delivered = execution.trace.delivered(execution.schedule)
 
     def arrives(round_: int, sender: PartyId, recipient: PartyId) -> bool:
         return bool((delivered[round_ - 1, sender] & (execution.schedule.neighbours[round_ - 1, sender] == recipient)).any())
@@ -144,7 +144,7 @@ def _watch(execution: Execution, values: Vector, seed: int, restart: bool) -> _W
     sent: list[tuple[Message, frozenset[PartyId]]] = []
     result = run_lockstep(
         machines,
-        execution.history,
+        execution.trace,
         arrives,
         lambda message, receivers: sent.append((message, receivers)),
         refusing=execution.protocol.refuses_messages,
@@ -217,9 +217,9 @@ class _KeptNoiseOfOne(InsecureSilence):
 
 
 def _everyone_finishes(execution: Execution) -> Execution:
-    online = execution.history.online.copy()
+    online = execution.trace.online.copy()
     online[-1] = True
-    return replace(execution, history=History(online, execution.history.lost))
+    return replace(execution, trace=ExecutionTrace(online, execution.trace.lost))
 
 
 def _total(result: LockstepResult) -> Vector:
@@ -245,7 +245,7 @@ def _rounding(execution: Execution) -> float:
     twice until it is settled. Twice the injections, where two runs on the grid are compared.
     """
     grid = execution.protocol.grid
-    schedule, settled = execution.schedule, len(execution.history.settled)
+    schedule, settled = execution.schedule, len(execution.trace.settled)
     steps = execution.parties * (schedule.rounds + 1) + int(schedule.out_degree.sum())
     return float(grid * steps * 3**settled)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import churn
 from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.randomness.insecure import insecure_seed
 
 
 def example_execution(
@@ -26,5 +26,5 @@ def example_execution(
     value = get_protocol(protocol).parse(parameters, parties)
     seed = insecure_seed(number, "example", protocol)
     schedule = value.draw_schedule(parties, seed)
-    history = churn(seed, schedule.rounds, parties, permanent, temporary)
-    return Execution(value, schedule, history, sensitivity, np.ones(parties))
+    trace = churn(seed, schedule.rounds, parties, permanent, temporary)
+    return Execution(value, schedule, trace, sensitivity, np.ones(parties))

@@ -12,13 +12,13 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import SCHEDULES, History, Schedule, make_schedule
-from quietmean.graphs.churn import NEVER
+from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, make_schedule
+from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.schedule import NOBODY
 from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 Parameters = Callable[[int], st.SearchStrategy[dict[str, Any]]]
 
@@ -200,12 +200,12 @@ def executions(
     else:
         schedule = parsed.draw_schedule(parties, insecure_seed(draw(st.integers(0, 99))))
     weights = draw(st.one_of(st.just(np.ones(parties)), arrays.arrays(np.float64, parties, elements=st.floats(0.1, 10.0))))
-    history = draw(histories(schedule))
-    if protocol.sends_shares:
-        history = replace(history, settled=draw(_settled(schedule, history)))
+    trace = draw(traces(schedule))
+    if protocol.transfers_mass:
+        trace = replace(trace, settled=draw(_settled(schedule, trace)))
     elif protocol.name in UNNOTICED:
-        history = replace(history, settled=draw(_unnoticed(schedule, history)))
-    return Execution(parsed, schedule, history, draw(st.floats(0.1, 10.0)), weights)
+        trace = replace(trace, settled=draw(_unnoticed(schedule, trace)))
+    return Execution(parsed, schedule, trace, draw(st.floats(0.1, 10.0)), weights)
 
 
 @st.composite
@@ -229,7 +229,7 @@ def _irregular(numbers: BitStream, parties: int, rounds: int) -> Schedule:
 
 
 @st.composite
-def histories(draw: st.DrawFn, schedule: Schedule) -> History:
+def traces(draw: st.DrawFn, schedule: Schedule) -> ExecutionTrace:
     """Permanent and temporary dropouts, and lost messages; also none of them."""
     shape = (schedule.rounds + 1, schedule.parties)
     online = np.ones(shape, dtype=np.bool_)
@@ -241,29 +241,29 @@ def histories(draw: st.DrawFn, schedule: Schedule) -> History:
         online[last + 1 :, party] = False
     online[0] = True
     lost = draw(st.one_of(st.none(), _sparse(schedule.neighbours.shape)))
-    return History(online, None if lost is None else lost & (schedule.neighbours != NOBODY))
+    return ExecutionTrace(online, None if lost is None else lost & (schedule.neighbours != NOBODY))
 
 
 @st.composite
-def _settled(draw: st.DrawFn, schedule: Schedule, history: History) -> NDArray[np.int64]:
+def _settled(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.int64]:
     """Some messages that arrived though their senders learnt of it only some rounds later."""
-    delivered = history.delivered(schedule)
+    delivered = trace.delivered(schedule)
     candidates = [
         (round_ + 1, sender, int(schedule.neighbours[round_, sender, slot]), later)
         for round_, sender, slot in np.argwhere(delivered).tolist()
         for later in range(round_ + 2, schedule.rounds + 1)
-        if history.online[later, sender]
+        if trace.online[later, sender]
     ]
     chosen = draw(st.lists(st.sampled_from(candidates), max_size=3, unique_by=lambda row: row[:3])) if candidates else []
     return np.array(sorted(chosen), dtype=np.int64).reshape(-1, 4)
 
 
 @st.composite
-def _unnoticed(draw: st.DrawFn, schedule: Schedule, history: History) -> NDArray[np.int64]:
+def _unnoticed(draw: st.DrawFn, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.int64]:
     """Some messages that arrived though their senders never learn of it."""
     candidates = [
         (round_ + 1, sender, int(schedule.neighbours[round_, sender, slot]), NEVER)
-        for round_, sender, slot in np.argwhere(history.delivered(schedule)).tolist()
+        for round_, sender, slot in np.argwhere(trace.delivered(schedule)).tolist()
     ]
     chosen = draw(st.lists(st.sampled_from(candidates), max_size=4, unique=True)) if candidates else []
     return np.array(sorted(chosen), dtype=np.int64).reshape(-1, 4)

@@ -1,7 +1,7 @@
 """The linear description of an execution: (I - L) m = B x + A e, and who knows which part of it."""
 
 from quietmean.transcript.lockstep import LockstepResult, run_lockstep
-from quietmean.transcript.trace import trace
+from quietmean.transcript.tracing import trace_machines
 from quietmean.transcript.transcript import Transcript, TranscriptBuilder
 
-__all__ = ["LockstepResult", "Transcript", "TranscriptBuilder", "run_lockstep", "trace"]
+__all__ = ["LockstepResult", "Transcript", "TranscriptBuilder", "run_lockstep", "trace_machines"]

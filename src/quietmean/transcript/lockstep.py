@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from quietmean.core.party import Message, PartyId, PartyMachine, PartyState, Release, State, settlement
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 
 Delivery = Callable[[Message, frozenset[PartyId]], None]
 
@@ -21,7 +21,7 @@ class LockstepResult:
 
 def run_lockstep(
     machines: Sequence[PartyMachine[State]],
-    history: History,
+    trace: ExecutionTrace,
     arrives: Callable[[int, PartyId, PartyId], bool],
     on_send: Delivery = lambda message, receivers: None,
     *,
@@ -33,14 +33,14 @@ def run_lockstep(
     """
     steps, everybody = [machine.start() for machine in machines], frozenset(range(len(machines)))
     releases: dict[PartyId, Release] = {}
-    settlements = _Settlements(history)
+    settlements = _Settlements(trace)
     for round_ in range(1, machines[0].rounds + 1):
         inboxes: dict[PartyId, list[Message]] = {party: [] for party in range(len(machines))}
         delivered: dict[PartyId, frozenset[PartyId]] = {}
         awaited = [machine.expects(step.state) if refusing else everybody for machine, step in zip(machines, steps, strict=True)]
         for party, step in enumerate(steps):
             arrived: set[PartyId] = set()
-            for message in step.send if history.online[round_, party] else ():
+            for message in step.send if trace.online[round_, party] else ():
                 reached = frozenset(
                     other for other in message.recipients if party in awaited[other] and arrives(round_, party, other)
                 )
@@ -51,7 +51,7 @@ def run_lockstep(
             delivered[party] = frozenset(arrived)
         for party, machine in enumerate(machines):
             state = steps[party].state
-            if history.online[round_, party]:
+            if trace.online[round_, party]:
                 inboxes[party] += settlements.due(round_, party)
                 steps[party] = machine.end_round(state, inboxes[party], delivered[party])
             else:
@@ -65,8 +65,8 @@ def run_lockstep(
 class _Settlements:
     """Messages whose arrival the sender learns of some rounds late."""
 
-    def __init__(self, history: History) -> None:
-        self._later = {(round_, sender, receiver): later for round_, sender, receiver, later in history.settled.tolist()}
+    def __init__(self, trace: ExecutionTrace) -> None:
+        self._later = {(round_, sender, receiver): later for round_, sender, receiver, later in trace.settled.tolist()}
         self._kept: dict[tuple[int, PartyId], list[Message]] = {}
 
     def acknowledged(self, message: Message, reached: frozenset[PartyId]) -> frozenset[PartyId]:

@@ -49,9 +49,9 @@ def simulated(*, seed: int, cell: float, step: str, method: str, samples: int) -
     edges = network(seed)
     c = _step(edges, step)
     gamma = gamma_for(edges, (THETA,), c)
-    draft = quantised(unquantised(edges, THETA, SIGMA, 1, c), gamma, cell, 1)
-    iterations = narrowest_from(draft) + _SETTLING
-    protocol = replace(draft, iterations=iterations)
+    template = quantised(unquantised(edges, THETA, SIGMA, 1, c), gamma, cell, 1)
+    iterations = narrowest_from(template) + _SETTLING
+    protocol = replace(template, iterations=iterations)
     if method == "local":
         protocol = replace(protocol.quantised(None), local_noise="uniform", sigma_local=cell / math.sqrt(12))
     watched = watch(protocol, samples, seed)

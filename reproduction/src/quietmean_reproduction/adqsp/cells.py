@@ -49,8 +49,8 @@ def smallest_cell(*, seed: int, theta: float, bits: int, delta_min: float, graph
     """Cells shrink to ``delta_min``. The error that stays, beside our formula and the paper's (38)-(39)."""
     edges = network(seed)
     gamma = gamma_for(edges)
-    draft = quantised(unquantised(edges, theta, SIGMA, 1), gamma, delta_min, graph, bits)
-    watched = watch(replace(draft, iterations=narrowest_from(draft) + _SETTLING), samples, seed)
+    template = quantised(unquantised(edges, theta, SIGMA, 1), gamma, delta_min, graph, bits)
+    watched = watch(replace(template, iterations=narrowest_from(template) + _SETTLING), samples, seed)
     mean, error = watched.settled(_AVERAGED)
     dynamics = Dynamics(edges, PARTIES, theta, STEP)
     common = {"theta": theta, "bits": bits, "delta_min": delta_min, "graph": graph, "gamma": gamma, "runs": samples}

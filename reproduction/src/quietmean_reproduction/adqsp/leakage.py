@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.mutual_information import of_sum, revealed_variance
 from quietmean.protocols.consensus.leakage import mutual_information
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.adqsp.estimator import NEIGHBOURS, knn_information, knn_of_itself
 from quietmean_reproduction.adqsp.setting import PAPER, PARTIES, draw_values, network, unquantised
 from quietmean_reproduction.adqsp.view import execution_of, view_of_pair

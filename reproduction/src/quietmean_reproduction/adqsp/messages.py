@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
 from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.run import run_consensus
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself
 from quietmean_reproduction.adqsp.intervals import of_uniform_noise, posterior_entropy
 from quietmean_reproduction.adqsp.setting import PAPER, draw_values, unquantised
@@ -78,7 +78,7 @@ def simulated(*, seed: int, cell: float, iterations: int, samples: int, estimate
     run = run_consensus(
         protocol,
         protocol.fixed_schedule(2),
-        History.everyone(protocol.rounds, 2),
+        ExecutionTrace.everyone(protocol.rounds, 2),
         values,
         np.ones(2),
         InsecurePopulationNoise(seed, 2),

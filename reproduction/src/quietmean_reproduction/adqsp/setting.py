@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.undirected import Edges, make_graph
 from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.analysis import Dynamics, default_delta_0, default_gamma, slowest_difference
 from quietmean.protocols.consensus.run import run_consensus
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import Claim, Effort
 from quietmean_reproduction.style import band
@@ -125,7 +125,7 @@ def watch(protocol: Consensus, samples: int, seed: int) -> Watched:
     run = run_consensus(
         protocol,
         protocol.fixed_schedule(parties),
-        History.everyone(protocol.rounds, parties),
+        ExecutionTrace.everyone(protocol.rounds, parties),
         values,
         np.ones(parties),
         InsecurePopulationNoise(seed, parties),

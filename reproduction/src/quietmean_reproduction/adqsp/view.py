@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.party import Message, PartyId, Vector
-from quietmean.entropy.insecure import InsecurePopulationNoise
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
+from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.transcript import run_lockstep
 
 
 def execution_of(protocol: Consensus) -> Execution:
     """Everybody stays and nothing gets lost."""
     parties = protocol.parties
-    history, schedule = History.everyone(protocol.rounds, parties), protocol.fixed_schedule(parties)
-    return Execution(protocol, schedule, history, 1.0, np.ones(parties))
+    trace, schedule = ExecutionTrace.everyone(protocol.rounds, parties), protocol.fixed_schedule(parties)
+    return Execution(protocol, schedule, trace, 1.0, np.ones(parties))
 
 
 def view_of_pair(protocol: Consensus, values: Vector, pair: tuple[PartyId, PartyId], seed: int) -> Vector:
@@ -31,7 +31,7 @@ def view_of_pair(protocol: Consensus, values: Vector, pair: tuple[PartyId, Party
     execution = execution_of(protocol)
     view = _View(protocol, frozenset(pair), {}, {})
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(execution.parties)]
-    run_lockstep(machines, execution.history, lambda *_: True, view.hear)
+    run_lockstep(machines, execution.trace, lambda *_: True, view.hear)
     first, second = pair
     hidden = [view.hidden_value(party, other) for party, other in ((first, second), (second, first))]
     difference = view.step(first, second) - 2 * protocol.c * view.estimate(first, second)

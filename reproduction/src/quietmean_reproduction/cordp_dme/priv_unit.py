@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.priv_unit import PrivUnitG
 from quietmean.protocols.priv_unit.spec import best_probability
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.cordp_dme.setting import REPLACEMENT, standard_error
 
 
@@ -33,8 +33,8 @@ def measured_priv_unit(*, seed: int, responding: int, epsilon: float, runs: int,
         drawn: Vector = BitStream(insecure_seed(seed, "values", run)).standard_normal((responding, dimension))
         values = drawn / np.linalg.norm(drawn, axis=1)[:, None]
         schedule = protocol.draw_schedule(responding, insecure_seed(seed, "schedule"))
-        history = History.everyone(protocol.rounds, responding)
-        execution = Execution(protocol, schedule, history, REPLACEMENT, np.ones(responding))
+        trace = ExecutionTrace.everyone(protocol.rounds, responding)
+        execution = Execution(protocol, schedule, trace, REPLACEMENT, np.ones(responding))
         noise = InsecurePopulationNoise(_another_seed(seed, run), responding)
         estimate = execution.estimate(execution.run_batch(values, noise))
         errors.append(float(((estimate - values.mean(axis=0)) ** 2).sum()))

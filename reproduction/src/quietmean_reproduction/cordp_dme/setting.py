@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.cordp_dme import CorDPDME
 from quietmean.protocols.cordp_dme.design import NoiseDesign, gaussian_variance, optimal_design, shrinkage
 from quietmean.protocols.execution import Execution
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 
 PAPER = "CorDP-DME (Vithana, Cadambe, Calmon, Jeong)"
 DELTA = 1e-5
@@ -76,10 +76,10 @@ def _execution(design: NoiseDesign, responding: int, seed: int) -> Execution:
     schedule = protocol.draw_schedule(parties, insecure_seed(seed, "schedule"))
     online = np.ones((protocol.rounds + 1, parties), dtype=np.bool_)
     online[1:, _absent(parties, responding, seed)] = False
-    return Execution(protocol, schedule, History(online), REPLACEMENT, np.ones(parties))
+    return Execution(protocol, schedule, ExecutionTrace(online), REPLACEMENT, np.ones(parties))
 
 
 def _absent(parties: int, responding: int, seed: int) -> NDArray[np.int64]:
-    from quietmean.entropy import BitStream
+    from quietmean.randomness import BitStream
 
     return BitStream(insecure_seed(seed, "absent")).permutation(parties)[responding:]

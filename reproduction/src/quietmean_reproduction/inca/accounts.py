@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import churn
 from quietmean.planning import Target
 from quietmean.planning.accuracy import LinearEstimate, linear_estimate
@@ -25,6 +23,8 @@ from quietmean.planning.scenarios import Scenario
 from quietmean.privacy import Adversary, noise_levels
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.inca.setting import DELTA
 
 CALIBRATIONS = tuple(str(calibration) for calibration in (Calibration.PAPER, Calibration.EXACT_VIEW, Calibration.EXACT))
@@ -63,14 +63,14 @@ def draw_scenario(setting: Setting, seed: Seed, dropouts: float) -> Scenario:
     """
     parties = setting.parties
     asked = IncA(rounds=setting.rounds, schedule=setting.schedule, out_degree=setting.out_degree)
-    draft = asked.with_noise(1.0, 1.0)
-    schedule = draft.draw_schedule(parties, seed.derive("schedule"))
-    history = churn(seed.derive("churn"), setting.rounds, parties, permanent=dropouts)
-    transcript = Execution(draft, schedule, history, 1.0, np.ones(parties)).transcript()
+    template = asked.with_noise(1.0, 1.0)
+    schedule = template.draw_schedule(parties, seed.derive("schedule"))
+    trace = churn(seed.derive("churn"), setting.rounds, parties, permanent=dropouts)
+    transcript = Execution(template, schedule, trace, 1.0, np.ones(parties)).transcript()
     colluding = BitStream(seed.derive("coalitions")).permutation(parties)[: setting.target.colluding]
     levels = noise_levels(transcript, Adversary.collusion(colluding.tolist()))
     release = np.maximum(levels.bare.release, 0.0)
-    finished = history.finished[np.array(levels.honest)]
+    finished = trace.finished[np.array(levels.honest)]
     star, delta = theorem47_costs(levels.bare.basis, release, finished)
     estimate = linear_estimate(transcript, np.ones(parties))
     return Scenario(levels.squares[None], release[None], star[None], delta[None], estimate, dropouts)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import GAUSSIAN, Adversary, mu_of_budget, noise_levels
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import Claim, Effort, Figure
 from quietmean_reproduction.inca.setting import DELTA, PAPER, classical_square, random_coalition
@@ -63,15 +63,15 @@ def measured(*, seed: int, corrupt: float, samples: int) -> list[dict[str, Any]]
 
     ``samples`` independent coordinates serve as so many runs; the mean square of their errors has a chi-square distribution.
     """
-    draft = IncA(rounds=_ROUNDS, schedule="uniform", sigma_star=1.0, sigma_delta=1.0)
-    history = History.everyone(_ROUNDS, PARTIES)
-    schedule = draft.draw_schedule(PARTIES, insecure_seed(seed, "schedule"))
+    template = IncA(rounds=_ROUNDS, schedule="uniform", sigma_star=1.0, sigma_delta=1.0)
+    trace = ExecutionTrace.everyone(_ROUNDS, PARTIES)
+    schedule = template.draw_schedule(PARTIES, insecure_seed(seed, "schedule"))
     adversary = Adversary.collusion(random_coalition(PARTIES, round(corrupt * PARTIES), seed))
-    execution = Execution(draft, schedule, history, 1.0, np.ones(PARTIES))
+    execution = Execution(template, schedule, trace, 1.0, np.ones(PARTIES))
     unit = float(noise_levels(execution.transcript(), adversary).mu(1.0, _RATIO, 1.0).max())
     star = unit / mu_of_budget(EPSILON, DELTA)
     values = np.zeros((PARTIES, samples))
-    noisy = replace(execution, protocol=draft.with_noise(star, _RATIO * star))
+    noisy = replace(execution, protocol=template.with_noise(star, _RATIO * star))
     errors = noisy.estimate(noisy.run_batch(values, InsecurePopulationNoise(seed, PARTIES)))
     mse = float((errors**2).mean())
     return [

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.graphs import churn
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.protocols import get_protocol, registry
-from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.result_broadcast import ResultBroadcast
+from quietmean.randomness.insecure import InsecureStackedNoise, insecure_seed
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
 from quietmean_reproduction.inca.machines import Meter
@@ -37,7 +37,7 @@ def inca(*, seed: int, parties: int, dimension: int, rounds: int, dropouts: floa
     """
     protocol = IncA(rounds=rounds, schedule="uniform", sigma_star=1.0, sigma_delta=1.0)
     target = Target(parties, EPSILON, DELTA, dimension, colluding=round(CORRUPT * parties), dropouts=dropouts)
-    plan = Plan(target, protocol, Dissemination("push-sum", TELLING))
+    plan = Plan(target, protocol, ResultBroadcast("push-sum", TELLING))
     root = insecure_seed(seed, "costs", repeat)
     schedule, online = plan.schedule(root), churn(root, rounds + TELLING, parties, permanent=dropouts).online
     noise, value = InsecureStackedNoise(seed, parties), np.full(dimension, 0.5)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.gopa.accounting import complete_graph, laplacian, pairwise_sigma
 from quietmean.protocols.gopa.spec import draw_pairs
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.inca.accounts import SPREAD
 from quietmean_reproduction.inca.setting import DELTA
 

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 from scipy.stats import beta
 
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import make_schedule
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.figure import PAGE, Claim, Effort, Figure
 from quietmean_reproduction.inca.connectivity import meets_precondition
 from quietmean_reproduction.inca.setting import PAPER

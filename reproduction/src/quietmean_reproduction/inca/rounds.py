@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
 from quietmean.graphs import make_schedule
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import Claim, Effort, Figure
 from quietmean_reproduction.inca.connectivity import expected_isolated, first_connected, rounds_without_failure

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import insecure_seed
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 
 PAPER = "IncA (PETS 2026)"
 DELTA = 1e-5

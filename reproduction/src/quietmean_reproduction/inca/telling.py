@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from quietmean.entropy import BitStream
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.graphs import History, churn, make_schedule
+from quietmean.graphs import ExecutionTrace, churn, make_schedule
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.inca import IncA, Injection
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import COLUMN, Claim, Effort, Figure
 from quietmean_reproduction.inca.accounts import CALIBRATIONS, SPREAD, Account, Setting
@@ -68,9 +68,9 @@ def _whole_run(star: float, delta: float, dropouts: float, coordinates: int, see
     """Mean squared error of a party's estimate after gossip, and of the mean of all that was released after mixing."""
     root = insecure_seed(seed, "whole run", run)
     values = BitStream(root.derive("values")).uniform(PARTIES * coordinates).reshape(PARTIES, coordinates)
-    history = churn(root, ROUNDS + TELLING, PARTIES, permanent=dropouts)
+    trace = churn(root, ROUNDS + TELLING, PARTIES, permanent=dropouts)
     protocol = IncA(rounds=ROUNDS, schedule="uniform", sigma_star=star, sigma_delta=delta)
-    mixing = History(history.online[: ROUNDS + 1])
+    mixing = ExecutionTrace(trace.online[: ROUNDS + 1])
     noise = InsecurePopulationNoise(int.from_bytes(root.derive("noise").secret[:7], "big"), PARTIES)
     ones, schedule = np.ones(PARTIES), protocol.draw_schedule(PARTIES, root)
     held = protocol.batch(schedule, mixing, values, ones, noise)
@@ -78,11 +78,11 @@ def _whole_run(star: float, delta: float, dropouts: float, coordinates: int, see
     vector, weight = held.total()
     # Gossip in the clear starts from what was released; who left while mixing has nothing to tell and never takes part.
     there = mixing.finished
-    telling = History(np.vstack([np.ones((1, PARTIES), dtype=np.bool_), history.online[ROUNDS + 1 :]]))
+    telling = ExecutionTrace(np.vstack([np.ones((1, PARTIES), dtype=np.bool_), trace.online[ROUNDS + 1 :]]))
     plain = IncA(rounds=TELLING, injection=Injection.plain(TELLING), sigma_star=0.0, sigma_delta=0.0)
     gossip = make_schedule("uniform", root.derive("telling"), PARTIES, TELLING, 1)
     start, weights = np.where(there[:, None], held.vector, 0.0), np.where(there, held.weight, 0.0)
-    known = plain.batch(gossip, telling, np.column_stack([start, weights]), ones, noise).vector[history.finished]
+    known = plain.batch(gossip, telling, np.column_stack([start, weights]), ones, noise).vector[trace.finished]
     estimates = known[:, :-1] / known[:, -1:]
     return float(((estimates - truth) ** 2).mean()), float(((vector / weight - truth) ** 2).mean())
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
-from quietmean.entropy.insecure import insecure_seed
+from quietmean.randomness.insecure import insecure_seed
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import Seed
+from quietmean.randomness import Seed
 
 KEY_PREFIX = "ed25519:"
 KEY_BYTES = 32

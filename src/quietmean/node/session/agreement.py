@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId
-from quietmean.entropy import Seed
 from quietmean.node.monitor import AgreementWaits
 from quietmean.node.net import ACCEPTED, Commit, Reveal, printable
 from quietmean.node.session.context import Context
 from quietmean.node.storage import Commitment, Store
+from quietmean.randomness import Seed
 
 _REPORT_SECONDS = 1.0
 

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
-from quietmean.graphs import History, Schedule
-from quietmean.graphs.churn import NEVER
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs.execution_trace import NEVER
 from quietmean.node.session.gossip import PartialLog
 from quietmean.node.session.logs import PartyLog
 
@@ -41,19 +41,19 @@ def reconstruct(
     heard: Iterable[PartyId],
     gossip: Mapping[PartyId, PartialLog] | None = None,
     *,
-    sends_shares: bool,
-) -> History:
+    transfers_mass: bool,
+) -> ExecutionTrace:
     """Online rounds, lost messages and late settlements, from the final ``logs``.
 
     ``heard``: parties whose releases this party has, besides those that the logs name. ``gossip``: logs up to some round, which
-    serve for parties whose final log did not come. ``sends_shares``: whether a cancelled message may count in both places.
+    serve for parties whose final log did not come. ``transfers_mass``: whether a cancelled message may count in both places.
     """
     released = {*heard, *(party for log in logs.values() for party in log.heard)}
     partial = {party: known for party, known in (gossip or {}).items() if party not in logs}
     both = {**logs, **{party: known.log for party, known in partial.items()}}
     until = dict.fromkeys(logs, schedule.rounds) | {party: known.until for party, known in partial.items()}
     arrived, sent = _arrived(both), _sent(both)
-    online = _online(schedule, both, until, arrived, released, int(sends_shares))
+    online = _online(schedule, both, until, arrived, released, int(transfers_mass))
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     kept: set[tuple[int, PartyId, PartyId]] = set()
     for round_, sender, slot in np.argwhere(schedule.neighbours >= 0).tolist():
@@ -63,24 +63,24 @@ def reconstruct(
             continue
         if until.get(receiver, 0) >= round_:
             lost[round_ - 1, sender, slot] = True
-        elif until.get(sender, 0) >= round_ and sends_shares:
+        elif until.get(sender, 0) >= round_ and transfers_mass:
             # Its sender cancelled it; whether the receiver had seen it is not known. It must not be left out.
             kept.add(message)
         # Of other messages nothing is known. They count as arrived, for the same reason.
-    history = History(online, lost if lost.any() else None)
+    trace = ExecutionTrace(online, lost if lost.any() else None)
     logged = {(round_, sender, receiver): later for sender, log in both.items() for round_, receiver, later in log.settled}
     # What its receiver accepted and its sender knows nothing of counts in both places.
     unknown = {message for message in arrived - sent if until.get(message[1], 0) >= message[0]}
-    return replace(history, settled=_settled(schedule, history, dict.fromkeys(unknown | kept, NEVER) | logged))
+    return replace(trace, settled=_settled(schedule, trace, dict.fromkeys(unknown | kept, NEVER) | logged))
 
 
-def _settled(schedule: Schedule, history: History, logged: Mapping[tuple[int, PartyId, PartyId], int]) -> NDArray[np.int64]:
+def _settled(schedule: Schedule, trace: ExecutionTrace, logged: Mapping[tuple[int, PartyId, PartyId], int]) -> NDArray[np.int64]:
     """Rows (round, sender, receiver, later round) of the logged settlements that are consistent with the history."""
-    delivered = history.delivered(schedule)
+    delivered = trace.delivered(schedule)
     rows = []
     for (round_, sender, receiver), later in sorted(logged.items()):
         arrived = (delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any()
-        if arrived and (later == NEVER or (later > round_ and history.online[later, sender])):
+        if arrived and (later == NEVER or (later > round_ and trace.online[later, sender])):
             rows.append((round_, sender, receiver, later))
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
 

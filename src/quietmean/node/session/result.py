@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from quietmean.core.party import Message, PartyId, Vector
-from quietmean.graphs.churn import NEVER
+from quietmean.graphs.execution_trace import NEVER
 from quietmean.node.monitor import Late, event_fields
 from quietmean.node.phase import Phase
 from quietmean.protocols.execution import Execution
@@ -56,9 +56,9 @@ class NodeResult:
         Messages in doubt are not among them: nothing that their receivers made of them is in this result. The execution has both,
         since a receiver may have seen the message.
         """
-        if not self.execution.protocol.sends_shares:
+        if not self.execution.protocol.transfers_mass:
             return ()
-        settled = self.execution.history.settled
+        settled = self.execution.trace.settled
         never = settled[(settled[:, 3] == NEVER) & (settled[:, 0] <= np.array(self.known_until)[settled[:, 2]])]
         return tuple((row[0], row[1], row[2]) for row in never.tolist())
 
@@ -126,5 +126,5 @@ def share_weights(execution: Execution) -> dict[tuple[int, PartyId, PartyId], fl
         weights.update({(message.round, message.sender, receiver): message.weight for receiver in reached})
 
     machines = [execution.machine(party, np.zeros(1), _NoNoise()) for party in range(execution.parties)]
-    run_lockstep(machines, execution.history, execution.arrivals(), note)
+    run_lockstep(machines, execution.trace, execution.arrivals(), note)
     return weights

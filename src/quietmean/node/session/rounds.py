@@ -28,7 +28,7 @@ _logger = logging.getLogger("quietmean.node")
 class PhaseRunner:
     """``may_miss``: rounds that have passed for everybody else are missed rather than run alone.
 
-    ``sends_shares``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
+    ``transfers_mass``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
     ``gossips``: logs of the mixing rounds go along with messages. ``senders``: who may send to this party in a round, which can
     be more than the machine expects.
     """
@@ -40,7 +40,7 @@ class PhaseRunner:
         machine: PartyMachine[Any],
         *,
         may_miss: bool,
-        sends_shares: bool,
+        transfers_mass: bool,
         gossips: bool,
         senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
     ) -> None:
@@ -48,7 +48,7 @@ class PhaseRunner:
         self._phase = phase
         self._machine = machine
         self._may_miss = may_miss
-        self._sends_shares = sends_shares
+        self._sends_shares = transfers_mass
         self._gossips = gossips
         self._senders = senders
 

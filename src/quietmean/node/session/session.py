@@ -11,7 +11,6 @@ import numpy as np
 
 from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release
-from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.node.monitor import Refusal, Report
 from quietmean.node.net import (
     ACCEPTED,
@@ -43,6 +42,7 @@ from quietmean.node.session.result import NodeResult
 from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.session.settings import NodeSettings
 from quietmean.node.storage import IN_DOUBT, Store
+from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 
 _logger = logging.getLogger("quietmean.node")
 
@@ -131,17 +131,17 @@ class Session:
         settings, plan = self._settings, self._settings.plan
         noise = SecureNoise(self._store.seed.derive(settings.study, plan.protocol.name), self._shared_seed)
         machine = plan.machine(self._schedule, settings.party, settings.value, settings.weight, noise)
-        shares = plan.protocol.sends_shares
+        shares = plan.protocol.transfers_mass
         runner = PhaseRunner(
             self._context,
             Phase.MIXING,
             machine,
             may_miss=True,
-            sends_shares=shares,
+            transfers_mass=shares,
             gossips=shares,
             senders=lambda round_: self._schedule.senders(round_, settings.party),
         )
-        self._remarks = plan.protocol.remarks(await runner.run())
+        self._remarks = plan.protocol.warnings(await runner.run())
         self._store.keep_remarks(self._remarks)
         self._forget_input()
 
@@ -162,10 +162,10 @@ class Session:
         if not self._settings.plan.protocol.releases_are_public:
             return (self._settings.party,)
         machine = self._settings.plan.dissemination_machine(self._settings.party, release, seed)
-        shares = self._settings.plan.dissemination.sends_shares
+        shares = self._settings.plan.dissemination.transfers_mass
         # Releases are public, and late ones are accepted: no round of dissemination is skipped.
-        gossips = self._settings.plan.protocol.sends_shares
-        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, sends_shares=shares, gossips=gossips)
+        gossips = self._settings.plan.protocol.transfers_mass
+        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, transfers_mass=shares, gossips=gossips)
         state = await runner.run()
         heard: tuple[PartyId, ...] = getattr(state, "heard", ())
         return heard
@@ -173,18 +173,18 @@ class Session:
     async def _finalize(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         log = own_log(self._context, heard)
         plan, store = self._settings.plan, self._store
-        await exchange_logs(self._context, log, self._logs, gossips=plan.protocol.sends_shares)
+        await exchange_logs(self._context, log, self._logs, gossips=plan.protocol.transfers_mass)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
-        history = reconstruct(self._schedule, logs, heard, gossip, sends_shares=plan.protocol.sends_shares)
+        trace = reconstruct(self._schedule, logs, heard, gossip, transfers_mass=plan.protocol.transfers_mass)
         known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not record whose releases are in its sums: all that were made are.
-        heard = heard or tuple(np.nonzero(history.finished)[0].tolist())
+        heard = heard or tuple(np.nonzero(trace.finished)[0].tolist())
         total = self._total(heard)
         result = NodeResult(
             total_vector=total.vector,
             total_weight=total.weight,
             heard=heard,
-            execution=plan.execution(seed, history, self._commitments.weights()),
+            execution=plan.execution(seed, trace, self._commitments.weights()),
             public_seed=seed.secret.hex(),
             transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
             bytes_sent=self._traffic.sent,
@@ -204,10 +204,10 @@ class Session:
         plan, found = self._settings.plan, []
         for phase, round_, receiver in self._store.taken_back(IN_DOUBT):
             if phase == Phase.MIXING:
-                open_ = plan.protocol.sends_shares and round_ > known_until.get(receiver, 0)
+                open_ = plan.protocol.transfers_mass and round_ > known_until.get(receiver, 0)
             else:
                 # Releases that are sent to all are copies: no share is in doubt.
-                open_ = plan.dissemination.sends_shares
+                open_ = plan.dissemination.transfers_mass
             if open_:
                 found.append((phase, round_, receiver))
         return tuple(found)
@@ -274,14 +274,14 @@ class Session:
         """Send the own release to a party that was away, once this party has finished dissemination; one sending at a time."""
         context, plan, place = self._context, self._settings.plan, (request.phase, request.round)
         over = place == (int(Phase.DISSEMINATION), 1) and context.inbox.position[0] == Phase.FINALIZATION
-        if not over or not plan.protocol.releases_are_public or plan.dissemination.sends_shares:
+        if not over or not plan.protocol.releases_are_public or plan.dissemination.transfers_mass:
             return REFUSED
         sending = self._sending_again.get(receiver)
         if sending is None or sending.done():
             message = self._store.own_release()
             if message is None:
                 return REFUSED
-            gossip = encoded_gossip(context, context.inbox.position) if plan.protocol.sends_shares else b""
+            gossip = encoded_gossip(context, context.inbox.position) if plan.protocol.transfers_mass else b""
             asking = context.links[receiver].ask(context.transfer(place, message, gossip), message.payload)
             sending = self._sending_again[receiver] = context.spawn(asking)
         # Repeated requests, over a new connection for example, wait for the same sending.

@@ -13,11 +13,11 @@ import numpy as np
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
-from quietmean.entropy import Seed
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Identity, Roster
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
+from quietmean.randomness import Seed
 
 
 def _silent(event: Event) -> None:

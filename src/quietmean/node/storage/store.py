@@ -19,11 +19,11 @@ import numpy as np
 from quietmean.core.codec import dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
-from quietmean.entropy import Seed
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec, encode_vector
 from quietmean.node.phase import Phase
 from quietmean.node.storage.database import Database
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
+from quietmean.randomness import Seed
 
 
 class Store(Database):

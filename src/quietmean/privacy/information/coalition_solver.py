@@ -12,11 +12,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array, diags_array, hstack
 
 from quietmean.core.party import PartyId
-from quietmean.entropy import BitStream, Seed
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.matrix import InformationMatrix
 from quietmean.privacy.information.scales import extra_variance
 from quietmean.privacy.information.solver import ViewSolver
+from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
 # Elimination makes matrices dense: beyond this many messages the other solvers are better.

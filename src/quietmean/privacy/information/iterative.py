@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.bound import Bound
 from quietmean.core.errors import InputError, NumericalError
-from quietmean.entropy import BitStream, Seed
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.information.round_recursion import private_diagonal
 from quietmean.privacy.information.round_structure import find_rounds
 from quietmean.privacy.information.solver import information_matrix
 from quietmean.privacy.information.threads import one_thread
 from quietmean.privacy.information.view_map import Repairer, ViewMap
+from quietmean.randomness import BitStream, Seed
 from quietmean.transcript import Transcript
 
 Matrix = NDArray[np.float64]

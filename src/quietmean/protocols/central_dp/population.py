@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
-from quietmean.graphs import Flow, History, Schedule, arrivals
+from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -14,7 +14,7 @@ def population(
     sigma: float,
     aggregator: PartyId,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Rows,
     weights: NDArray[np.float64],
     noise: PopulationTerms,
@@ -23,10 +23,10 @@ def population(
     """Values as they are go to the curator, who releases the noisy sum of those that arrived and its own."""
     parties, curator = schedule.parties, np.array([aggregator])
     is_curator = np.arange(parties) == curator
-    sender, receiver = arrivals(schedule, history.delivered(schedule), 1)
-    handed = out.send(values, history.online[1] & ~is_curator, 1, (sender, receiver))
+    sender, receiver = arrivals(schedule, trace.delivered(schedule), 1)
+    handed = out.send(values, trace.online[1] & ~is_curator, 1, (sender, receiver))
     star = noise.normal_of(curator, "star", np.zeros(1, dtype=np.int64), np.array([sigma]))
     counted = Flow.of((parties, parties), np.append(receiver, curator), np.append(sender, curator))
     total = counted @ handed + Flow.of((parties, 1), curator, np.zeros(1, dtype=np.int64)) @ star
-    releases = history.finished & is_curator
+    releases = trace.finished & is_curator
     return Results(out.release(total, releases, 2), counted.numbers(weights), releases)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.central_dp.party import CentralDpParty
 from quietmean.protocols.central_dp.population import population
 from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -63,8 +63,8 @@ class CentralDP(Aggregated, SelfCalibrating):
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.from_lists([self.to_aggregator(parties)], parties)
 
-    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
-        counted: NDArray[np.bool_] = history.delivered(schedule)[0].any(axis=1)
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        counted: NDArray[np.bool_] = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True
         return counted
 
@@ -74,10 +74,10 @@ class CentralDP(Aggregated, SelfCalibrating):
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self.sigma, self.aggregator, schedule, history, values, weights, noise, out)
+        return population(self.sigma, self.aggregator, schedule, trace, values, weights, noise, out)

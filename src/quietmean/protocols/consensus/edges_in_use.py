@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.spec import ConsensusParameters, Links
 
 Flags = NDArray[np.bool_]
@@ -22,10 +22,10 @@ class Deliveries:
     acknowledged: Flags
 
     @classmethod
-    def of(cls, parameters: ConsensusParameters, schedule: Schedule, history: History) -> Deliveries:
+    def of(cls, parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Deliveries:
         links = parameters.links
-        known = history.acknowledged(schedule)[:, links.sender, links.slot]
-        return cls(links, history.delivered(schedule)[:, links.sender, links.slot], known)
+        known = trace.acknowledged(schedule)[:, links.sender, links.slot]
+        return cls(links, trace.delivered(schedule)[:, links.sender, links.slot], known)
 
     @classmethod
     def complete(cls, parameters: ConsensusParameters) -> Deliveries:
@@ -57,9 +57,9 @@ def still_in_use(active: Flags, silent: NDArray[np.int64], lively: Flags, patien
     return active & (silent < patience), silent
 
 
-def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, history: History) -> Flags:
+def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Flags:
     """Shape (m,), in the order of ``parameters.edges``: those that both ends use after the last round."""
-    links, deliveries = parameters.links, Deliveries.of(parameters, schedule, history)
+    links, deliveries = parameters.links, Deliveries.of(parameters, schedule, trace)
     active, silent = deliveries.opened(), np.zeros(len(links), dtype=np.int64)
     for iteration in range(1, parameters.rounds):
         told, heard = deliveries.exchanged(iteration, active)

@@ -9,33 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries
 from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.randomness import BitStream, Seed
 
 # Noise terms are followed one by one, so many at once, up to so many steps of an edge in all; beyond, so many random draws are.
 _COLUMNS, _MOST_STEPS = 256, 2e8
 _LOCAL_DRAWS, _EDGE_DRAWS = 256, 64
 
 
-def error_variance(parameters: ConsensusParameters, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float:
+def error_variance(
+    parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]
+) -> float:
     """Per coordinate, the largest over the parties that finished; without the error of quantisation.
 
     Exact up to a work of some seconds. For more it is an estimate, 9 % off (one standard deviation), and 18 % in what is left of
     the noise on the edges.
     """
-    if not history.finished.any():
+    if not trace.finished.any():
         return np.inf
     parties, links = parameters.parties, parameters.links
     squares, weight = np.zeros(parties), np.ones(parties)
     for values, z in _noise_terms(parameters):
-        left, weight = _results(parameters, schedule, history, values, weights, z)
+        left, weight = _results(parameters, schedule, trace, values, weights, z)
         squares += (left**2).sum(axis=1)
     if not len(links):
         weight = weights
-    return float((squares[history.finished] / weight[history.finished] ** 2).max())
+    return float((squares[trace.finished] / weight[trace.finished] ** 2).max())
 
 
 def _noise_terms(parameters: ConsensusParameters) -> Iterator[tuple[Vector, Vector]]:
@@ -61,11 +63,11 @@ def _noise_terms(parameters: ConsensusParameters) -> Iterator[tuple[Vector, Vect
 def _results(
     parameters: ConsensusParameters,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Vector,
     weights: NDArray[np.float64],
     z: Vector,
 ) -> tuple[Vector, NDArray[np.float64]]:
     linear = replace(parameters.quantised(None), local_noise="none", sigma_local=0.0)
-    run = follow(linear, Deliveries.of(linear, schedule, history), history.online, values, weights, z)
+    run = follow(linear, Deliveries.of(linear, schedule, trace), trace.online, values, weights, z)
     return run.releases.vector, run.releases.weight

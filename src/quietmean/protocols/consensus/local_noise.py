@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from quietmean.core.party import NoiseSource, Vector
-from quietmean.entropy import BitStream, Seed
 from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.randomness import BitStream, Seed
 
 
 def local_noise(parameters: ConsensusParameters, value: Vector, noise: NoiseSource) -> Vector:

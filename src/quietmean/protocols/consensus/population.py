@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import Flow, History, Schedule
+from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags, still_in_use
 from quietmean.protocols.consensus.local_noise import local_noise
 from quietmean.protocols.consensus.quantiser import Quantisers
@@ -28,7 +28,7 @@ Watch = Callable[[int, Rows], None]
 def population(
     parameters: ConsensusParameters,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Rows,
     weights: Floats,
     noise: PopulationTerms,
@@ -36,7 +36,7 @@ def population(
 ) -> Results[Rows]:
     """z^(0) is drawn and exchanged, then differences of z or, with broadcasts, x are."""
     noisy, z = noisy_values(parameters, values, noise), perturbation(parameters, noise)
-    return Exchange(parameters, Deliveries.of(parameters, schedule, history), history.online, noisy, weights, z, out).run()
+    return Exchange(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, out).run()
 
 
 def noisy_values(parameters: ConsensusParameters, values: Rows, noise: PopulationTerms) -> Rows:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
@@ -21,6 +20,7 @@ from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -30,7 +30,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
     name = "consensus"
     # Not among the protocols that are compared by default: a plan with dropouts is refused.
-    lets_go = False
+    tolerates_dropouts = False
     trust = "no server; parties must stay to the end"
     summary = "PDMM or ADMM on a graph with noise that never reaches the result; no party may leave for good early"
     guarantee = (
@@ -40,7 +40,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     releases_are_public = False
     # Over an edge that it has given up, though the other end may not have.
     refuses_messages = True
-    stackable = False
+    batchable = False
 
     def resolved(self, parties: int) -> Self:
         self.require_complete()
@@ -75,7 +75,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def is_overheard(self, round_: int) -> bool:
         return round_ > 1
 
-    def remarks(self, state: Any) -> tuple[str, ...]:
+    def warnings(self, state: Any) -> tuple[str, ...]:
         if not state.overloads:
             return ()
         return (
@@ -83,21 +83,21 @@ class Consensus(ConsensusParameters, SelfCalibrating):
             "its error is larger than predicted, take more bits or a slower gamma",
         )
 
-    def error_variance(self, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         from quietmean.protocols.consensus.error import error_variance
 
-        return error_variance(self, schedule, history, weights) + quantisation_error(self)
+        return error_variance(self, schedule, trace, weights) + quantisation_error(self)
 
-    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The largest group of parties that are connected by edges in use at the end: they end with their common mean."""
         from quietmean.protocols.consensus.edges_in_use import edges_in_use
 
         # An edge to a party that left is in use until it has been silent for long enough: who left is not counted.
-        used = edges_in_use(self, schedule, history)
-        stayed = history.finished[self.edges].all(axis=1)
+        used = edges_in_use(self, schedule, trace)
+        stayed = trace.finished[self.edges].all(axis=1)
         group = components(self.edges[used & stayed], self.parties)
-        sizes = np.bincount(group[history.finished], minlength=self.parties)
-        together: NDArray[np.bool_] = history.finished & (group == int(np.argmax(sizes)))
+        sizes = np.bincount(group[trace.finished], minlength=self.parties)
+        together: NDArray[np.bool_] = trace.finished & (group == int(np.argmax(sizes)))
         return together
 
     def message_bytes(self, parties: int, dimension: int) -> float:
@@ -125,22 +125,22 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     ) -> ConsensusParty:
         return ConsensusParty(self, party, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         # Running parties need no matrices: they start without this import.
         from quietmean.protocols.consensus.transcript import least_transcript
 
-        return least_transcript(self, schedule, history)
+        return least_transcript(self, schedule, trace)
 
-    def full_transcript(self, schedule: Schedule, history: History) -> Transcript:
-        return super().transcript(schedule, history)
+    def full_transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        return super().transcript(schedule, trace)
 
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self, schedule, history, values, weights, noise, out)
+        return population(self, schedule, trace, values, weights, noise, out)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.entropy import BitStream, Seed
 from quietmean.protocols.consensus.spec import Quantisation
+from quietmean.randomness import BitStream, Seed
 
 Indices = NDArray[np.int64]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigs, eigsh
 
-from quietmean.entropy import BitStream, Seed
 from quietmean.graphs.undirected import Edges
+from quietmean.randomness import BitStream, Seed
 
 Array = NDArray[np.float64]
 

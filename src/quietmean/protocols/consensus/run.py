@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PopulationNoise, Vector
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
 from quietmean.protocols.consensus.population import Exchange, noisy_values, perturbation
 from quietmean.protocols.consensus.spec import ConsensusParameters
@@ -41,7 +41,7 @@ class ConsensusRun:
 def run_consensus(
     parameters: ConsensusParameters,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Vector,
     weights: NDArray[np.float64],
     noise: PopulationNoise,
@@ -52,7 +52,7 @@ def run_consensus(
     reading, terms = NumericReading(values), NumericTerms(noise, *values.shape)
     noisy = reading.vectors(noisy_values(parameters, reading.values, terms))
     z = reading.vectors(perturbation(parameters, terms)) if initial is None else initial
-    return follow(parameters, Deliveries.of(parameters, schedule, history), history.online, noisy, weights, z, watch)
+    return follow(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, watch)
 
 
 def follow(

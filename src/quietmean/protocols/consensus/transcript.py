@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.spec import ConsensusParameters
@@ -21,7 +21,7 @@ from quietmean.transcript import Transcript, TranscriptBuilder
 from quietmean.transcript.symbols import SymbolicReading
 
 
-def short_transcript(parameters: ConsensusParameters, schedule: Schedule, history: History) -> Transcript:
+def short_transcript(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
     """What the whole view is a function of, and what is a function of it: the same account, well-conditioned and small.
 
     Let a party have used the same edges in two iterations. Its x differ by a linear combination of the differences that it was
@@ -30,17 +30,17 @@ def short_transcript(parameters: ConsensusParameters, schedule: Schedule, histor
     of z^(0) add up to. Where messages were lost they are accounted as if unicast differences had been heard
     as well: an upper bound.
     """
-    deliveries = Deliveries.of(parameters, schedule, history)
+    deliveries = Deliveries.of(parameters, schedule, trace)
     if not deliveries.all_known:
-        return _Irregular(parameters, deliveries, history).build()
+        return _Irregular(parameters, deliveries, trace).build()
     # With all messages delivered, whatever comes later is determined by these iterations.
     first = replace(parameters, iterations=min(parameters.iterations, 2 if parameters.broadcast else 1))
     reading = SymbolicReading(parameters.parties)
-    population(first, schedule, history, reading.values, np.ones(parameters.parties), reading.noise, reading)
+    population(first, schedule, trace, reading.values, np.ones(parameters.parties), reading.noise, reading)
     return reading.transcript()
 
 
-def least_transcript(parameters: ConsensusParameters, schedule: Schedule, history: History) -> Transcript:
+def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
     """The smallest form there is for a history: one row per party and noise term per edge, if every message arrived.
 
     From the differences over an edge in both directions everybody knows x_i - x_j and, if x_i, then z_{i|j} - z_{j|i} too. What
@@ -50,9 +50,9 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, histor
     """
     sigma = parameters.deviations
     alike = bool((sigma[:, 0] == sigma[:, 1]).all())
-    everything = Deliveries.of(parameters, schedule, history).all_known
+    everything = Deliveries.of(parameters, schedule, trace).all_known
     if not (everything and alike) or (parameters.broadcast and parameters.iterations == 1):
-        return short_transcript(parameters, schedule, history)
+        return short_transcript(parameters, schedule, trace)
     builder, links = TranscriptBuilder(parameters.parties), parameters.links
     terms: list[dict[int, float]] = [{} for _ in range(parameters.parties)]
     values = _value_rows(builder, parameters)
@@ -100,9 +100,9 @@ def _value_rows(builder: TranscriptBuilder, parameters: ConsensusParameters) -> 
 class _Irregular:
     """Where messages were lost: the first time that a party talks over a link with each set of edges that it used."""
 
-    def __init__(self, parameters: ConsensusParameters, deliveries: Deliveries, history: History) -> None:
+    def __init__(self, parameters: ConsensusParameters, deliveries: Deliveries, trace: ExecutionTrace) -> None:
         self._parameters, self._links = parameters, parameters.links
-        self._deliveries, self._history = deliveries, history
+        self._deliveries, self._trace = deliveries, trace
         self._builder = TranscriptBuilder(parameters.parties)
         self._said: set[tuple[int, bytes]] = set()
 
@@ -111,7 +111,7 @@ class _Irregular:
         active, silent = self._deliveries.opened(), np.zeros(len(self._links), dtype=np.int64)
         for iteration in range(1, self._parameters.iterations + 1):
             told, heard = self._deliveries.exchanged(iteration, active)
-            for party in np.nonzero(self._history.online[iteration + 1])[0].tolist():
+            for party in np.nonzero(self._trace.online[iteration + 1])[0].tolist():
                 first, last = self._links.first[party], self._links.first[party + 1]
                 mine = [link for link in range(int(first), int(last)) if active[link]]
                 self._say_anew(party, mine, iteration + 1)
@@ -126,7 +126,7 @@ class _Irregular:
             noise = {builder.add_noise([sender], float(links.sigma[link]), "delta"): 1.0}
             known = [receiver] if self._deliveries.arrived[0, link] else []
             # A party that is away in the first round sends nothing: then the variable stays its own.
-            round_ = 1 if self._history.online[1, sender] else 0
+            round_ = 1 if self._trace.online[1, sender] else 0
             self._initial.append(builder.add_message(sender, round_, known, noise=noise))
 
     def _say_anew(self, party: int, mine: list[int], round_: int) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import complete_pairs
+from quietmean.randomness import BitStream, Seed
 
 Pairs = NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import Flow, History, Schedule, arrivals
+from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols.cordp_dme.masks import pair_signs
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
@@ -14,7 +14,7 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 def population(
     parameters: CordpDmeParameters,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Rows,
     weights: NDArray[np.float64],
     noise: PopulationTerms,
@@ -28,10 +28,10 @@ def population(
     noisy = values + noise.normal("star", 0, parameters.sigma_own)
     shared = noise.shared_normal(schedule.pairs, "delta", 0, parameters.sigma_pair)
     hidden = noisy + pair_signs(parties, schedule.pairs) @ shared
-    arrived = arrivals(schedule, history.delivered(schedule), 1)
-    hidden = out.send(hidden, history.online[1] & sends, 1, arrived)
+    arrived = arrivals(schedule, trace.delivered(schedule), 1)
+    hidden = out.send(hidden, trace.online[1] & sends, 1, arrived)
     sender, receiver = arrived
     received = Flow.of((parties, parties), receiver, sender)
-    publishes = history.online[1] & ~sends
+    publishes = trace.online[1] & ~sends
     total = out.release(hidden + received @ hidden, publishes, 2)
     return Results(total, weights + received.numbers(weights), publishes)

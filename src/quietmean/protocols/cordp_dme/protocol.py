@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.cordp_dme.decoder import decode_total
 from quietmean.protocols.cordp_dme.design import (
     ball_sensitivity,
@@ -29,6 +28,7 @@ from quietmean.protocols.cordp_dme.sparse import sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -57,28 +57,28 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
 
     def design(self, target: Target) -> Design:
         """The optimum by formula; on a sparse graph, by exact accounting of random coalitions."""
-        draft = self.template(target)
+        template = self.template(target)
         responding = target.responding
         unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
-        if draft.partners is None:
+        if template.partners is None:
             design = optimal_design(target.parties, responding, target.colluding, unit)
             own, pair = design.own, design.pair
             certificate = f"any coalition of {target.colluding}, by formula, as if all {target.parties} messages arrived"
             if design.excess:
                 certificate += f"; within {design.excess:.2g} of the least error that unlimited shared noise would reach"
         else:
-            sparse = sparse_design(target.parties, responding, target.colluding, unit, draft.partners)
+            sparse = sparse_design(target.parties, responding, target.colluding, unit, template.partners)
             own, pair = sparse.own, sparse.pair
             who = "any coalition" if sparse.exhaustive else f"worst of {sparse.coalitions} random coalitions"
             certificate = (
                 f"{who} of {target.colluding}, exact; error {sparse.cost:.3g} times the least with noise shared in all pairs; if "
                 f"the partners of one party collude, its mu is {math.sqrt(sparse.surrounded):.3g} times the target"
             )
-        found = replace(draft, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair)))
+        found = replace(template, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair)))
         noise, lost = _predicted(found, target)
         return Design(found, noise, lost, certificate)
 
-    def figures(self, target: Target) -> dict[str, Any]:
+    def report_fields(self, target: Target) -> dict[str, Any]:
         """In the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""
         degree = self.degree(target.parties)
         sigma2 = self.sigma_own**2 + degree * self.sigma_pair**2
@@ -105,9 +105,9 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         pairs = all_pairs(parties) if self.partners is None else sparse_pairs(parties, self.partners, seed)
         return Schedule.from_lists([self.to_aggregator(parties)], parties, pairs)
 
-    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
-        publishes = history.online[1] & (schedule.out_degree[0] == 0)
-        arrived = history.delivered(schedule)[0] & publishes[schedule.neighbours[0]]
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        publishes = trace.online[1] & (schedule.out_degree[0] == 0)
+        arrived = trace.delivered(schedule)[0] & publishes[schedule.neighbours[0]]
         counted: NDArray[np.bool_] = publishes | arrived.any(axis=1)
         return counted
 
@@ -126,13 +126,13 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self, schedule, history, values, weights, noise, out)
+        return population(self, schedule, trace, values, weights, noise, out)
 
 
 def _predicted(parameters: CordpDmeParameters, target: Target) -> tuple[float, float]:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.entropy import BitStream, Seed
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.cordp_dme.pairs import place_pairs
+from quietmean.randomness import BitStream, Seed
 
 Array = NDArray[np.float64]
 

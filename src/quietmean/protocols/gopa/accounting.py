@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.gopa.rounds import Happened
+from quietmean.protocols.gopa.outcome import GopaOutcome
 from quietmean.protocols.gopa.spec import GopaParameters
 
 Array = NDArray[np.float64]
@@ -78,7 +78,7 @@ def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dic
     protocol = execution.protocol
     if not isinstance(protocol, GopaParameters):
         raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")
-    arrived = Happened.of(protocol.aggregator, execution.schedule, execution.history).arrived
+    arrived = GopaOutcome.of(protocol.aggregator, execution.schedule, execution.trace).arrived
     members = [party for party in np.nonzero(arrived)[0].tolist() if party not in set(coalition)]
     graph = laplacian(execution.schedule.pairs, members)
     found = graph_mu(graph, protocol.sigma_star, protocol.sigma_delta, execution.sensitivity) if members else ()

@@ -109,7 +109,7 @@ class GopaParty(_Masking):
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorState:
+class GopaAggregatorState:
     """``total`` (d,) and ``weight`` of all that ``arrived``, in rising order; empty before the first round is over."""
 
     round: int
@@ -118,27 +118,27 @@ class CollectorState:
     arrived: tuple[PartyId, ...]
 
 
-class GopaCollector(_Masking):
+class GopaAggregator(_Masking):
     """Adds up what is published, its own masked value included; tells who published; adds what is rolled back."""
 
-    state_type = CollectorState
+    state_type = GopaAggregatorState
 
-    def start(self) -> Step[CollectorState]:
-        return Step(CollectorState(PUBLISH, np.zeros(0), 0.0, ()))
+    def start(self) -> Step[GopaAggregatorState]:
+        return Step(GopaAggregatorState(PUBLISH, np.zeros(0), 0.0, ()))
 
     def end_round(
-        self, state: CollectorState, received: Sequence[Message], delivered: frozenset[PartyId]
-    ) -> Step[CollectorState]:
+        self, state: GopaAggregatorState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[GopaAggregatorState]:
         vectors = sorted((message for message in received if self._is_vector(message)), key=lambda message: message.sender)
         if state.round == PUBLISH:
             return self._collect(vectors)
         later = replace(state, round=state.round + 1)
         return self._release(later, vectors) if state.round == ROLL_BACK and state.arrived else Step(later)
 
-    def miss_round(self, state: CollectorState) -> Step[CollectorState]:
+    def miss_round(self, state: GopaAggregatorState) -> Step[GopaAggregatorState]:
         return Step(replace(state, round=state.round + 1))
 
-    def expects(self, state: CollectorState) -> frozenset[PartyId]:
+    def expects(self, state: GopaAggregatorState) -> frozenset[PartyId]:
         if state.round == PUBLISH:
             return frozenset(range(self._parties)) - {self._party}
         if state.round != ROLL_BACK:
@@ -146,19 +146,19 @@ class GopaCollector(_Masking):
         arrived = frozenset(state.arrived)
         return frozenset(party for party in arrived - {self._party} if self._absent_partners(party, arrived))
 
-    def _collect(self, messages: Sequence[Message]) -> Step[CollectorState]:
+    def _collect(self, messages: Sequence[Message]) -> Step[GopaAggregatorState]:
         total, weight = self._published(), self._weight
         for message in messages:
             total, weight = total + message.vector, weight + message.weight
         others = tuple(message.sender for message in messages)
         arrived = tuple(sorted((self._party, *others)))
-        state = CollectorState(TELL, total, weight, arrived)
+        state = GopaAggregatorState(TELL, total, weight, arrived)
         if not others:
             return Step(state)
         content = write_list(arrived, self._parties)
         return Step(state, (Message(self._party, others, TELL, np.zeros(0), 0.0, content),))
 
-    def _release(self, state: CollectorState, messages: Sequence[Message]) -> Step[CollectorState]:
+    def _release(self, state: GopaAggregatorState, messages: Sequence[Message]) -> Step[GopaAggregatorState]:
         total = state.total
         for message in messages:
             total = total + message.vector

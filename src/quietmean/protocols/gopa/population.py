@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import Flow, History, Schedule
-from quietmean.protocols.gopa.rounds import Happened
+from quietmean.graphs import ExecutionTrace, Flow, Schedule
+from quietmean.protocols.gopa.outcome import GopaOutcome
 from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -14,7 +14,7 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 def population(
     parameters: GopaParameters,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Rows,
     weights: NDArray[np.float64],
     noise: PopulationTerms,
@@ -25,7 +25,7 @@ def population(
     Who was told to roll back follows from who was online, which every adversary knows: the collector's list says nothing new.
     """
     parties, pairs, collector = schedule.parties, schedule.pairs, parameters.aggregator
-    happened = Happened.of(collector, schedule, history)
+    happened = GopaOutcome.of(collector, schedule, trace)
     is_collector = np.arange(parties) == collector
     # Each pair twice, once from either end: the larger number adds what they share, the smaller subtracts it.
     party, partner = (np.concatenate([pairs[:, end], pairs[:, 1 - end]]) for end in (0, 1))

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
-from quietmean.protocols.gopa.party import GopaCollector, GopaParty
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.gopa.outcome import GopaOutcome
+from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
 from quietmean.protocols.gopa.population import population
-from quietmean.protocols.gopa.rounds import Happened
 from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partners, draw_pairs, list_bytes
 from quietmean.protocols.protocol import Aggregated, Server
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -54,22 +54,22 @@ class GOPA(GopaParameters, Aggregated):
     def content_limit(self, parties: int, dimension: int) -> int:
         return list_bytes(parties)
 
-    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
-        return Happened.of(self.aggregator, schedule, history).arrived
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        return GopaOutcome.of(self.aggregator, schedule, trace).arrived
 
     def machine(
         self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
-    ) -> GopaParty | GopaCollector:
-        kind = GopaCollector if party == self.aggregator else GopaParty
+    ) -> GopaParty | GopaAggregator:
+        kind = GopaAggregator if party == self.aggregator else GopaParty
         return kind(self, schedule, party, value, weight, noise)
 
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self, schedule, history, values, weights, noise, out)
+        return population(self, schedule, trace, values, weights, noise, out)

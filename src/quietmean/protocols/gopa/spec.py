@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.core.schema import Configured, parameter
-from quietmean.entropy import Seed
 from quietmean.graphs import complete_pairs, make_schedule
+from quietmean.randomness import Seed
 
 PUBLISH, TELL, ROLL_BACK = 1, 2, 3
 ROUNDS = 3

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule, make_schedule
+from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import population
@@ -30,6 +29,7 @@ from quietmean.protocols.inca.spec import (
 )
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -41,7 +41,7 @@ class Gossip(Protocol):
     name = "gossip"
     guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
     private = False
-    sends_shares = True
+    transfers_mass = True
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"
 
     rounds: int = parameter(**ROUNDS)
@@ -73,7 +73,7 @@ class Gossip(Protocol):
     def defaults(self, target: Target) -> dict[str, Any]:
         return {"rounds": 4 * math.ceil(math.log2(target.parties)) + 10}
 
-    def completed(self, target: Target) -> Self:
+    def finalize(self, target: Target) -> Self:
         if self.value_bits == 64:
             return self
         grid, largest = choose_grid(self.mixing, target)
@@ -92,13 +92,13 @@ class Gossip(Protocol):
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self.mixing, schedule, history, values, weights, noise, out)
+        return population(self.mixing, schedule, trace, values, weights, noise, out)
 
     def arithmetic(self) -> Arithmetic:
         return WholeNumbers(self.grid) if self.grid else REAL

@@ -23,7 +23,7 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_SHARE
 from quietmean.core.party import Vector
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.rounding import rounding_information
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.protocols.target import Target
@@ -76,7 +76,7 @@ def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target)
     if not parameters.grid:
         return {}
     smallest = min(sigma for sigma in _deviations(parameters) if sigma > 0)
-    information = rounding_information(parameters, schedule, History.everyone(parameters.rounds, target.parties))
+    information = rounding_information(parameters, schedule, ExecutionTrace.everyone(parameters.rounds, target.parties))
     return {"grid_over_noise": parameters.grid / smallest, "rounding_mu_squared": target.dimension * information}
 
 

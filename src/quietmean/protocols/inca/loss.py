@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.privacy import Adversary, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.inca.rounding import Array, rounding_information, widened
@@ -18,12 +18,12 @@ class GridLossConversion(LossConversion):
 
     kind = UPPER_BOUND
 
-    def __init__(self, parameters: IncaParameters, schedule: Schedule, history: History) -> None:
+    def __init__(self, parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
         """Raises :class:`InputError` if the parameters do not say how many coordinates values have."""
         if parameters.dimension is None:
             raise InputError("dimension is missing: what rounding to a grid costs depends on it, add the number of coordinates")
         self._dimension = parameters.dimension
-        self._information = rounding_information(parameters, schedule, history)
+        self._information = rounding_information(parameters, schedule, trace)
         self.notes = (
             *super().notes,
             f"values on a grid of {parameters.grid:g}: rounding of shares is counted, and no share is cut to 32 bits",

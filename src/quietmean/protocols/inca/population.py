@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import Flow, History, Schedule, arrivals, share_flow
+from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.transcript.population import Injection, PopulationTerms, Reading, Results, Rows
 
@@ -18,16 +18,16 @@ Floats = NDArray[np.float64]
 def population(
     parameters: IncaParameters,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Rows,
     weights: Floats,
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
     """Each round, parties send what they hold in equal shares and keep what did not arrive; then they inject the next portion."""
-    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
-    late = _late_settlements(schedule, history)
-    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), history.online[0], 0)
+    delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
+    late = _late_settlements(schedule, trace)
+    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), trace.online[0], 0)
     held, weight = out.zeros(), np.zeros(schedule.parties)
     kept: list[tuple[_Late, Rows, float]] = []
     for round_ in range(schedule.rounds + 1):
@@ -35,7 +35,7 @@ def population(
             parts = schedule.out_degree[round_ - 1] + 1
             share, rest = out.divided(held, parts)
             arrived = arrivals(schedule, delivered, round_)
-            share, told = out.send(share, history.online[round_], round_, arrived), weight / parts
+            share, told = out.send(share, trace.online[round_], round_, arrived), weight / parts
             flow = share_flow(schedule, arrived, acknowledged, round_)
             held, weight = flow @ share + rest, flow.numbers(told)
             kept += [(one, one.share @ share, float(told[one.sender])) for one in late if one.used == round_]
@@ -43,23 +43,23 @@ def population(
                 if one.settled == round_:
                     held -= one.holder @ its_share
                     weight[one.sender] -= its_weight
-        injections = list(_injections(parameters, history, round_, noisy, noise))
+        injections = list(_injections(parameters, trace, round_, noisy, noise))
         for injection in injections:
             weight[injection.members] += injection.terms[0][0] * weights[injection.members]
         held = out.injected(held, injections)
-    held = out.release(held, history.finished, schedule.rounds + 1)
+    held = out.release(held, trace.finished, schedule.rounds + 1)
     # What those hold who dropped out is never sent.
-    held = out.keep(held, ~history.finished, schedule.rounds + 1)
-    return Results(held, weight, history.finished)
+    held = out.keep(held, ~trace.finished, schedule.rounds + 1)
+    return Results(held, weight, trace.finished)
 
 
 def _injections(
-    parameters: IncaParameters, history: History, round_: int, noisy: Rows, noise: PopulationTerms
+    parameters: IncaParameters, trace: ExecutionTrace, round_: int, noisy: Rows, noise: PopulationTerms
 ) -> Iterator[Injection]:
     """What the parties online in a round inject, grouped by how often they were online before: first of all a portion of x~."""
     injection = parameters.injections
-    online = np.nonzero(history.online[round_])[0]
-    before = history.online[:round_].sum(axis=0)[online]
+    online = np.nonzero(trace.online[round_])[0]
+    before = trace.online[:round_].sum(axis=0)[online]
     for count in np.unique(before):
         drawn = injection.cancellations[count] if round_ == parameters.rounds else injection.rows[count]
         terms = [(coefficient, noise.normal("delta", index, parameters.sigma_delta)) for index, coefficient in drawn]
@@ -79,9 +79,9 @@ class _Late(NamedTuple):
     holder: Flow
 
 
-def _late_settlements(schedule: Schedule, history: History) -> list[_Late]:
+def _late_settlements(schedule: Schedule, trace: ExecutionTrace) -> list[_Late]:
     one, found = np.zeros(1, dtype=np.int64), []
-    for used, sender, _, settled in history.settled_slots(schedule):
+    for used, sender, _, settled in trace.settled_slots(schedule):
         row = np.array([sender])
         share, holder = Flow.of((1, schedule.parties), one, row), Flow.of((schedule.parties, 1), row, one)
         found.append(_Late(used, settled, sender, share, holder))

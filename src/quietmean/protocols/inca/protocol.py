@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule, make_schedule
+from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -34,7 +34,7 @@ class IncA(IncaParameters, Protocol):
     """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled on the way (PETS 2026)."""
 
     name = "inca"
-    sends_shares = True
+    transfers_mass = True
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 
     def defaults(self, target: Target) -> dict[str, Any]:
@@ -44,13 +44,13 @@ class IncA(IncaParameters, Protocol):
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_star=star, sigma_delta=delta)
 
-    def completed(self, target: Target) -> Self:
+    def finalize(self, target: Target) -> Self:
         if self.value_bits == 64:
             return self
         grid, largest = choose_grid(self, target)
         return replace(self, grid=grid, largest_value=largest, dimension=target.dimension)
 
-    def figures(self, target: Target) -> dict[str, Any]:
+    def report_fields(self, target: Target) -> dict[str, Any]:
         """Of a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""
         return grid_figures(self, self.draw_schedule(target.parties, Seed.public("figures")), target)
 
@@ -67,20 +67,22 @@ class IncA(IncaParameters, Protocol):
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self, schedule, history, values, weights, noise, out)
+        return population(self, schedule, trace, values, weights, noise, out)
 
     def arithmetic(self) -> Arithmetic:
         return WholeNumbers(self.grid) if self.grid else REAL
 
-    def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
         if not self.grid:
-            return super().loss_conversion(schedule, history, weights, delta)
+            return super().loss_conversion(schedule, trace, weights, delta)
         from quietmean.protocols.inca.loss import GridLossConversion
 
-        return GridLossConversion(self, schedule, history)
+        return GridLossConversion(self, schedule, trace)

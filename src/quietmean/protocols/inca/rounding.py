@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.rounds import next_online
 from quietmean.protocols.inca.spec import IncaParameters
 
@@ -28,24 +28,24 @@ Ints = NDArray[np.int64]
 _RANK_TOLERANCE = 1e-9
 
 
-def rounding_information(parameters: IncaParameters, schedule: Schedule, history: History) -> float:
+def rounding_information(parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> float:
     """b^2 of an execution, at most: its mu on a grid is sqrt(mu^2 + d b^2) for values of d coordinates. Replacement; no unit.
 
     mu is that of the same execution in real numbers, at its sensitivity; infinite if some injection has too little noise.
     """
     if not parameters.grid:
         return 0.0
-    costs = _Costs(parameters, history)
+    costs = _Costs(parameters, trace)
     if not costs.finite:
         return math.inf
-    upcoming = next_online(history)
-    acknowledged, delivered = history.acknowledged(schedule), history.delivered(schedule)
+    upcoming = next_online(trace)
+    acknowledged, delivered = trace.acknowledged(schedule), trace.delivered(schedule)
     settled: dict[tuple[int, int], list[int]] = {}
-    for sent, sender, _, later in history.settled_slots(schedule):
+    for sent, sender, _, later in trace.settled_slots(schedule):
         settled.setdefault((sent, sender), []).extend([later] if later else [])
     total = 0.0
     for round_ in range(schedule.rounds):
-        holders = np.nonzero(history.online[round_])[0]
+        holders = np.nonzero(trace.online[round_])[0]
         later = upcoming[round_, holders]
         gone = later > schedule.rounds
         total += float(costs.of(holders[gone], round_, round_).sum())
@@ -73,10 +73,10 @@ def widened(mu: Array, information: float, dimension: int) -> Array:
 class _Costs:
     """Squared standardised norms of the least changes of a party's noise that make given changes of its injections."""
 
-    def __init__(self, parameters: IncaParameters, history: History) -> None:
-        self._turns = np.cumsum(history.online, axis=0) - 1
+    def __init__(self, parameters: IncaParameters, trace: ExecutionTrace) -> None:
+        self._turns = np.cumsum(trace.online, axis=0) - 1
         # Parties online equally often, and alike in whether they finish, injected by the same rows.
-        kinds, self._kind = np.unique(2 * history.online.sum(axis=0) + history.finished, return_inverse=True)
+        kinds, self._kind = np.unique(2 * trace.online.sum(axis=0) + trace.finished, return_inverse=True)
         size = parameters.rounds + 1
         self._products = np.zeros((kinds.size, size, size))
         for number, kind in enumerate(kinds.tolist()):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 
 
-def next_online(history: History) -> NDArray[np.int64]:
+def next_online(trace: ExecutionTrace) -> NDArray[np.int64]:
     """Entry (t, i): the first round after t in which i is online; T + 1 if there is none."""
-    rounds = len(history.online) - 1
-    upcoming = np.full(history.online.shape, rounds + 1)
+    rounds = len(trace.online) - 1
+    upcoming = np.full(trace.online.shape, rounds + 1)
     for round_ in range(rounds - 1, -1, -1):
-        upcoming[round_] = np.where(history.online[round_ + 1], round_ + 1, upcoming[round_ + 1])
+        upcoming[round_] = np.where(trace.online[round_ + 1], round_ + 1, upcoming[round_ + 1])
     return upcoming

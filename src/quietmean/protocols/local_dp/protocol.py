@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.local_dp.party import LocalDpParty
 from quietmean.protocols.local_dp.population import population
 from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -61,10 +61,10 @@ class LocalDP(SelfCalibrating):
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self.sigma, schedule, history, values, weights, noise, out)
+        return population(self.sigma, schedule, trace, values, weights, noise, out)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import Vector
-from quietmean.graphs import History, Schedule, arrivals
+from quietmean.graphs import ExecutionTrace, Schedule, arrivals
 from quietmean.protocols.muffliato.mixing import gossip_flow
 from quietmean.protocols.muffliato.spec import MuffliatoParameters
 from quietmean.transcript.numbers import NoTerms, NumericReading
@@ -16,7 +16,7 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 def population(
     parameters: MuffliatoParameters,
     schedule: Schedule,
-    history: History,
+    trace: ExecutionTrace,
     values: Rows,
     weights: NDArray[np.float64],
     noise: PopulationTerms,
@@ -24,7 +24,7 @@ def population(
 ) -> Results[Rows]:
     """What party i holds after round t is sent in round t + 1 to its neighbours. Nothing is released."""
     everyone, momentum = np.ones(schedule.parties, dtype=np.bool_), parameters.gamma
-    delivered, acknowledged = history.delivered(schedule), history.acknowledged(schedule)
+    delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
     held = previous = values + noise.normal("star", 0, parameters.sigma)
     weight = before = weights.astype(np.float64)
     for round_ in range(1, schedule.rounds + 1):
@@ -33,15 +33,13 @@ def population(
         mixing = gossip_flow(schedule, delivered, acknowledged, round_)
         held, previous = _accelerated(mixing @ held, previous, momentum), held
         weight, before = momentum * mixing.numbers(weight) + (1.0 - momentum) * before, weight
-    return Results(out.keep(held, everyone, schedule.rounds + 1), weight, history.finished)
+    return Results(out.keep(held, everyone, schedule.rounds + 1), weight, trace.finished)
 
 
-def mixed(parameters: MuffliatoParameters, schedule: Schedule, history: History, start: Vector) -> Vector:
+def mixed(parameters: MuffliatoParameters, schedule: Schedule, trace: ExecutionTrace, start: Vector) -> Vector:
     """What every party holds after all rounds, shape (n, m), if it starts with a row of ``start`` and without noise."""
     reading, weights = NumericReading(start), np.ones(schedule.parties)
-    return reading.vectors(
-        population(parameters, schedule, history, reading.values, weights, NoTerms(*start.shape), reading).rows
-    )
+    return reading.vectors(population(parameters, schedule, trace, reading.values, weights, NoTerms(*start.shape), reading).rows)
 
 
 def _accelerated(mixed: Rows, previous: Rows, momentum: float) -> Rows:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.graphs import History, Schedule, churn
+from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
 from quietmean.protocols.muffliato.population import mixed, population
@@ -22,6 +21,7 @@ from quietmean.protocols.muffliato.spec import (
 )
 from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
+from quietmean.randomness import BitStream, Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 # The predicted error averages this many executions, each probed with so many random vectors where n is larger.
@@ -67,7 +67,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"
         return Design(found, sigma**2 * squares, target.value_variance * bias, certificate)
 
-    def figures(self, target: Target) -> dict[str, Any]:
+    def report_fields(self, target: Target) -> dict[str, Any]:
         degree = int(self.draw_schedule(target.parties, Seed.public("figures")).out_degree.max())
         order_two = (2.0, self.rounds, degree, target.parties, self.sigma, target.sensitivity)
         return {"pairwise_network_renyi_epsilon_order_2": mean_renyi_epsilon(*order_two)}
@@ -79,16 +79,16 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         for number in range(_EXECUTIONS if target.dropouts else 2):
             seed = Seed.public("muffliato", parties, number)
             schedule = self.draw_schedule(parties, seed.derive("schedule"))
-            history = churn(seed.derive("churn"), schedule.rounds, parties, permanent=target.dropouts)
+            trace = churn(seed.derive("churn"), schedule.rounds, parties, permanent=target.dropouts)
             everyone = np.eye(parties)
             if parties > _PROBES:
                 everyone = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
-            weights = mixed(self, schedule, history, everyone)[history.finished]
+            weights = mixed(self, schedule, trace, everyone)[trace.finished]
             squares.append(float((weights**2).sum(axis=1).mean()))
             bias.append(float(((weights - everyone.mean(axis=0)) ** 2).sum(axis=1).mean()))
         return float(np.mean(squares)), float(np.mean(bias))
 
-    def error_variance(self, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float:
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         """Exact, for the exchanges as they went, uneven shares included: the largest over the parties that finished."""
         parties = len(weights)
         squares, total = np.zeros(parties), np.zeros(parties)
@@ -96,10 +96,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             own = np.arange(first, min(first + _COLUMNS, parties))
             unit = np.zeros((parties, own.size))
             unit[own, own - first] = 1.0
-            shares = mixed(self, schedule, history, unit)
+            shares = mixed(self, schedule, trace, unit)
             squares += (shares**2).sum(axis=1)
             total += shares @ weights[own]
-        finished = history.finished
+        finished = trace.finished
         if not finished.any():
             return np.inf
         return float(self.sigma**2 * (squares[finished] / total[finished] ** 2).max())
@@ -120,10 +120,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     def population(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Rows,
         weights: NDArray[np.float64],
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        return population(self, schedule, history, values, weights, noise, out)
+        return population(self, schedule, trace, values, weights, noise, out)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import Configured, parameter
-from quietmean.entropy import Seed
 from quietmean.graphs import Schedule, make_schedule
 from quietmean.graphs.schedule import SCHEDULES
 from quietmean.graphs.topology import STATIC_TOPOLOGIES
+from quietmean.randomness import Seed
 
 EXPANDER = "expander"
 GRAPHS = (*SCHEDULES, EXPANDER)

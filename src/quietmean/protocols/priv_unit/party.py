@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from quietmean.core.party import NoiseSource, Release, Vector
-from quietmean.entropy import BitStream, Seed
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, direction_of, report
 from quietmean.protocols.publishing import PublishingParty
+from quietmean.randomness import BitStream, Seed
 
 
 class PrivUnitParty(PublishingParty):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.priv_unit.party import PrivUnitParty, private_report
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability
 from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
 # Replacement of a unit vector by its opposite.
@@ -53,7 +53,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         lost = target.dropout_bias(responding)
         return Design(found, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
 
-    def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         length = np.linalg.norm(values, axis=1)
         first = np.eye(1, values.shape[1])
         # Divided twice, so that the squares of tiny entries do not vanish.
@@ -78,7 +78,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
     ) -> PrivUnitParty:
         return PrivUnitParty(self, value, weight, noise)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         raise InputError(
             "PrivUnitG adds no Gaussian noise, so there is nothing to certify from a transcript: every report is "
             f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, whoever colludes"
@@ -87,7 +87,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
     def batch(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Vector,
         weights: NDArray[np.float64],
         noise: PopulationNoise,
@@ -96,4 +96,4 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
             private_report(self, value, float(weight), noise.party(party)).vector
             for party, (value, weight) in enumerate(zip(values, weights, strict=True))
         ]
-        return Releases(np.array(reports), weights, history.finished)
+        return Releases(np.array(reports), weights, trace.finished)

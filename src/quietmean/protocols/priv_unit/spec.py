@@ -18,7 +18,7 @@ import numpy as np
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import OPEN, Configured, parameter
-from quietmean.entropy import BitStream
+from quietmean.randomness import BitStream
 
 _NORMAL = NormalDist()
 # Unit length is checked in floating point; the value is then scaled to length 1 once more, which is what the guarantee speaks of.

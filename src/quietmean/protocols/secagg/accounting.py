@@ -19,9 +19,9 @@ from collections.abc import Callable
 import numpy as np
 
 from quietmean.core.errors import InputError
-from quietmean.entropy.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION
 from quietmean.protocols.secagg.encoding import conditional_norm, rounded_norm
 from quietmean.protocols.secagg.spec import CONDITIONAL, SecAggParameters
+from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION
 
 # Of delta, what independent rounding may use for exceeding its bound.
 _ROUNDING_PART = 0.01

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, PopulationNoise, Vector
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, encode, wrap
 from quietmean.protocols.secagg.spec import SecAggParameters
 
@@ -23,13 +23,13 @@ class Outcome:
     failure: str = ""
 
 
-def follow(parameters: SecAggParameters, schedule: Schedule, history: History) -> Outcome:
+def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
     """What the machines do with a history: whose messages come through each stage, and whether the masks can be taken off."""
     circle = _circles(schedule)
     server, nobody = parameters.aggregator, np.zeros(schedule.parties, dtype=np.bool_)
-    if not history.online[1:, server].all():
+    if not trace.online[1:, server].all():
         return Outcome(nobody, "the aggregator was away")
-    came, reached = _exchanges(parameters, schedule, history)
+    came, reached = _exchanges(parameters, schedule, trace)
     shared = arrived = present = np.ones(schedule.parties, dtype=np.bool_)
     for stage, what in enumerate(("keys", "shares", "inputs")):
         present = present & came[stage]
@@ -57,9 +57,9 @@ def _circles(schedule: Schedule) -> NDArray[np.int64]:
     return circle
 
 
-def _exchanges(parameters: SecAggParameters, schedule: Schedule, history: History) -> tuple[list[Mask], list[Mask]]:
+def _exchanges(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> tuple[list[Mask], list[Mask]]:
     """Whose message came in rounds 1, 3, 5, 7, and whom the aggregator's reached in rounds 2, 4, 6; with itself always."""
-    delivered, server = history.delivered(schedule), parameters.aggregator
+    delivered, server = trace.delivered(schedule), parameters.aggregator
     came: list[Mask] = []
     reached: list[Mask] = []
     for round_ in range(schedule.rounds):

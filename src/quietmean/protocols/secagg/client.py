@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy import Seed
 from quietmean.protocols.secagg import wire
 from quietmean.protocols.secagg.encoding import encode, wrap
 from quietmean.protocols.secagg.keys import (
@@ -29,6 +28,7 @@ from quietmean.protocols.secagg.keys import (
 from quietmean.protocols.secagg.shamir import SHARE_BYTES, share
 from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.protocols.secagg.wire import Malformed
+from quietmean.randomness import Seed
 
 # Of an advert, what clients are told: both public keys.
 KEYS_BYTES = 2 * PUBLIC_BYTES

@@ -9,7 +9,6 @@ from typing import TypeVar
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, given_value
-from quietmean.entropy.discrete_gaussian import LARGEST_SCALE
 from quietmean.protocols.secagg.accounting import calibrated_scale, spent_delta, sum_bound
 from quietmean.protocols.secagg.party import ROUNDS
 from quietmean.protocols.secagg.spec import (
@@ -21,6 +20,7 @@ from quietmean.protocols.secagg.spec import (
     check_numbers,
 )
 from quietmean.protocols.target import Target
+from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 
 # The chance that a coordinate of the sum wraps, for the worst values.
 WRAP_CHANCE = 2.0**-20

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, Vector
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.discrete_gaussian import discrete_gaussian
 from quietmean.protocols.secagg.keys import Words
 from quietmean.protocols.secagg.spec import CONDITIONAL, NO_NOISE, SecAggParameters
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.discrete_gaussian import discrete_gaussian
 
 Integers = NDArray[np.int64]
 

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId
-from quietmean.entropy import BitStream, ExchangeKey, Seed
 from quietmean.protocols.secagg.shamir import SHARE_BYTES
+from quietmean.randomness import BitStream, ExchangeKey, Seed
 
 Words = NDArray[np.uint16] | NDArray[np.uint32]
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
-from quietmean.entropy import ExchangeKey, Seed
 from quietmean.graphs import Schedule
 from quietmean.protocols.secagg import wire
 from quietmean.protocols.secagg.client import Client, Keyed, Rules, Shared
 from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, wrap
 from quietmean.protocols.secagg.server import Server
 from quietmean.protocols.secagg.wire import Malformed
+from quietmean.randomness import ExchangeKey, Seed
 
 ROUNDS = 7
 _NOTHING = np.empty(0)

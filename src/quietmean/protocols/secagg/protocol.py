@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.codec import digest
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule, complete_pairs
+from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols.protocol import Aggregated, Design, Releases, SelfCalibrating, Server
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
@@ -21,6 +20,7 @@ from quietmean.protocols.secagg.shamir import SHARE_BYTES
 from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_numbers
 from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         super().check_parties(parties)
         check_numbers(self, parties)
 
-    def remarks(self, state: Any) -> tuple[str, ...]:
+    def warnings(self, state: Any) -> tuple[str, ...]:
         return (state.failure,) if state.failure else ()
 
     def design(self, target: Target) -> Design:
@@ -73,11 +73,11 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         """Who masks with whom, shape (M, 2): all pairs."""
         return complete_pairs(parties)
 
-    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
-        return follow(self, schedule, history).counted
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        return follow(self, schedule, trace).counted
 
-    def error_variance(self, schedule: Schedule, history: History, weights: NDArray[np.float64]) -> float:
-        counted = self.counted(schedule, history)
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        counted = self.contributors(schedule, trace)
         if not counted.any():
             return np.inf
         return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
@@ -109,30 +109,32 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         """What all machines of a run have in common."""
         return Rules(self, parties, digest({"protocol": self.name, "parties": parties, **self.describe()}))
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         builder = TranscriptBuilder(schedule.parties)
-        counted = np.nonzero(self.counted(schedule, history))[0].tolist()
+        counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
         if counted:
             noise = {builder.add_noise([party], self.sigma, "star"): 1.0 for party in counted}
             values = dict.fromkeys(counted, 1.0)
             builder.add_message(self.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
         return builder.build()
 
-    def loss_conversion(self, schedule: Schedule, history: History, weights: NDArray[np.float64], delta: float) -> LossConversion:
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
         from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
 
-        counted = self.counted(schedule, history)
+        counted = self.contributors(schedule, trace)
         return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta)
 
     def batch(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Vector,
         weights: NDArray[np.float64],
         noise: PopulationNoise,
     ) -> Releases:
-        counted = np.nonzero(self.counted(schedule, history))[0].tolist()
+        counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
         vector, weight = np.zeros_like(values), np.zeros(len(values))
         by = np.zeros(len(values), dtype=np.bool_)
         if counted:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId
-from quietmean.entropy import ExchangeKey, Seed
 from quietmean.protocols.secagg import wire
 from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
 from quietmean.protocols.secagg.encoding import wrap
@@ -24,6 +23,7 @@ from quietmean.protocols.secagg.keys import (
     put_on,
 )
 from quietmean.protocols.secagg.shamir import combine
+from quietmean.randomness import ExchangeKey, Seed
 
 Members = frozenset[PartyId]
 

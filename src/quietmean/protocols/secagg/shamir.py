@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from quietmean.entropy import BitStream, Seed
+from quietmean.randomness import BitStream, Seed
 
 PRIME = (1 << 521) - 1
 SHARE_BYTES = 66

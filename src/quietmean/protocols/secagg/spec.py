@@ -8,7 +8,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.schema import OPEN, Configured, parameter
-from quietmean.entropy.discrete_gaussian import LARGEST_SCALE
+from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 
 DISCRETE_GAUSSIAN, NO_NOISE = "discrete-gaussian", "none"
 CONDITIONAL, INDEPENDENT = "conditional", "independent"

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, given_value, parameter
-from quietmean.entropy import BitStream, Seed
 from quietmean.protocols.graph_fields import never_written
 from quietmean.protocols.protocol import Aggregated, Design
 from quietmean.protocols.secagg.design import Shape, counted_parties, designed
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood
 from quietmean.protocols.secagg.protocol import SecAgg
 from quietmean.protocols.target import Target
+from quietmean.randomness import BitStream, Seed
 
 _SECURITY_BITS, _CORRECTNESS_BITS = 40.0, 40.0
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
-from quietmean.entropy import BitStream, Seed
 from quietmean.protocols.secret_sharing.spec import (
     STEP_BITS,
     Integers,
@@ -22,6 +21,7 @@ from quietmean.protocols.secret_sharing.spec import (
     read_sum,
     unpack_integers,
 )
+from quietmean.randomness import BitStream, Seed
 
 _WHOLE, _BROKEN = b"\0", b"\1"
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
-from quietmean.entropy import Seed
-from quietmean.graphs import History, Schedule
+from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.undirected import diameter, static_schedule
 from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 from quietmean.protocols.protocol import Protocol, Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
 from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
 
@@ -32,7 +32,7 @@ class SecretSharing(SecretSharingParameters, Protocol):
     private = False
     linear = False
     releases_are_public = False
-    stackable = False
+    batchable = False
     has_transcript = False
 
     def resolved(self, parties: int) -> Self:
@@ -52,9 +52,9 @@ class SecretSharing(SecretSharingParameters, Protocol):
     def is_overheard(self, round_: int) -> bool:
         return round_ > 1
 
-    def counted(self, schedule: Schedule, history: History) -> NDArray[np.bool_]:
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """Everybody, or nobody."""
-        whole = bool(history.delivered(schedule)[schedule.neighbours >= 0].all())
+        whole = bool(trace.delivered(schedule)[schedule.neighbours >= 0].all())
         return np.full(self.parties, whole)
 
     def content_limit(self, parties: int, dimension: int) -> int:
@@ -76,16 +76,16 @@ class SecretSharing(SecretSharingParameters, Protocol):
     ) -> SecretSharingParty:
         return SecretSharingParty(self, party, value, weight, noise)
 
-    def accepted(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         return np.clip(values, -1.0, 1.0)
 
-    def transcript(self, schedule: Schedule, history: History) -> Transcript:
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         raise InputError("secret-sharing has no Gaussian noise to account: compare consensus, whose account is of the same kind")
 
     def batch(
         self,
         schedule: Schedule,
-        history: History,
+        trace: ExecutionTrace,
         values: Vector,
         weights: NDArray[np.float64],
         noise: PopulationNoise,
@@ -95,12 +95,12 @@ class SecretSharing(SecretSharingParameters, Protocol):
 
         parties = range(self.parties)
         machines = [self.machine(schedule, i, values[i], float(weights[i]), noise.party(i)) for i in parties]
-        delivered = history.delivered(schedule)
+        delivered = trace.delivered(schedule)
 
         def arrives(round_: int, sender: PartyId, receiver: PartyId) -> bool:
             return bool((delivered[round_ - 1, sender] & (schedule.neighbours[round_ - 1, sender] == receiver)).any())
 
-        done = run_lockstep(machines, history, arrives)
+        done = run_lockstep(machines, trace, arrives)
         vector, weight, by = np.zeros_like(values), np.zeros(len(values)), np.zeros(len(values), dtype=np.bool_)
         for party, release in done.releases.items():
             vector[party], weight[party], by[party] = release.vector, release.weight, True

@@ -14,15 +14,15 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
-from quietmean.entropy import SecureNoise, Seed
 from quietmean.graphs import make_schedule
 from quietmean.protocols.fields import optional_field
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.randomness import SecureNoise, Seed
 
 
 @dataclass(frozen=True)
-class Dissemination:
+class ResultBroadcast:
     """``kind`` is ``broadcast`` or ``push-sum``; the latter has its own rounds and neighbours a round."""
 
     kind: str = "broadcast"
@@ -36,12 +36,12 @@ class Dissemination:
             raise InputError(f"{self.kind} with {self.rounds} rounds does not exist: broadcast has 1, push-sum at least 1")
 
     @property
-    def sends_shares(self) -> bool:
+    def transfers_mass(self) -> bool:
         """Are parts of sums sent, as in the mixing rounds, rather than copies of a release?"""
         return self.kind == "push-sum"
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any]) -> Dissemination:
+    def parse(cls, raw: Mapping[str, Any]) -> ResultBroadcast:
         return cls(
             optional_field(raw, "kind", str, "broadcast"),
             optional_field(raw, "rounds", int, 1),

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId, Vector
-from quietmean.entropy.gaussian import fill_standard_normal
-from quietmean.entropy.seed import Seed
+from quietmean.randomness.gaussian import fill_standard_normal
+from quietmean.randomness.seed import Seed
 
 
 class BitStream:

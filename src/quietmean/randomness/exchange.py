@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from quietmean.entropy.seed import SEED_BYTES, Seed
+from quietmean.randomness.seed import SEED_BYTES, Seed
 
 
 class ExchangeKey:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.entropy.exchange import ExchangeKey
-from quietmean.entropy.seed import SEED_BYTES, Seed
-from quietmean.entropy.stream import BitStream, SecureNoise
+from quietmean.randomness.exchange import ExchangeKey
+from quietmean.randomness.seed import SEED_BYTES, Seed
+from quietmean.randomness.stream import BitStream, SecureNoise
 
 # Blocks are drawn again when they were evicted: memory stays bounded, values do not change.
 _CACHE_BYTES = 256 * 2**20

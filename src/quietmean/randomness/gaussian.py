@@ -27,7 +27,7 @@ _BLOCK = 8192
 
 @cache
 def _table() -> NDArray[np.float64]:
-    with resources.as_file(resources.files("quietmean.entropy") / "inverse_normal.npy") as path:
+    with resources.as_file(resources.files("quietmean.randomness") / "inverse_normal.npy") as path:
         table: NDArray[np.float64] = np.load(path, allow_pickle=False).astype(np.float64)
     return table
 

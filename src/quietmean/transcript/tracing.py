@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, State, Vector
-from quietmean.graphs import History
+from quietmean.graphs import ExecutionTrace
 from quietmean.transcript.lockstep import run_lockstep
 from quietmean.transcript.transcript import Transcript, TranscriptBuilder
 
@@ -82,17 +82,17 @@ class SymbolicNoise:
 MachineMaker = Callable[[PartyId, Vector, NoiseSource], PartyMachine[State]]
 
 
-def trace(
+def trace_machines(
     parties: int,
     make_machine: MachineMaker[State],
-    history: History,
+    trace: ExecutionTrace,
     arrives: Callable[[int, PartyId, PartyId], bool],
     *,
     public_releases: bool = True,
     is_overheard: Callable[[int], bool] = lambda round_: False,
     refusing: bool = False,
 ) -> Transcript:
-    """The transcript of the real machines under ``history``. ``make_machine(party, value, noise)`` builds one of them.
+    """The transcript of the real machines under ``trace``. ``make_machine(party, value, noise)`` builds one of them.
 
     Without ``public_releases`` every party keeps its result to itself. Messages of a round that ``is_overheard`` are known to
     all, also where they did not arrive. ``refusing``: see :func:`~quietmean.transcript.lockstep.run_lockstep`.
@@ -124,7 +124,7 @@ def trace(
         # What the receivers go on with is the new variable, not its definition: their copies are this very object.
         form.terms = {("message", row): 1.0}
 
-    result = run_lockstep(machines, history, arrives, on_send, refusing=refusing)
+    result = run_lockstep(machines, trace, arrives, on_send, refusing=refusing)
     for party, release in result.releases.items():
         record(party, machines[party].rounds + 1, frozenset(), release.vector, released=public_releases)
     return builder.build()

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.entropy import BitStream, Seed
 from quietmean.graphs.schedule import NOBODY, Schedule
+from quietmean.randomness import BitStream, Seed
 
 NEVER = 0
 
 
 @dataclass(frozen=True, eq=False)
-class History:
+class ExecutionTrace:
     """What happened to a schedule: ``online`` of shape (T + 1, n) for rounds 0..T; ``lost`` of shape (T, n, k_max).
 
     A message arrives if sender and receiver are online in its round and it is not marked lost. Every sender knows what
@@ -41,7 +41,7 @@ class History:
             raise InputError(f"parties {absent} are offline in round 0: who never started is not a party, leave them out")
 
     @classmethod
-    def everyone(cls, rounds: int, parties: int) -> History:
+    def everyone(cls, rounds: int, parties: int) -> ExecutionTrace:
         return cls(np.ones((rounds + 1, parties), dtype=bool))
 
     @property
@@ -88,7 +88,7 @@ class History:
             raise InputError(f"lost has shape {self.lost.shape}, the schedule {schedule.neighbours.shape}: they must agree")
 
 
-def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, temporary: float = 0.0) -> History:
+def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, temporary: float = 0.0) -> ExecutionTrace:
     """A random churn trace.
 
     ``permanent`` is the fraction of parties (rounded down) that leave for good at a uniformly random round 1..T (IncA, section
@@ -104,4 +104,4 @@ def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, tempora
     leaving = stream.permutation(parties)[: int(permanent * parties + 1e-9)]
     for party, last in zip(leaving, stream.integers(rounds, len(leaving)), strict=True):
         online[last + 1 :, party] = False
-    return History(online)
+    return ExecutionTrace(online)

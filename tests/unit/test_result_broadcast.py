@@ -9,9 +9,9 @@ import pytest
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyMachine, Release
-from quietmean.entropy.insecure import insecure_seed
-from quietmean.graphs import History
-from quietmean.protocols.dissemination import Dissemination
+from quietmean.graphs import ExecutionTrace
+from quietmean.protocols.result_broadcast import ResultBroadcast
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.transcript import run_lockstep
 
 PARTIES = 9
@@ -20,13 +20,13 @@ TOTAL = np.sum([release.vector for release in RELEASES.values()], axis=0)
 WEIGHT = sum(release.weight for release in RELEASES.values())
 
 
-def machines(dissemination: Dissemination) -> list[PartyMachine[Any]]:
+def machines(dissemination: ResultBroadcast) -> list[PartyMachine[Any]]:
     seed = insecure_seed(1)
     return [dissemination.machine(PARTIES, frozenset(RELEASES), party, RELEASES.get(party), 2, seed) for party in range(PARTIES)]
 
 
 def test_broadcast_gives_everybody_the_same_total_to_the_last_bit() -> None:
-    result = run_lockstep(machines(Dissemination()), History.everyone(1, PARTIES), lambda round_, sender, receiver: True)
+    result = run_lockstep(machines(ResultBroadcast()), ExecutionTrace.everyone(1, PARTIES), lambda round_, sender, receiver: True)
     assert set(result.releases) == set(range(PARTIES))
     assert len({release.vector.tobytes() for release in result.releases.values()}) == 1
     np.testing.assert_allclose(result.releases[4].vector, TOTAL, rtol=1e-14)
@@ -34,31 +34,33 @@ def test_broadcast_gives_everybody_the_same_total_to_the_last_bit() -> None:
 
 
 def test_broadcast_counts_what_arrived() -> None:
-    parts = machines(Dissemination())
-    result = run_lockstep(parts, History.everyone(1, PARTIES), lambda round_, sender, receiver: (sender, receiver) != (2, 3))
+    parts = machines(ResultBroadcast())
+    result = run_lockstep(
+        parts, ExecutionTrace.everyone(1, PARTIES), lambda round_, sender, receiver: (sender, receiver) != (2, 3)
+    )
     np.testing.assert_allclose(result.releases[3].vector, TOTAL - RELEASES[2].vector, rtol=1e-14)
     assert result.releases[3].weight == WEIGHT - 3.0
     assert parts[3].expects(parts[3].start().state) == frozenset(RELEASES) - {3}
 
 
 def test_push_sum_converges_to_the_mean_and_keeps_the_total() -> None:
-    dissemination = Dissemination("push-sum", rounds=60, out_degree=2)
+    dissemination = ResultBroadcast("push-sum", rounds=60, out_degree=2)
     parts = machines(dissemination)
     schedule_says = parts[0].rounds == 60
     assert schedule_says
-    result = run_lockstep(parts, History.everyone(60, PARTIES), lambda round_, sender, receiver: True)
+    result = run_lockstep(parts, ExecutionTrace.everyone(60, PARTIES), lambda round_, sender, receiver: True)
     total = np.sum([release.vector for release in result.releases.values()], axis=0)
     np.testing.assert_allclose(total, TOTAL, rtol=1e-12)
     for release in result.releases.values():
         np.testing.assert_allclose(release.vector / release.weight, TOTAL / WEIGHT, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dissemination", [Dissemination(), Dissemination("push-sum", 3, 2)])
-def test_description_is_parsed_back(dissemination: Dissemination) -> None:
-    assert Dissemination.parse(dissemination.describe()) == dissemination
+@pytest.mark.parametrize("dissemination", [ResultBroadcast(), ResultBroadcast("push-sum", 3, 2)])
+def test_description_is_parsed_back(dissemination: ResultBroadcast) -> None:
+    assert ResultBroadcast.parse(dissemination.describe()) == dissemination
 
 
 @pytest.mark.parametrize(("kind", "rounds"), [("mail", 1), ("broadcast", 2), ("push-sum", 0)])
 def test_impossible_ways_are_refused(kind: str, rounds: int) -> None:
     with pytest.raises(InputError):
-        Dissemination(kind, rounds)
+        ResultBroadcast(kind, rounds)

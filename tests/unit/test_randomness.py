@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from quietmean.entropy import BitStream, ExchangeKey, SecureNoise, Seed
-from quietmean.entropy.gaussian import fill_standard_normal
-from quietmean.entropy.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
+from quietmean.randomness import BitStream, ExchangeKey, SecureNoise, Seed
+from quietmean.randomness.gaussian import fill_standard_normal
+from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 
 SEED = Seed(bytes(range(32)))
 ACCURACY = 5e-12
@@ -136,7 +136,7 @@ def test_sampler_does_not_depend_on_its_blocks() -> None:
 
 def test_stored_table_is_what_the_tool_makes() -> None:
     tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "make_inverse_normal_table.py"))
-    with resources.as_file(resources.files("quietmean.entropy") / "inverse_normal.npy") as path:
+    with resources.as_file(resources.files("quietmean.randomness") / "inverse_normal.npy") as path:
         stored = np.load(path, allow_pickle=False)
     made = tool["make_table"]()
     assert stored.shape == made.shape
@@ -153,7 +153,7 @@ def test_population_and_party_views_agree() -> None:
 
 
 def test_population_noise_is_drawn_again_after_eviction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quietmean.entropy.insecure._CACHE_BYTES", 100)
+    monkeypatch.setattr("quietmean.randomness.insecure._CACHE_BYTES", 100)
     noise = InsecurePopulationNoise(5, 4)
     first = noise.normal("star", 0, 6).copy()
     for index in range(5):

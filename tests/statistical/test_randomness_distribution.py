@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from quietmean.entropy import BitStream, SecureNoise
-from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.randomness import BitStream, SecureNoise
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing import (
     assert_mean,
     assert_rate,

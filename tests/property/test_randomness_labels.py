@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quietmean.entropy import BitStream, Seed
-from quietmean.entropy.insecure import insecure_seed
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import insecure_seed
 
 LABELS = st.lists(st.one_of(st.text(max_size=4), st.integers(-300, 300), st.binary(max_size=4)), max_size=4).map(tuple)
 
