@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +24,7 @@ CORRUPT = frozenset({0, 5, 7})
 
 def muffliato(parties: int, number: int) -> Execution:
     """The protocol's own defaults, 15 % gone for good and 10 % of rounds missed."""
-    rounds = {"rounds": 10, "sigma": 1.0}
-    return example_execution("muffliato", parties, number, permanent=0.15, temporary=0.1, **rounds)
+    return example_execution("muffliato", parties, number, permanent=0.15, temporary=0.1, rounds=10, sigma=1.0)
 
 
 def residue(weight: float) -> int:
@@ -97,9 +97,8 @@ def test_the_solver_for_many_coalitions_does_not_understate(number: int) -> None
 @pytest.mark.parametrize("corrupt", [frozenset(), frozenset({0}), frozenset({1, 4, 5})])
 @pytest.mark.parametrize("name", ["inca", "gopa"])
 def test_singular_values_agree_with_the_other_solvers(name: str, corrupt: frozenset[int]) -> None:
-    rounds = {"rounds": 5} if name == "inca" else {}
-    noise = {"sigma_star": 0.5, "sigma_delta": 3.0}
-    transcript = example_execution(name, 9, permanent=0.1, temporary=0.1, **rounds, **noise).transcript()
+    own: dict[str, Any] = {"sigma_star": 0.5, "sigma_delta": 3.0} | ({"rounds": 5} if name == "inca" else {})
+    transcript = example_execution(name, 9, permanent=0.1, temporary=0.1, **own).transcript()
     adversary = Adversary(corrupt)
     noisy, error = direct_information(transcript, adversary, tuple(adversary.honest(9)), 0.25)
     assert error < 1e-10
