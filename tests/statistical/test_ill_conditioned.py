@@ -24,8 +24,7 @@ CORRUPT = frozenset({0, 5, 7})
 
 def muffliato(parties: int, number: int) -> Execution:
     """The protocol's own defaults, 15 % gone for good and 10 % of rounds missed."""
-    rounds = {"rounds": 10, "sigma": 1.0}
-    return example_execution("muffliato", parties, number, permanent=0.15, temporary=0.1, **rounds)
+    return example_execution("muffliato", parties, number, permanent=0.15, temporary=0.1, rounds=10, sigma=1.0)
 
 
 def residue(weight: float) -> int:
