@@ -13,6 +13,7 @@ from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, Configured, given_value, nearest, parameter, parameters_of
 from quietmean.protocols import Protocol, Target, get_protocol, registry
+from quietmean.protocols.inca import IncA
 
 
 class Shape(StrEnum):
@@ -259,6 +260,7 @@ def test_equal_values_are_those_of_one_type_with_the_same_fields() -> None:
     assert one == example("inca")
     assert one != other
     assert len({one, example("inca"), other}) == 2
+    assert isinstance(other, IncA)
     assert replace(other, rounds=2) == one
     # Where lists are compared, too: the same noise on every edge, named once or edge by edge.
     ring = {"edges": [[0, 1], [1, 2], [0, 2]], "theta": 0.2, "c": 1.0, "iterations": 9}

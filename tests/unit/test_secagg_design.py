@@ -200,7 +200,10 @@ def test_the_graph_is_regular_public_and_random() -> None:
 
 
 def test_a_plan_survives_its_file() -> None:
-    unusual = {"secagg": {"domain": "ball"}, "secagg-plus": {"security_bits": 60.0, "correctness_bits": 50.0}}
+    unusual: dict[str, dict[str, Any]] = {
+        "secagg": {"domain": "ball"},
+        "secagg-plus": {"security_bits": 60.0, "correctness_bits": 50.0},
+    }
     for name, options in itertools.chain(unusual.items(), ((name, {}) for name in unusual)):
         plan = planned(name, options, dropouts=0.1)
         again = Plan.from_json(plan.to_json())
