@@ -124,9 +124,9 @@ class Execution:
     def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
         return self.protocol.machine(self.schedule, party, value, float(self.weights[party]), noise)
 
-    def with_trace(self, trace_machines: ExecutionTrace) -> Execution:
+    def with_trace(self, trace: ExecutionTrace) -> Execution:
         """The same schedule under another history."""
-        return replace(self, trace_machines=trace)
+        return replace(self, trace=trace)
 
     def arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
         """Did the message of (round, sender, receiver) arrive?"""

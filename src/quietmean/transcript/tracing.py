@@ -124,7 +124,7 @@ def trace_machines(
         # What the receivers go on with is the new variable, not its definition: their copies are this very object.
         form.terms = {("message", row): 1.0}
 
-    result = run_lockstep(machines, trace_machines, arrives, on_send, refusing=refusing)
+    result = run_lockstep(machines, trace, arrives, on_send, refusing=refusing)
     for party, release in result.releases.items():
         record(party, machines[party].rounds + 1, frozenset(), release.vector, released=public_releases)
     return builder.build()
