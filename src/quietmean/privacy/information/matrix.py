@@ -60,7 +60,7 @@ class InformationMatrix:
         Noise v I turns Lambda into (v I + Lambda^-1)^-1, so both have the same eigenvectors and the noise can be taken away from
         every eigenvalue on its own; one that equals 1 / v belongs to a combination that nothing but the extra noise hides.
         """
-        eigenvalues, basis = np.linalg.eigh(noisy)
+        eigenvalues, basis = _eigenvectors(noisy)
         hidden = np.clip(1.0 - variance * eigenvalues, 0.0, 1.0)
         hidden[hidden < _NOTHING] = 0.0
         with np.errstate(divide="ignore"):
@@ -132,6 +132,14 @@ class InformationMatrix:
     def disclosures(self) -> list[str]:
         """A sentence for each exactly disclosed combination, in reduced form."""
         return [_sentence(row, self.honest) for row in _reduced(self.disclosed)]
+
+
+def _eigenvectors(symmetric: Matrix) -> tuple[Matrix, Matrix]:
+    """Eigenvalues and eigenvectors; a party about whom the matrix says nothing keeps an eigenvalue of exactly zero."""
+    seen = symmetric.any(axis=0)
+    eigenvalues, basis = np.zeros(len(symmetric)), np.eye(len(symmetric))
+    eigenvalues[seen], basis[np.ix_(seen, seen)] = np.linalg.eigh(symmetric[np.ix_(seen, seen)])
+    return eigenvalues, basis
 
 
 def _reduced(basis: Matrix) -> Matrix:

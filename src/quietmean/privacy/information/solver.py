@@ -17,7 +17,8 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array
+from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, vstack
+from scipy.sparse.csgraph import breadth_first_order
 from scipy.sparse.linalg import SuperLU, splu
 
 from quietmean.core.errors import NumericalError
@@ -154,12 +155,15 @@ def _solve(
 ) -> tuple[Matrix, float]:
     """The information about honest values that carry extra noise of variance ``extra``, and its relative error."""
     view = adversary.view(transcript)
+    rows = np.nonzero(_ingredients(transcript, view.messages))[0]
     unit = eye_array(transcript.messages, format="csr") - transcript.dependence
-    free = csr_array(unit[:, np.nonzero(~view.messages)[0]])
-    shifts = csr_array(transcript.values[:, list(honest)])
+    free = csr_array(unit[rows][:, rows[~view.messages[rows]]])
+    shifts = csr_array(transcript.values[rows][:, list(honest)])
     unknown = np.nonzero(~view.noise)[0]
     noise = csr_array(
-        block_array([[transcript.noise[:, unknown] @ diags_array(transcript.noise_scale[unknown]), np.sqrt(extra) * shifts]])
+        block_array(
+            [[transcript.noise[rows][:, unknown] @ diags_array(transcript.noise_scale[unknown]), np.sqrt(extra) * shifts]]
+        )
     )
     # Scale every constraint by its own noise, every free message by its largest coefficient.
     spread = np.sqrt(np.asarray(noise.multiply(noise).sum(axis=1)).ravel())
@@ -169,6 +173,17 @@ def _solve(
     free = csr_array(free @ diags_array(1.0 / np.where(largest > 0, largest, 1.0)))
     changes, gap = _refined(noise, free, right * np.sqrt(extra), factorise)
     return changes.T @ changes / extra, gap
+
+
+def _ingredients(transcript: Transcript, observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which messages are observed or went into an observed one: the others tell nothing, and rounding must not say otherwise."""
+    start = transcript.messages
+    marked = vstack([transcript.dependence, csr_array(observed[None, :].astype(np.float64))], format="csr")
+    graph = csr_array((marked.data, marked.indices, marked.indptr), shape=(start + 1, start + 1))
+    reached = breadth_first_order(graph, start, return_predecessors=False)
+    found = np.zeros(start + 1, dtype=np.bool_)
+    found[reached] = True
+    return found[:start]
 
 
 def _quasi_definite(matrix: csc_array[np.float64]) -> SuperLU[np.float64]:
