@@ -33,10 +33,10 @@ from quietmean.protocols.secagg.accounting import (
 from quietmean.protocols.secagg.certificate import DiscreteLossConversion
 from quietmean.protocols.secagg.encoding import conditional_norm
 from quietmean.protocols.secagg.spec import SecAggParameters
-from quietmean.queries import ColumnMeans
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
+from quietmean.statistics import ColumnMeans
 from quietmean.studies.outcome import conclude
 from quietmean.testing.privacy import certificate_of
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quietmean.node import Identity, NodeSettings, Roster
     from quietmean.node.monitor import NodeView, Report
     from quietmean.planning.plan import Plan
-    from quietmean.queries import ColumnMeans, Encoded
+    from quietmean.statistics import ColumnMeans, Encoded
     from quietmean.studies.study import Study
 
 
@@ -59,7 +59,7 @@ class Files:
 
     def encode(self, data: Path, missing: str, clip: bool) -> Encoded:
         """This party's vector."""
-        from quietmean.queries import read_columns
+        from quietmean.statistics import read_columns
 
         records, rows = read_columns(data, self.query.columns, missing=missing)
         return self.query.encode(records, clip=clip, row_names=rows)

@@ -17,7 +17,7 @@ from quietmean.core.party import Vector
 from quietmean.entropy import BitStream, Seed
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning.plan import Plan
-from quietmean.queries import ColumnMeans, Encoded
+from quietmean.statistics import ColumnMeans, Encoded
 from quietmean.studies.outcome import StudyOutcome, conclude
 
 Array = NDArray[np.float64]

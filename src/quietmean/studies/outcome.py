@@ -16,7 +16,7 @@ from quietmean.planning.accuracy import noise_variance
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.queries import ColumnMeans
+from quietmean.statistics import ColumnMeans
 
 Array = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
-from quietmean.queries import ColumnMeans
+from quietmean.statistics import ColumnMeans
 
 
 class Column(BaseModel):

@@ -10,7 +10,7 @@ import pytest
 
 from quietmean.core.domain import Box, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.queries import ColumnMeans, read_columns
+from quietmean.statistics import ColumnMeans, read_columns
 from quietmean.studies.sources import parties_of_table
 
 
