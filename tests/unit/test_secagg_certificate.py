@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Box, PrivacyUnit
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
 from quietmean.graphs import History
@@ -36,7 +36,8 @@ from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
-from quietmean.statistics import ColumnMeans
+from quietmean.statistics import Column, Columns, Workload
+from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies.outcome import conclude
 from quietmean.testing.privacy import certificate_of
 
@@ -242,7 +243,8 @@ def test_deltas_at_other_epsilons_are_bounds_too() -> None:
 
 
 def test_a_study_reports_the_bound_under_its_name() -> None:
-    query = ColumnMeans(("a", "b"), Box(np.zeros(2), np.ones(2)), PrivacyUnit.RECORD)
+    columns = [Column(name=name, low=0, high=1) for name in "ab"]
+    query = Workload(Columns(columns), tuple(Mean(column=name) for name in "ab"), PrivacyUnit.RECORD)
     target = Target(8, 1.0, 1e-6, 2, query.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
     plan = calibrate(target, get_protocol("secagg"))
     history = History.everyone(7, 8)
@@ -261,7 +263,8 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     assert told["whole_party_epsilon"] > epsilon_of_mu(3 * query.sensitivity / plan.parameters.sigma / math.sqrt(7), 1e-6)
     # Noise of eight parties and their rounding, over the squared number of records.
     variance = 8 * (plan.parameters.sigma**2 + plan.parameters.granularity**2 / 6) / 100
-    np.testing.assert_allclose(outcome.standard_error, math.sqrt(variance), rtol=1e-9)
+    errors = [answer.estimates.standard_error for answer in outcome.answers]
+    np.testing.assert_allclose(errors, math.sqrt(variance), rtol=1e-9)
 
 
 def test_without_noise_or_without_a_dimension() -> None:

@@ -8,61 +8,209 @@ import numpy as np
 import polars as pl
 import pytest
 
-from quietmean.core.domain import Box, PrivacyUnit
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.statistics import ColumnMeans, read_columns
+from quietmean.statistics import (
+    Column,
+    Columns,
+    Statistic,
+    Workload,
+    column_means,
+    combined,
+    get_statistic,
+    parse_statistic,
+    read_columns,
+    read_text,
+    registry,
+)
+from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies.sources import parties_of_table
+from quietmean.studies.study import Study
 
-
-def query(unit: PrivacyUnit = PrivacyUnit.RECORD) -> ColumnMeans:
-    return ColumnMeans(("age", "weight"), Box(np.array([0.0, 40.0]), np.array([100.0, 140.0])), unit)
-
-
+COLUMNS = Columns([Column(name="age", low=0, high=100), Column(name="weight", low=40, high=140)])
 RECORDS = np.array([[50.0, 90.0], [0.0, 40.0], [100.0, 140.0], [30.0, 65.0]])
 
 
+def means(unit: PrivacyUnit = PrivacyUnit.RECORD, shares: tuple[float, float] = (1.0, 1.0)) -> Workload:
+    statistics = [Mean(column=name, share=share) for name, share in zip(COLUMNS.names, shares, strict=True)]
+    return Workload(COLUMNS, tuple(statistics), unit)
+
+
 def test_record_unit_sums_and_counts() -> None:
-    encoded = query().encode(RECORDS)
+    encoded = means().encode(RECORDS)
     assert encoded.weight == 4
     np.testing.assert_allclose(encoded.vector, [0.5 + 0 + 1 + 0.3, 0.5 + 0 + 1 + 0.25])
-    np.testing.assert_allclose(query().decode(encoded.vector / encoded.weight), RECORDS.mean(axis=0))
+    found = combined(means().decode(encoded.vector / encoded.weight, 0.0, 4.0))
+    assert found.terms == COLUMNS.names
+    np.testing.assert_allclose(found.value, RECORDS.mean(axis=0))
+    np.testing.assert_array_equal([found.low, found.high], [[0, 40], [100, 140]])
 
 
 def test_party_unit_means() -> None:
-    encoded = query(PrivacyUnit.PARTY).encode(RECORDS)
+    encoded = means(PrivacyUnit.PARTY).encode(RECORDS)
     assert encoded.weight == 1
-    np.testing.assert_allclose(query().decode(encoded.vector), RECORDS.mean(axis=0))
+    np.testing.assert_allclose(combined(means().decode(encoded.vector, 0.0, 1.0)).value, RECORDS.mean(axis=0))
 
 
+@pytest.mark.parametrize("shares", [(1.0, 1.0), (0.5, 4.0)])
 @pytest.mark.parametrize("unit", list(PrivacyUnit))
-def test_sensitivity_bounds_every_replacement(unit: PrivacyUnit) -> None:
-    one = query(unit)
+def test_sensitivity_bounds_every_replacement(unit: PrivacyUnit, shares: tuple[float, float]) -> None:
+    one = means(unit, shares)
     extreme = RECORDS.copy()
     extreme[0] = [0.0, 40.0]
     replaced = RECORDS.copy()
     replaced[0] = [100.0, 140.0]
     change = float(np.linalg.norm(one.encode(replaced).vector - one.encode(extreme).vector))
     assert change <= one.sensitivity + 1e-12
+    assert one.sensitivity == pytest.approx(sum(shares) ** 0.5)
     if unit == PrivacyUnit.RECORD:
         assert change == pytest.approx(one.sensitivity)
 
 
-def test_errors_scale_with_the_columns() -> None:
-    np.testing.assert_allclose(query().decode_error(0.1), [10.0, 10.0])
+def test_errors_scale_with_the_columns_and_with_the_budget() -> None:
+    found = combined(means().decode(np.array([0.5, 0.25]), 0.1, 4.0))
+    np.testing.assert_allclose(found.standard_error, [10.0, 10.0])
+    dearer = combined(means(shares=(4.0, 1.0)).decode(np.array([1.0, 0.25]), 0.1, 4.0))
+    np.testing.assert_allclose(dearer.standard_error, [5.0, 10.0])
+    np.testing.assert_allclose(dearer.value, found.value)
+
+
+def test_features_that_statistics_share_are_released_once() -> None:
+    class Again(Mean):
+        """Another statistic that reads the same feature."""
+
+        name = "again"
+
+    both = Workload(COLUMNS, (Mean(column="age"), Again(column="age", share=3.0)), PrivacyUnit.RECORD)
+    assert both.dimension == 1
+    assert list(both.scales.values()) == [2.0]
+    np.testing.assert_allclose(both.encode(RECORDS).vector, [3.6])
+    answers = both.decode(np.array([1.0]), 0.2, 4.0)
+    assert combined(answers).terms == ("mean(age)", "again(age)")
+    assert [answer.estimates.value[0] for answer in answers] == [50.0, 50.0]
+    assert [answer.estimates.standard_error[0] for answer in answers] == [10.0, 10.0]
+
+
+def test_answers_as_json() -> None:
+    told = [answer.to_json() for answer in means().decode(np.array([0.5, 0.25]), 0.1, 4.0)]
+    assert told[0] == {
+        "name": "mean(age)",
+        "kind": "mean",
+        "estimate": 50.0,
+        "standard_error": 10.0,
+        "share": 1.0,
+        "records": 4.0,
+    }
+    assert list(column_means(means().decode(np.array([0.5, 0.25]), 0.1, 4.0))) == ["age", "weight"]
 
 
 def test_clipping_is_counted() -> None:
     wild = np.array([[-5.0, 90.0], [50.0, 200.0]])
     with pytest.raises(InputError, match=r"row 1, column 'age' is -5, outside"):
-        query().encode(wild)
-    encoded = query().encode(wild, clip=True)
+        means().encode(wild)
+    encoded = means().encode(wild, clip=True)
     assert encoded.clipped == 2
     np.testing.assert_allclose(encoded.vector, [0.5, 1.5])
+    assert means().outside(wild).tolist() == [[True, False], [False, True]]
 
 
 def test_empty_party_is_refused() -> None:
     with pytest.raises(InputError, match="no records"):
-        query().encode(RECORDS[:0])
+        means().encode(RECORDS[:0])
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)])
+def test_bounds_that_are_none(bounds: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match=r"two finite numbers in rising order"):
+        Column(name="age", low=bounds[0], high=bounds[1])
+
+
+def test_columns_by_name() -> None:
+    assert [COLUMNS[name].width for name in COLUMNS.names] == [100.0, 100.0]
+    assert len(COLUMNS) == 2
+    with pytest.raises(InputError, match=r"'wheight' is not declared \(did you mean 'weight'\?\)"):
+        COLUMNS["wheight"]
+    with pytest.raises(InputError, match="named twice in age, age"):
+        Columns([COLUMNS["age"], COLUMNS["age"]])
+    with pytest.raises(InputError, match="no column is named"):
+        Columns([])
+
+
+# --- how statistics are written --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", registry())
+def test_every_statistic_says_what_it_is(name: str) -> None:
+    kind = get_statistic(name)
+    assert issubclass(kind, Statistic)
+    assert kind.summary
+    assert set(kind.by_place) <= set(kind.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("text", "raw"),
+    [
+        ("mean(age)", {"kind": "mean", "column": "age"}),
+        (" mean ( age , share = 2 ) ", {"kind": "mean", "column": "age", "share": 2.0}),
+        ("mean(column=age)", {"kind": "mean", "column": "age"}),
+        ("mean(42)", {"kind": "mean", "column": "42"}),
+    ],
+)
+def test_texts_of_the_command_line(text: str, raw: dict[str, object]) -> None:
+    assert read_text(text) == raw
+    statistic = parse_statistic(raw)
+    assert parse_statistic(read_text(statistic.text)).text == statistic.text
+    assert parse_statistic(statistic.describe()) == statistic
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("age", "is not of the form"),
+        ("mean", "is not of the form"),
+        ("maen(age)", r"'maen' is unknown \(did you mean 'mean'\?\): choose one of"),
+        ("mean(age, weight)", "too many values without a name: mean takes column"),
+        ("mean(age, column=age)", "gives column twice"),
+        ("mean(age, shar=2)", r"no field 'shar' \(did you mean 'share'\?\): it has"),
+        ("mean(age, share=much)", "'share' is 'much': it must be a number"),
+        ("mean(age, share=0)", "share is 0: a share is a finite number > 0"),
+        ("mean()", "'column' is missing"),
+    ],
+)
+def test_misspelt_texts(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_statistic(read_text(text))
+
+
+def study(**fields: object) -> Study:
+    columns = [{"name": column.name, "low": column.low, "high": column.high} for column in COLUMNS]
+    return Study.parse({"column": columns, **fields})
+
+
+def test_a_study_without_statistics_is_about_the_mean_of_every_column() -> None:
+    default = study()
+    assert [statistic.text for statistic in default.workload.statistics] == ["mean(age)", "mean(weight)"]
+    assert set(default.context()) == {"study", "columns", "unit"}
+    asked = study(statistic=[{"kind": "mean", "column": "age", "share": 2}])
+    assert asked.context()["statistics"] == [{"kind": "mean", "column": "age", "share": 2.0}]
+    assert asked.target(5).dimension == 1
+    assert asked.target(5).sensitivity == pytest.approx(2**0.5)
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ([{"column": "age"}], "has no kind"),
+        ([{"kind": "mean", "column": "size"}], "'size' is not declared"),
+        ([{"kind": "mean", "column": "age"}] * 2, r"mean\(age\) is asked for twice"),
+    ],
+)
+def test_a_study_with_impossible_statistics(tables: list[dict[str, str]], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        study(statistic=tables)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -145,10 +145,9 @@ def _count_rows(files: Files, data: Path) -> tuple[int, int, int]:
     from quietmean.statistics import read_columns
     from quietmean.statistics.table import read_table
 
-    domain = files.query.domain
-    complete, _ = read_columns(data, files.query.columns, missing="drop")
+    complete, _ = read_columns(data, files.workload.columns.names, missing="drop")
     rows = read_table(data).height
-    outside = ((complete < domain.low) | (complete > domain.high)).any(axis=1)
+    outside = files.workload.outside(complete).any(axis=1)
     return int(outside.sum()), rows - len(complete), rows
 
 

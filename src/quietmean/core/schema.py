@@ -11,6 +11,7 @@ A field without a default is open: it has no value yet, and whoever meets the nu
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import typing
@@ -103,6 +104,16 @@ class Parameter:
             if is_kind(raw, kind):
                 return float(raw) if kind is float else raw
         raise InputError(f"field {self.key!r} is {raw!r}: it must be {self.wanted}")
+
+    def data(self, text: str) -> Any:
+        """The JSON data that a text stands for: of the first kind that the field takes and the text can be, else the text."""
+        for kind in _members(self.kind)[1]:
+            if kind is bool and text in ("true", "false"):
+                return text == "true"
+            if kind in (int, float):
+                with contextlib.suppress(ValueError):
+                    return kind(text)
+        return text
 
     @property
     def wanted(self) -> str:
