@@ -16,7 +16,7 @@ from quietmean.planning import Target
 from quietmean.planning.calibrate import choose_levels, draw_guards
 from quietmean.planning.choices import Calibration
 from quietmean.planning.scenarios import Scenario, draw_scenario
-from quietmean.protocols import get_protocol
+from quietmean.protocols.inca import IncA
 
 EXECUTIONS = 200
 PARTIES = 200
@@ -27,13 +27,12 @@ def make_target(dropouts: float) -> Target:
 
 
 def draw(dropouts: float, schedule: str, guards: int = 0) -> list[Scenario]:
-    protocol = get_protocol("inca")
-    draft = protocol.draft(PARTIES, {"rounds": 20, "schedule": schedule})
     seeds = (Seed.public("figure 3b", schedule, str(dropouts), number) for number in range(EXECUTIONS))
     target = make_target(dropouts)
+    draft = IncA(rounds=20, schedule=schedule).template(target)
     guard_seed = Seed.public("figure 3b", schedule, str(dropouts))
-    planned = [draw_scenario(target, protocol, draft, seed, 1) for seed in seeds]
-    return planned + draw_guards(target, protocol, draft, guard_seed, 1, guards)
+    planned = [draw_scenario(target, draft, seed, 1) for seed in seeds]
+    return planned + draw_guards(target, draft, guard_seed, 1, guards)
 
 
 def evaluate(scenarios: list[Scenario], dropouts: float, calibration: Calibration) -> tuple[float, float, float]:

@@ -15,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from quietmean.core.party import PartyId
 from quietmean.entropy import ExchangeKey, SecureNoise, Seed
 from quietmean.entropy.insecure import insecure_seed
-from quietmean.protocols import get_protocol
+from quietmean.protocols.cordp_dme import CorDPDME
 
 PARTIES, DIMENSION = 100, 100_000
 KEYS = [ExchangeKey(insecure_seed(party, "key")) for party in range(PARTIES)]
@@ -51,11 +51,10 @@ def test_offline_key_agreement(benchmark: BenchmarkFixture, table: Callable[[str
 
 
 def test_offline_expansion(benchmark: BenchmarkFixture, table: Callable[[str], None]) -> None:
-    protocol = get_protocol("cordp-dme")
-    parameters = protocol.parse({"sigma_own": 1.0, "sigma_pair": 1.0}, PARTIES)
-    schedule = protocol.schedule(parameters, PARTIES, Seed.public("benchmark"))
+    protocol = CorDPDME(sigma_own=1.0, sigma_pair=1.0)
+    schedule = protocol.draw_schedule(PARTIES, Seed.public("benchmark"))
     noise = SecureNoise(insecure_seed(0, "own"), cache(agree().__getitem__))
-    machine = protocol.machine(parameters, schedule, 0, np.ones(DIMENSION), 1.0, noise)
+    machine = protocol.machine(schedule, 0, np.ones(DIMENSION), 1.0, noise)
     baseline = numpy_seconds()
     step = benchmark(machine.start)
     assert benchmark.stats is not None
@@ -70,9 +69,8 @@ def test_offline_expansion(benchmark: BenchmarkFixture, table: Callable[[str], N
 
 def test_online_sum(benchmark: BenchmarkFixture, table: Callable[[str], None]) -> None:
     """What a reader of all messages does: add 100 vectors, decode."""
-    protocol = get_protocol("cordp-dme")
-    parameters = protocol.parse({"sigma_own": 1.0, "sigma_pair": 1.0}, PARTIES)
+    protocol = CorDPDME(sigma_own=1.0, sigma_pair=1.0)
     messages = np.ones((PARTIES, DIMENSION))
-    benchmark(lambda: protocol.decode(parameters, PARTIES, messages.sum(axis=0), float(PARTIES)))
+    benchmark(lambda: protocol.decode(PARTIES, messages.sum(axis=0), float(PARTIES)))
     assert benchmark.stats is not None
     table(f"sum and decode: {1e3 * benchmark.stats.stats.min:.1f} ms")

@@ -24,15 +24,14 @@ from quietmean.graphs import Schedule
 from quietmean.node.local import run_local
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 
 PARTIES, ROUNDS = 20, 8
 
 
 def plan(dimension: int) -> Plan:
     target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=dimension)
-    return Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(ROUNDS), 0.1, 1.0))
+    return Plan(target, IncA(rounds=ROUNDS, sigma_star=0.1, sigma_delta=1.0))
 
 
 def steps_of(schedule: Schedule, party: int, size: int) -> list[dict[str, Any]]:

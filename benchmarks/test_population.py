@@ -16,18 +16,16 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from quietmean.entropy import BitStream, Seed
 from quietmean.entropy.insecure import InsecurePopulationNoise
 from quietmean.graphs import History
-from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.inca import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 
 SIZES = [(100, 20, 100), (1000, 20, 100), (1000, 20, 1000)]
 
 
 def make_execution(parties: int, rounds: int) -> Execution:
-    protocol = get_protocol("inca")
-    parameters = IncaParameters(Injection.incremental(rounds), 1.0, 2.0, "uniform")
-    schedule = protocol.schedule(parameters, parties, Seed.public("benchmark"))
-    return Execution(protocol, parameters, schedule, History.everyone(rounds, parties), 1.0, np.ones(parties))
+    protocol = IncA(rounds=rounds, sigma_star=1.0, sigma_delta=2.0, schedule="uniform")
+    schedule = protocol.draw_schedule(parties, Seed.public("benchmark"))
+    return Execution(protocol, schedule, History.everyone(rounds, parties), 1.0, np.ones(parties))
 
 
 @pytest.mark.parametrize(("parties", "rounds", "dimension"), SIZES)

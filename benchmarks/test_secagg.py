@@ -30,7 +30,8 @@ from quietmean.entropy.insecure import InsecureStackedNoise
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.information import one_thread
-from quietmean.protocols import get_protocol, registry
+from quietmean.protocols import Protocol, get_protocol, registry
+from quietmean.protocols.secagg_plus import SecAggPlus
 
 PARTIES, DIMENSION, NEIGHBOURS, THRESHOLD = 100, 100_000, 20, 11
 # Values lie in [-1, 1]; one step of the grid as Flower has it.
@@ -68,22 +69,22 @@ def values() -> Vector:
     return np.sin(np.arange(DIMENSION)[None, :] + 7.0 * np.arange(PARTIES)[:, None])
 
 
-def without_noise() -> Any:
+def without_noise() -> SecAggPlus:
     raw = {"threshold": THRESHOLD, "minimum": PARTIES // 2, "granularity": STEP, "sigma": 0.0, "clip": RADIUS, "noise": "none"}
-    return get_protocol("secagg-plus").parse(raw | {"degree": NEIGHBOURS}, PARTIES)
+    return SecAggPlus.parse(raw | {"degree": NEIGHBOURS}, PARTIES)
 
 
 def with_noise(dropouts: float) -> Plan:
     target = Target(PARTIES, EPSILON, DELTA, DIMENSION, 2 * RADIUS, COLLUDING, dropouts)
     options = {"degree": NEIGHBOURS, "threshold": THRESHOLD, "domain": "ball"}
-    return calibrate(target, get_protocol("secagg-plus"), options)
+    return calibrate(target, SecAggPlus.from_options(options))
 
 
-def run_machines(parameters: Any, dropped: int, label: str, epsilon: float = math.inf) -> Cost:
+def run_machines(protocol: Protocol, dropped: int, label: str, epsilon: float = math.inf) -> Cost:
     """All machines in one process. The aggregator is a client too: a client's mean time is taken off its own."""
-    protocol, data = get_protocol("secagg-plus"), values()
-    schedule, noise = protocol.schedule(parameters, PARTIES, Seed.public("benchmark")), InsecureStackedNoise(1, PARTIES)
-    machines = [protocol.machine(parameters, schedule, p, data[p], 1.0, noise.party(p)) for p in range(PARTIES)]
+    data = values()
+    schedule, noise = protocol.draw_schedule(PARTIES, Seed.public("benchmark")), InsecureStackedNoise(1, PARTIES)
+    machines = [protocol.machine(schedule, p, data[p], 1.0, noise.party(p)) for p in range(PARTIES)]
     gone = set(range(1, dropped + 1))
     seconds, sent = np.zeros(PARTIES), np.zeros(PARTIES)
 
@@ -94,7 +95,7 @@ def run_machines(parameters: Any, dropped: int, label: str, epsilon: float = mat
         return result
 
     steps = [timed(party, machine.start) for party, machine in enumerate(machines)]
-    for round_ in range(1, protocol.rounds(parameters) + 1):
+    for round_ in range(1, protocol.rounds + 1):
         here = [party for party in range(PARTIES) if round_ < MASKED or party not in gone]
         inboxes: dict[PartyId, list[Message]] = {party: [] for party in here}
         delivered: dict[PartyId, set[PartyId]] = {party: set() for party in here}
@@ -137,7 +138,7 @@ class Prepared:
 def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
     """CorDP-DME's machines: one message a client; who dropped out leaves its shared noise behind."""
     target = Target(PARTIES, EPSILON, DELTA, DIMENSION, 2 * RADIUS, COLLUDING, dropped / PARTIES)
-    plan = calibrate(target, get_protocol("cordp-dme"), options)
+    plan = calibrate(target, get_protocol("cordp-dme").from_options(options))
     data, schedule, source = values(), plan.schedule(Seed.public("benchmark")), InsecureStackedNoise(1, PARTIES)
     staying, offline, online = [*range(dropped + 1, PARTIES)], 0.0, 0.0
     messages: list[Message] = []
@@ -153,7 +154,7 @@ def run_cordp(dropped: int, options: dict[str, Any], label: str) -> Cost:
     release = server.end_round(begun_state, messages, frozenset()).release
     seconds = time.process_time() - begun
     assert release is not None
-    mean = plan.protocol.decode(plan.parameters, PARTIES, release.vector, release.weight)
+    mean = plan.protocol.decode(PARTIES, release.vector, release.weight)
     error = math.sqrt(((mean - data[[0, *staying]].mean(axis=0)) ** 2).mean())
     count = len(staying)
     return Cost(label, seconds, online / count, 8.0 * DIMENSION, error, EPSILON, offline / count)
@@ -183,7 +184,7 @@ def run_ours(dropped: int) -> list[Cost]:
     """Without noise, with noise, and CorDP-DME where it is there."""
     plain = best([run_machines(without_noise(), dropped, "quietmean SecAgg+, no noise") for _ in range(2)])
     plan, label = with_noise(dropped / PARTIES), "quietmean SecAgg+, discrete Gaussian noise"
-    costs = [plain, best([run_machines(plan.parameters, dropped, label, EPSILON) for _ in range(2)])]
+    costs = [plain, best([run_machines(plan.protocol, dropped, label, EPSILON) for _ in range(2)])]
     if "cordp-dme" in registry():
         server = {"aggregator": 0}
         costs += [run_cordp(dropped, server, "quietmean CorDP-DME, all pairs")]

@@ -9,7 +9,6 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -61,13 +60,13 @@ class Row:
     def rounds(self) -> int:
         protocol = self.plan.protocol
         telling = self.plan.dissemination.rounds if protocol.releases_are_public else 0
-        return protocol.rounds(self.plan.parameters) + telling
+        return protocol.rounds + telling
 
 
 def count_traffic(plan: Plan) -> Traffic:
     """Of one run of the real machines in which everybody stays and, where releases are public, tells them to all others."""
     target = plan.target
-    rounds = plan.protocol.rounds(plan.parameters)
+    rounds = plan.protocol.rounds
     execution = plan.execution(Seed.public("traffic"), History.everyone(rounds, target.parties))
     messages, sizes = np.zeros(target.parties, dtype=np.int64), np.zeros(target.parties, dtype=np.int64)
 
@@ -81,7 +80,7 @@ def count_traffic(plan: Plan) -> Traffic:
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(target.parties)]
     run_lockstep(machines, execution.history, lambda round_, sender, receiver: True, watch)
     if plan.protocol.releases_are_public:
-        telling = list(plan.protocol.releasers(plan.parameters, target.parties))
+        telling = list(plan.protocol.releasers(target.parties))
         messages[telling] += target.parties - 1
         sizes[telling] += (target.parties - 1) * (8 * target.dimension + OVERHEAD_BYTES)
     return Traffic(float(messages.mean()), int(messages.max()), float(sizes.mean()), int(sizes.max()))
@@ -98,15 +97,15 @@ def epsilon_alone(plan: Plan) -> str:
     protocol, target = plan.protocol, plan.target
     if not protocol.has_transcript:
         return f"{target.epsilon:g} (pure)"
-    execution = plan.execution(Seed.public("alone"), History.everyone(protocol.rounds(plan.parameters), target.parties))
+    execution = plan.execution(Seed.public("alone"), History.everyone(protocol.rounds, target.parties))
     privacy = execution.privacy(target.delta)
     parties = frozenset(range(target.parties))
     worst = max(privacy.against(parties - {party}).max_epsilon for party in SAMPLED)
     return "everything" if math.isinf(worst) else f"{worst:.3g}"
 
 
-def make_row(target: Target, protocol: Protocol[Any], quick: bool) -> Row:
-    plan = calibrate(target, protocol)
+def make_row(target: Target, protocol: type[Protocol], quick: bool) -> Row:
+    plan = calibrate(target, protocol.from_options({}))
     runs = (RUNS if protocol.stackable and protocol.has_transcript else SLOW_RUNS) // (10 if quick else 1)
     planned = simulate(plan, runs=runs, seed=SEED)
     calm = simulate(plan, runs=runs, seed=SEED, dropouts=0.0)

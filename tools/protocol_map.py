@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 from quietmean.core.errors import InputError
-from quietmean.planning.candidates import Candidate, rank
-from quietmean.planning.plan import Target
-from quietmean.protocols import Server
+from quietmean.planning.candidates import Ranking, rank
+from quietmean.protocols import Server, Target
 
 PAGE = Path(__file__).parent.parent / "docs" / "protocol-map.md"
 PARTIES = (10, 30, 100)
@@ -60,7 +59,7 @@ def _cell(parties: int, colluding: int, dropouts: float, server: Server) -> str:
     return _words(candidates)
 
 
-def _words(candidates: list[Candidate]) -> str:
+def _words(candidates: Ranking) -> str:
     first, second = candidates[0], candidates[1]
     times = first.mse / float(first.to_json()["mse_central"])
     return f"`{first.plan.protocol.name}` {times:.3g} (`{second.plan.protocol.name}` x {second.mse / first.mse:.3g})"

@@ -54,7 +54,8 @@ def plan(
 
 def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed: int = 0) -> SimulationResult:
     """Simulate runs of a plan on values (n, d), or (n,) for one coordinate; on random ones without. Insecure randomness."""
-    return plan.simulate(values, runs=runs, rng=seed)
+    result: SimulationResult = plan.simulate(values, runs=runs, rng=seed)
+    return result
 
 
 def certify(

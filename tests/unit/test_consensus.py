@@ -20,10 +20,10 @@ from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean.protocols.consensus import PROTOCOL, ConsensusParameters, Quantisation, error
+from quietmean.protocols.consensus import Consensus, Quantisation, error
 from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
-from quietmean.protocols.consensus.batch import ConsensusRun, run_consensus
 from quietmean.protocols.consensus.rate import found_rate, measured_rate, regular_rate
+from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
 from quietmean.protocols.execution import Execution
 from quietmean.testing import check_protocol
 from quietmean.testing.privacy import certificate_of
@@ -31,12 +31,12 @@ from quietmean.testing.privacy import certificate_of
 GEOMETRIC = make_graph("geometric", 30, Seed.public("consensus test", 1))
 
 
-def make(parties: int, **raw: Any) -> ConsensusParameters:
-    return PROTOCOL.parse({"sigma_z": 1.0, "theta": 0.2, "c": 1.0, "iterations": 100, **raw}, parties)
+def make(parties: int, **raw: Any) -> Consensus:
+    return Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": 1.0, "iterations": 100, **raw}, parties)
 
 
-def run(parameters: ConsensusParameters, values: Vector, seed: int = 0) -> tuple[ConsensusRun, list[Vector]]:
-    schedule = PROTOCOL.fixed_schedule(parameters, parameters.parties)
+def run(parameters: Consensus, values: Vector, seed: int = 0) -> tuple[ConsensusRun, list[Vector]]:
+    schedule = parameters.fixed_schedule(parameters.parties)
     seen: list[Vector] = []
     noise = InsecurePopulationNoise(seed, parameters.parties)
     history, weights = History.everyone(parameters.rounds, parameters.parties), np.ones(parameters.parties)
@@ -63,7 +63,7 @@ def test_a_path_of_three_by_hand(mode: str, theta: float, trace: list[list[float
     initial = np.array([[1.0], [3.0], [-2.0], [4.0]])
     run_consensus(
         parameters,
-        PROTOCOL.fixed_schedule(parameters, 3),
+        parameters.fixed_schedule(3),
         History.everyone(3, 3),
         np.array([[1.0], [2.0], [6.0]]),
         np.ones(3),
@@ -137,24 +137,25 @@ def test_automatic_bits_never_overload(mode: str, theta: float) -> None:
         assert settings is not None
         assert settings.two_step is (theta == 0 and mode == "unicast")
         for seed in range(4):
-            tried = replace(parameters, quantisation=replace(settings, dither_seed=seed))
+            tried = parameters.quantised(replace(settings, dither_seed=seed))
             done, _ = run(tried, normal_values(12, 40, seed), seed=seed)
             assert done.overloads.sum() == 0, f"{graph} {common} seed {seed}: {settings.bits} bits"
 
 
 def test_two_bits_over_two_steps_are_refused_in_plans() -> None:
+    many = Target(parties=30, epsilon=1.0, delta=1e-5)
     options = {"graph": "geometric", "theta": 0.0, "c": 1.0, "sigma_z": 1.0, "bits": 2}
     with pytest.raises(InputError, match=r"bits is 2, but with theta 0 and differences over two steps .* for ever .* take 4"):
-        PROTOCOL.draft(30, options)
+        Consensus.from_options(options).template(many)
     for step, enough in ((0.3, 3), (1.0, 4)):
-        automatic = PROTOCOL.draft(30, {**options, "c": step, "bits": "auto"}).quantisation
+        automatic = Consensus.from_options({**options, "c": step, "bits": "auto"}).template(many).quantisation
         assert automatic is not None
         assert automatic.bits == enough
     # An execution file may have them: what happened is accounted for.
-    assert PROTOCOL.parse(options, 30).quantisation is not None
+    assert Consensus.parse(options, 30).quantisation is not None
     target = Target(parties=8, epsilon=1.0, delta=1e-5, colluding=2)
     with pytest.raises(InputError, match="for ever"):
-        calibrate(target, PROTOCOL, {"theta": 0.0, "c": 0.5, "bits": 1, "iterations": 50})
+        calibrate(target, Consensus(theta=0.0, c=0.5, bits=1, iterations=50))
 
 
 @pytest.mark.parametrize(("theta", "mse"), [(0.0, 0.0382), (0.2, 0.0231), (0.5, 0.0223)])
@@ -221,7 +222,7 @@ def test_a_quantiser_that_cannot_follow_is_refused_and_freezes() -> None:
     honest = make(30, edges=GEOMETRIC.tolist(), c=0.3, bits=2, gamma=default_gamma(rate), iterations=120)
     assert honest.quantisation is not None
     values = normal_values(30, 5)
-    done, _ = run(replace(honest, quantisation=replace(honest.quantisation, gamma=0.4)), values)
+    done, _ = run(honest.quantised(replace(honest.quantisation, gamma=0.4)), values)
     assert done.overloads[-1] > 0
     assert np.abs(done.releases.vector - values.mean(axis=0)).max() > 1e-3
 
@@ -232,14 +233,14 @@ def test_theta_zero_with_one_step_overloads_for_ever() -> None:
     sound = make(30, edges=GEOMETRIC.tolist(), theta=0.0, c=0.3, bits=3, iterations=200)
     assert sound.quantisation is not None
     assert run(sound, normal_values(30, 5))[0].overloads[-50:].sum() == 0
-    wrong = replace(sound, quantisation=replace(sound.quantisation, two_step=False))
+    wrong = sound.quantised(replace(sound.quantisation, two_step=False))
     overloads = run(wrong, normal_values(30, 5))[0].overloads
     assert (overloads[-50:] > 0).all()
 
 
 def test_leakage_never_ends_so_the_number_of_messages_must_be_named() -> None:
     with pytest.raises(InputError, match=r"delta_min is 0.1 > 0 and iterations is missing"):
-        PROTOCOL.parse({"graph": "ring", "sigma_z": 1.0, "theta": 0.2, "bits": 2, "delta_min": 0.1}, 5)
+        Consensus.parse({"graph": "ring", "sigma_z": 1.0, "theta": 0.2, "bits": 2, "delta_min": 0.1}, 5)
 
 
 @pytest.mark.parametrize(
@@ -290,17 +291,18 @@ def test_two_connected_honest_parties(sigma_z: float, nats: float) -> None:
 
 def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
     target = Target(parties=8, epsilon=1.0, delta=1e-6, colluding=2)
-    plan = calibrate(target, PROTOCOL)
-    assert plan.parameters.sigma_z.min() > 0
-    execution = plan.execution(Seed.public("plan"), History.everyone(plan.parameters.rounds, 8))
+    plan = calibrate(target, Consensus())
+    assert isinstance(plan.protocol, Consensus)
+    assert plan.protocol.deviations.min() > 0
+    execution = plan.execution(Seed.public("plan"), History.everyone(plan.protocol.rounds, 8))
     transcript = execution.transcript()
     worst = max(
         certificate_of(transcript, Adversary.collusion([one, other]), 1.0).max_mu for one in range(8) for other in range(one)
     )
     assert 0.98 < epsilon_of_mu(worst, 1e-6) <= 1.0
-    assert plan.prediction["mse_noise"] == pytest.approx(plan.parameters.sigma_local**2 / 8, rel=1e-5)
+    assert plan.prediction["mse_noise"] == pytest.approx(plan.protocol.sigma_local**2 / 8, rel=1e-5)
     with pytest.raises(InputError, match=r"dropouts of 0.1"):
-        calibrate(Target(parties=8, epsilon=1.0, delta=1e-6, dropouts=0.1), PROTOCOL)
+        calibrate(Target(parties=8, epsilon=1.0, delta=1e-6, dropouts=0.1), Consensus())
 
 
 def test_the_remaining_parties_find_their_own_mean() -> None:
@@ -308,7 +310,7 @@ def test_the_remaining_parties_find_their_own_mean() -> None:
     values = normal_values(6, 2)
     history = History.everyone(parameters.rounds, 6)
     history.online[20:, 1] = False
-    execution = Execution(PROTOCOL, parameters, PROTOCOL.fixed_schedule(parameters, 6), history, 1.0, np.ones(6))
+    execution = Execution(parameters, parameters.fixed_schedule(6), history, 1.0, np.ones(6))
     releases = execution.run_batch(values, InsecurePopulationNoise(3, 6))
     stayed = execution.counted()
     np.testing.assert_array_equal(stayed, [True, False, True, True, True, True])
@@ -351,7 +353,7 @@ def test_the_stated_error_is_that_of_this_execution(mode: str) -> None:
     noise = {"sigma_z": 3.0, "local_noise": "gaussian", "sigma_local": 0.5}
     parameters = make(8, graph="harary", connectivity=3, mode=mode, c=0.3, iterations=60, **noise)
     history = History.everyone(parameters.rounds, 8)
-    execution = Execution(PROTOCOL, parameters, PROTOCOL.fixed_schedule(parameters, 8), history, 1.0, np.arange(1.0, 9.0))
+    execution = Execution(parameters, parameters.fixed_schedule(8), history, 1.0, np.arange(1.0, 9.0))
     assert execution.error_variance() == pytest.approx(8 * 0.25 / 36**2, rel=1e-6)
     online = history.online.copy()
     online[6:, 2] = False
@@ -370,7 +372,7 @@ def test_the_stated_error_is_that_of_this_execution(mode: str) -> None:
 def test_the_drawn_estimate_of_the_error_is_near_the_exact_one(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = {"sigma_z": 3.0, "local_noise": "gaussian", "sigma_local": 0.5}
     parameters = make(30, edges=GEOMETRIC.tolist(), mode=mode, c=0.3, iterations=40, **noise)
-    parts = parameters, PROTOCOL.fixed_schedule(parameters, 30), History.everyone(41, 30), np.ones(30)
+    parts = parameters, parameters.fixed_schedule(30), History.everyone(41, 30), np.ones(30)
     exact = error.error_variance(*parts)
     monkeypatch.setattr(error, "_MOST_STEPS", 0.0)
     # The largest of 30 estimates, each 18 % off at most.
@@ -380,12 +382,12 @@ def test_the_drawn_estimate_of_the_error_is_near_the_exact_one(mode: str, monkey
 def test_an_arrival_that_nobody_noticed_is_in_the_account() -> None:
     """Party 0 takes its first message for lost and does not use the edge; party 1 has seen it and does."""
     parameters = make(3, edges=[[0, 1], [1, 2]], iterations=4, patience=2)
-    schedule = PROTOCOL.fixed_schedule(parameters, 3)
+    schedule = parameters.fixed_schedule(3)
     weights = np.ones(3)
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     lost[0, 0, 0] = True
     everyone = History.everyone(5, 3)
-    unnoticed = Execution(PROTOCOL, parameters, schedule, replace(everyone, settled=np.array([[1, 0, 1, NEVER]])), 1.0, weights)
+    unnoticed = Execution(parameters, schedule, replace(everyone, settled=np.array([[1, 0, 1, NEVER]])), 1.0, weights)
     really_lost = unnoticed.with_history(replace(everyone, lost=lost))
     for execution in (unnoticed, really_lost):
         check_protocol(execution, np.array([[1.0], [2.0], [3.0]]))

@@ -25,9 +25,8 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean.protocols import get_protocol
 from quietmean.protocols.cordp_dme import (
-    CordpDmeParameters,
+    CorDPDME,
     LateDecoder,
     SensitivityConvention,
     ball_sensitivity,
@@ -44,7 +43,6 @@ from quietmean.protocols.cordp_dme.spec import Decoder
 from quietmean.protocols.execution import Execution
 from quietmean.testing.privacy import certificate_of
 
-PROTOCOL = get_protocol("cordp-dme")
 TABLE_II_UNIT = gaussian_variance(2.0, 1e-5, ball_sensitivity(1.0, SensitivityConvention.TABLE_II))
 
 
@@ -52,11 +50,11 @@ def make_execution(
     parties: int, sigma_own: float, sigma_pair: float, absent: tuple[int, ...] = (), sensitivity: float = 1.0, **options: Any
 ) -> Execution:
     raw = {"sigma_own": sigma_own, "sigma_pair": sigma_pair, **options}
-    parameters = PROTOCOL.parse(raw, parties)
+    parameters = CorDPDME.parse(raw, parties)
     history = History.everyone(1, parties)
     history.online[1, list(absent)] = False
-    schedule = PROTOCOL.schedule(parameters, parties, Seed.public("test"))
-    return Execution(PROTOCOL, parameters, schedule, history, sensitivity, np.ones(parties))
+    schedule = parameters.draw_schedule(parties, Seed.public("test"))
+    return Execution(parameters, schedule, history, sensitivity, np.ones(parties))
 
 
 # Formulas ------------------------------------------------------------------------------------------------------------------
@@ -294,9 +292,9 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
     design = optimal_design(9, 7, 2, 1.0)
     levels = (math.sqrt(design.own), math.sqrt(design.pair))
     with_aggregator = make_execution(9, *levels, aggregator=4)
-    assert PROTOCOL.releasers(with_aggregator.parameters, 9) == {4}
-    assert PROTOCOL.trusted(with_aggregator.parameters) == frozenset()
-    assert PROTOCOL.indispensable(with_aggregator.parameters) == {4}
+    assert with_aggregator.protocol.releasers(9) == {4}
+    assert with_aggregator.protocol.trusted == frozenset()
+    assert with_aggregator.protocol.indispensable == {4}
     collusion = Adversary.collusion({4, 0})
     aggregated = certificate_of(with_aggregator.transcript(), collusion, 1.0)
     published = certificate_of(make_execution(9, *levels).transcript(), collusion, 1.0)
@@ -325,32 +323,33 @@ def test_an_aggregator_that_colludes_sees_what_everybody_sees_without_one() -> N
 )
 def test_wrong_parameters_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        PROTOCOL.parse({"sigma_own": 1.0, "sigma_pair": 1.0} | change, 5)
+        CorDPDME.parse({"sigma_own": 1.0, "sigma_pair": 1.0} | change, 5)
 
 
 # Decoders ------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_biased_decoder_shrinks() -> None:
-    parameters = CordpDmeParameters(1.0, 2.0, decoder=Decoder.BIASED, radius=2.0)
+    parameters = CorDPDME(sigma_own=1.0, sigma_pair=2.0, decoder=Decoder.BIASED, radius=2.0)
     vector = np.array([3.0, 6.0, 9.0])
     # u = 3 of 4: noise 3 (1 + 1 * 4) / 3 = 5 in total; over radius^2 that is 1.25.
-    np.testing.assert_allclose(PROTOCOL.decode(parameters, 4, vector, 3.0), vector / 3 / 2.25)
+    np.testing.assert_allclose(parameters.decode(4, vector, 3.0), vector / 3 / 2.25)
 
 
 def test_the_biased_decoder_counts_parties() -> None:
-    parameters = PROTOCOL.parse({"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0}, 4)
+    parameters = CorDPDME.parse({"sigma_own": 1.0, "sigma_pair": 2.0, "decoder": "biased", "radius": 1.0}, 4)
     with pytest.raises(InputError, match=r"weights sum to 2\.5"):
-        PROTOCOL.decode(parameters, 4, np.ones(1), 2.5)
-    schedule = PROTOCOL.schedule(parameters, 4, Seed.public("test"))
+        parameters.decode(4, np.ones(1), 2.5)
+    schedule = parameters.draw_schedule(4, Seed.public("test"))
     with pytest.raises(InputError, match="party 1 has weight 2"):
-        PROTOCOL.machine(parameters, schedule, 1, np.ones(1), 2.0, InsecureSilence())
+        parameters.machine(schedule, 1, np.ones(1), 2.0, InsecureSilence())
 
 
 def test_late_messages_are_added() -> None:
     execution = make_execution(6, 1.0, 3.0)
     releases = execution.run(np.ones((6, 2)), InsecurePopulationNoise(5, 6)).releases
-    decoder = LateDecoder(execution.parameters, 6)
+    assert isinstance(execution.protocol, CorDPDME)
+    decoder = LateDecoder(execution.protocol, 6)
     with pytest.raises(ProtocolFailure, match="no message"):
         decoder.estimate()
     predicted = []
@@ -440,7 +439,7 @@ def test_sharing_with_nearly_all_costs_nearly_nothing() -> None:
 
 
 def plan(dropouts: float = 0.0, options: dict[str, Any] | None = None, parties: int = 20) -> Plan:
-    return calibrate(Target(parties, 1.0, 1e-6, 2, 1.0, 3, dropouts), PROTOCOL, options)
+    return calibrate(Target(parties, 1.0, 1e-6, 2, 1.0, 3, dropouts), CorDPDME.from_options(options or {}))
 
 
 def test_plans_keep_the_target_and_are_the_same_everywhere() -> None:

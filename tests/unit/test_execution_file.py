@@ -13,8 +13,9 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
 from quietmean.graphs import History, complete_pairs
-from quietmean.protocols import get_protocol, registry
+from quietmean.protocols import SelfCalibrating, Target, get_protocol, registry
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
 
 DOCUMENT: dict[str, Any] = {
     "protocol": "inca",
@@ -51,7 +52,8 @@ def test_defaults() -> None:
     assert execution.history.lost is None
     assert execution.sensitivity == 1.0
     assert "weights" not in execution.to_json()
-    assert execution.parameters.injection.name == "incremental"
+    assert isinstance(execution.protocol, IncA)
+    assert execution.protocol.injections.name == "incremental"
 
 
 @pytest.mark.parametrize(
@@ -111,14 +113,15 @@ def test_registry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [("cordp-dme", {}), ("gopa", {"partners": 29}), ("secagg", {}), ("secagg-plus", {})]
+    ("name", "options"), [("cordp-dme", {}), ("gopa", {"partners": 29}), ("secagg", {}), ("secagg-plus", {"degree": 29})]
 )
 def test_all_pairs_are_named_not_listed(name: str, options: dict[str, Any]) -> None:
     """A file of 30 parties in two or three kilobytes instead of ten, and nothing is lost."""
-    protocol = get_protocol(name)
-    parameters = protocol.draft(30, options)
-    history = History.everyone(protocol.rounds(parameters), 30)
-    execution = Execution(protocol, parameters, protocol.schedule(parameters, 30, Seed.public("any")), history, 1.0, np.ones(30))
+    target = Target(parties=30, epsilon=1.0, delta=1e-6)
+    asked = get_protocol(name).from_options(options)
+    protocol = asked.design(target).protocol if isinstance(asked, SelfCalibrating) else asked.template(target)
+    history = History.everyone(protocol.rounds, 30)
+    execution = Execution(protocol, protocol.draw_schedule(30, Seed.public("any")), history, 1.0, np.ones(30))
     document = execution.to_json()
     assert document["pairs"] == "all"
     again = Execution.from_json(document)

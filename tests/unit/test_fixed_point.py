@@ -18,40 +18,43 @@ from quietmean.core.grid import on_grid
 from quietmean.core.party import Message, Release
 from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History
-from quietmean.planning.calibrate import calibrate, demand_of
+from quietmean.planning import Plan, Target
+from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
-from quietmean.planning.plan import Plan, Target
 from quietmean.privacy import Adversary
-from quietmean.protocols import get_protocol
+from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
-from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.simulation import simulate
 from quietmean.studies.study import Study
 from quietmean.testing.privacy import certificate_of
 
 TARGET = Target(parties=6, epsilon=1.0, delta=1e-6, dimension=3, colluding=1)
-INCA = get_protocol("inca")
 
 
 def planned(**options: Any) -> Plan:
-    return calibrate(TARGET, INCA, {"rounds": 4, **options})
+    return calibrate(TARGET, IncA.from_options({"rounds": 4, **options}))
 
 
-def chosen(star: float, delta: float, largest: float = 0.0, target: Target = TARGET) -> IncaParameters:
-    parameters = IncaParameters(Injection.incremental(8), star, delta, value_bits=32, largest_value=largest)
-    return choose_grid(parameters, demand_of(target))
+def chosen(star: float, delta: float, largest: float = 0.0, target: Target = TARGET) -> IncA:
+    parameters = IncA(rounds=8, sigma_star=star, sigma_delta=delta, value_bits=32, largest_value=largest)
+    grid, room = choose_grid(parameters, target)
+    return replace(parameters, grid=grid, largest_value=room, dimension=target.dimension)
+
+
+def inca(protocol: Protocol) -> IncA:
+    assert isinstance(protocol, IncA)
+    return protocol
 
 
 def test_off_by_default_and_the_same_noise() -> None:
     plain, short = planned(), planned(value_bits=32)
     assert plain.digest == planned(value_bits=64).digest != short.digest
     assert plain.grid == 0.0
-    assert "grid" not in plain.protocol.describe(plain.parameters)
-    assert (plain.parameters.sigma_star, plain.parameters.sigma_delta) == (
-        short.parameters.sigma_star,
-        short.parameters.sigma_delta,
-    )
+    assert "grid" not in plain.protocol.describe()
+    one, other = inca(plain.protocol), inca(short.protocol)
+    assert (one.sigma_star, one.sigma_delta) == (other.sigma_star, other.sigma_delta)
     assert plain.prediction == short.prediction
 
 
@@ -61,9 +64,10 @@ def test_the_grid_is_a_power_of_two_far_below_the_noise_and_in_the_plan() -> Non
     assert again.digest == plan.digest
     assert again.grid == plan.grid == 2.0 ** round(math.log2(plan.grid))
     # Room for the cancelled noise, eighteen times as large here, takes the step to the next power of two.
-    assert plan.grid <= 2 * FINE * min(plan.parameters.sigma_star, plan.parameters.sigma_delta)
-    assert plan.parameters.largest_value >= TARGET.sensitivity
-    assert plan.parameters.dimension == 3
+    protocol = inca(plan.protocol)
+    assert plan.grid <= 2 * FINE * min(protocol.sigma_star, protocol.sigma_delta)
+    assert protocol.largest_value >= TARGET.sensitivity
+    assert protocol.dimension == 3
 
 
 @pytest.mark.parametrize(("star", "delta"), [(1.0, 0.1), (1.0, 3.0), (0.01, 5.0), (1e6, 1e6)])
@@ -101,7 +105,7 @@ def test_a_grid_too_coarse_for_the_noise_is_refused() -> None:
 )
 def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words.replace(".", r"\.")):
-        INCA.parse({"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}, 5)
+        IncA.parse({"rounds": 3, "sigma_star": 1.0, "sigma_delta": 1.0, **fields}, 5)
     if "dimension" not in fields:
         with pytest.raises(InputError, match=words.replace(".", r"\.")):
             get_protocol("gossip").parse({"rounds": 3, **fields}, 5)
@@ -109,7 +113,7 @@ def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> 
 
 def test_values_without_room_are_refused_and_not_told() -> None:
     plan = planned(value_bits=32, largest_value=2.0)
-    largest = plan.parameters.largest_value
+    largest = inca(plan.protocol).largest_value
     noise = InsecurePopulationNoise(0, 6)
     value = np.array([0.0, largest * 1.01, 0.0])
     schedule = plan.schedule(insecure_seed(1))
@@ -120,12 +124,12 @@ def test_values_without_room_are_refused_and_not_told() -> None:
         simulate(plan, np.full((6, 3), -largest * 1.01), runs=1)
     with pytest.raises(InputError, match="values have 4 coordinates, the grid is for 3"):
         plan.machine(schedule, 0, np.zeros(4), 1.0, noise.party(0))
-    planned().protocol.check_values(planned().parameters, 1e9 * value)
+    planned().protocol.check_values(1e9 * value)
 
 
 def test_predicted_bytes() -> None:
     """Five others hear the release; each of four rounds has one message."""
-    plain, short = (rank(TARGET, ["inca"], {"rounds": 4, **extra})[0].to_json() for extra in ({}, {"value_bits": 32}))
+    plain, short = (rank(TARGET, [IncA(rounds=4, value_bits=bits)])[0].to_json() for bits in (64, 32))
     assert plain["bytes_per_party"] - short["bytes_per_party"] == (4 + 5) * 3 * 4
     assert plain["mse"] == short["mse"]
     assert 0 < short["grid_over_noise"] <= 2 * FINE
@@ -141,14 +145,14 @@ def test_certificates_count_the_rounding() -> None:
     assert (widened.mu > exact.mu).all()
     np.testing.assert_allclose(widened.mu, exact.mu, rtol=1e-6)
     assert widened.numbers == "upper bound"
-    coarse = replace(execution, parameters=replace(plan.parameters, grid=2.0**-4))
+    coarse = replace(execution, protocol=replace(inca(plan.protocol), grid=2.0**-4))
     terms = coarse.privacy(1e-6).terms
     extra = replace(execution.privacy(1e-6), terms=terms).against({0}).mu
     assert (extra > 1.05 * exact.mu).all()
     again = Execution.from_json(execution.to_json())
     assert again.privacy(1e-6).terms.conversion.mu(Adversary.collusion({0}), [1], np.ones(1), 1.0) > 1.0
     with pytest.raises(InputError, match="dimension is missing"):
-        replace(execution, parameters=replace(plan.parameters, dimension=None)).privacy(1e-6)
+        replace(execution, protocol=replace(inca(plan.protocol), dimension=None)).privacy(1e-6)
 
 
 def test_releases_spread_on_the_grid() -> None:
@@ -178,7 +182,7 @@ def test_study_files_take_the_options() -> None:
     raw = {"column": [{"name": "age", "low": 0, "high": 100}], "options": {"value_bits": 32, "rounds": 3, "largest_value": 50.0}}
     plan = Study.parse(raw).plan(4)
     assert plan.grid > 0
-    assert plan.parameters.largest_value >= 50.0
+    assert inca(plan.protocol).largest_value >= 50.0
     with pytest.raises(InputError, match="value_bits"):
         Study.parse({**raw, "options": {"value_bits": "32"}}).plan(4)
 

@@ -19,9 +19,8 @@ from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.gopa import GopaParameters
+from quietmean.protocols.gopa import GOPA
 from quietmean.protocols.gopa.accounting import complete_graph, conservative_mu, graph_mu, laplacian, pairwise_sigma
 from quietmean.protocols.gopa.party import GopaCollector, GopaParty
 from quietmean.protocols.gopa.spec import draw_pairs, read_list, write_list
@@ -50,7 +49,8 @@ def story(leaving: dict[int, int], parties: int = 8, **parameters: Any) -> Execu
 
 def dense_information(execution: Execution, coalition: set[int]) -> dict[int, float]:
     """mu^2 of every honest party at sensitivity 1, straight from the description of the protocol: for coalitions with party 0."""
-    star, delta = execution.parameters.sigma_star, execution.parameters.sigma_delta
+    assert isinstance(execution.protocol, GOPA)
+    star, delta = execution.protocol.sigma_star, execution.protocol.sigma_delta
     online, parties = execution.history.online, execution.parties
     pairs = [tuple(pair) for pair in execution.schedule.pairs.tolist()]
     arrived = [party for party in range(parties) if online[1, party]]
@@ -141,7 +141,7 @@ def test_without_the_collector_there_is_no_result(away: int) -> None:
     online[away, 0] = False
     execution = story({}).with_history(History(online))
     assert execution.run(np.ones((8, 1)), InsecureSilentPopulation(8)).releases == {}
-    assert get_protocol("gopa").indispensable(execution.parameters) == {0}
+    assert execution.protocol.indispensable == {0}
 
 
 def test_the_anchor_of_the_papers_reading() -> None:
@@ -170,7 +170,7 @@ def test_the_papers_reading_on_random_graphs() -> None:
 
 def test_plans_hold_on_fresh_executions_and_searched_coalitions() -> None:
     """24 executions not seen before, dropouts as planned and fewer; the search looks for coalitions worse than the plan's."""
-    plan = calibrate(Target(parties=30, epsilon=1.0, delta=1e-6, colluding=3, dropouts=0.1), get_protocol("gopa"))
+    plan = calibrate(Target(parties=30, epsilon=1.0, delta=1e-6, colluding=3, dropouts=0.1), GOPA())
     spent = []
     for number in range(24):
         online = np.ones((4, 30), dtype=np.bool_)
@@ -239,7 +239,7 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: 
 def test_predicted_and_simulated_error_agree_without_dropouts() -> None:
     """MSE = sigma_star^2 / n: 4000 runs, within 5 standard errors of it (wrongly rejected with probability 6e-7)."""
     target = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=1, dimension=2)
-    plan = Plan(target, get_protocol("gopa"), GopaParameters(0.6, 5.0, 4))
+    plan = Plan(target, GOPA(sigma_star=0.6, sigma_delta=5.0, partners=4))
     result = simulate(plan, runs=4000, seed=5)
     assert abs(result.mse - 0.36 / 12) < 5 * result.mse_standard_error
     assert abs(result.mse - 0.36 * 1.2 / 12) > 5 * result.mse_standard_error

@@ -14,6 +14,11 @@ from quietmean.protocols.inca import IncaParameters, Injection
 from quietmean.testing.strategies import injections
 
 
+def read(raw: object, rounds: int) -> Injection:
+    """As files have it, for so many rounds."""
+    return IncaParameters.read({"injection": raw, "rounds": rounds}).injections
+
+
 def dense(terms: tuple[tuple[tuple[int, float], ...], ...], columns: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     matrix = np.zeros((len(terms), columns))
     for row, entries in enumerate(terms):
@@ -37,7 +42,7 @@ def test_early_is_example_3_1() -> None:
 @given(st.integers(1, 8).flatmap(lambda rounds: st.tuples(st.just(rounds), injections(rounds))))
 def test_valid_injections_and_their_cancellations(drawn: tuple[int, Any]) -> None:
     rounds, raw = drawn
-    injection = Injection.parse(raw, rounds)
+    injection = read(raw, rounds)
     assert injection.rounds == rounds
     assert injection.portion.sum() == pytest.approx(1.0, abs=1e-12)
     np.testing.assert_allclose(injection.noise.sum(axis=0), 0.0, atol=1e-9)
@@ -48,7 +53,7 @@ def test_valid_injections_and_their_cancellations(drawn: tuple[int, Any]) -> Non
         np.testing.assert_allclose(cancellations[used] + rows[:used].sum(axis=0), 0.0, atol=1e-12 * np.abs(rows).max() * rounds)
     # After all rounds but the last, what cancels is the last row of Z.
     np.testing.assert_allclose(cancellations[rounds], rows[rounds], atol=1e-9)
-    again = Injection.parse(injection.describe(), rounds)
+    again = read(injection.describe(), rounds)
     np.testing.assert_array_equal(again.noise, injection.noise)
     np.testing.assert_array_equal(again.portion, injection.portion)
 
@@ -77,17 +82,17 @@ Z2 = [[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]
 )
 def test_invalid_injections_are_refused(raw: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Injection.parse(raw, 2)
+        read(raw, 2)
 
 
 def test_relative_scales_multiply_columns() -> None:
-    injection = Injection.parse({"c": [0.5, 0.5, 0.0], "Z": Z2, "sigma": [2.0, 3.0]}, 2)
+    injection = read({"c": [0.5, 0.5, 0.0], "Z": Z2, "sigma": [2.0, 3.0]}, 2)
     assert injection.noise.tolist() == [[2, 0], [-2, 3], [0, -3]]
 
 
 @pytest.mark.parametrize("sigma", [-1.0, float("nan"), float("inf")])
 def test_impossible_noise_levels_are_refused(sigma: float) -> None:
     with pytest.raises(InputError, match="sigma_star is"):
-        IncaParameters(Injection.incremental(2), sigma, 1.0)
+        IncaParameters(rounds=2, sigma_star=sigma, sigma_delta=1.0)
     with pytest.raises(InputError, match="sigma_delta is"):
-        IncaParameters(Injection.incremental(2), 1.0, sigma)
+        IncaParameters(rounds=2, sigma_star=1.0, sigma_delta=sigma)

@@ -19,8 +19,8 @@ from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
-from quietmean.protocols import get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.muffliato import Muffliato
 from quietmean.protocols.muffliato.mixing import gossip_matrix
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon, neighbour_epsilon, network_design, rounds_for
 from quietmean.protocols.muffliato.spec import chebyshev_momentum, default_rounds, spectral_gap
@@ -72,7 +72,7 @@ def test_acceleration_is_the_papers_and_helps() -> None:
         vector = execution.run_batch(values, InsecureSilentPopulation(32)).vector
         errors.append(float(np.abs(vector - values.mean()).max()))
     assert errors[1] < errors[0] / 10
-    assert calm("permutation", 12, momentum="chebyshev").parameters.momentum == 1.0
+    assert calm("permutation", 12, momentum="chebyshev").protocol.describe()["momentum"] == 1.0
 
 
 def test_every_party_ends_near_the_mean_of_the_noisy_values() -> None:
@@ -186,22 +186,22 @@ def test_the_papers_mean_loss_bounds_the_exact_mean_loss(momentum: float | str) 
 @pytest.mark.parametrize(("parties", "colluding"), [(16, 1), (20, 0), (20, 5)])
 def test_plans_are_local_dp(parties: int, colluding: int) -> None:
     target = Target(parties=parties, epsilon=1.0, delta=1e-6, colluding=colluding, sensitivity=3.0)
-    plan = calibrate(target, get_protocol("muffliato"))
-    assert plan.parameters.sigma == pytest.approx(1.0001 * 3.0 / mu_of_budget(1.0, 1e-6))
-    transcript = plan.execution(Seed.public("plan"), History.everyone(plan.parameters.rounds, parties)).transcript()
+    plan = calibrate(target, Muffliato())
+    assert isinstance(plan.protocol, Muffliato)
+    assert plan.protocol.sigma == pytest.approx(1.0001 * 3.0 / mu_of_budget(1.0, 1e-6))
+    transcript = plan.execution(Seed.public("plan"), History.everyone(plan.protocol.rounds, parties)).transcript()
     worst = max(certificate_of(transcript, Adversary(frozenset({party})), 3.0).max_mu for party in range(parties))
     assert 0.999 < epsilon_of_mu(worst, 1e-6) <= 1.0
-    least = plan.parameters.sigma**2 / parties
+    least = plan.protocol.sigma**2 / parties
     assert least <= plan.prediction["mse_noise"] <= 1.1 * least
 
 
 def test_the_stated_error_of_one_partys_estimate() -> None:
     """One round on a ring: three noisy values of weight 2 each. After many rounds: all of them."""
-    protocol = get_protocol("muffliato")
     for rounds, counted in ((1, 3), (400, 9)):
-        parameters = protocol.parse({"sigma": 2.0, "rounds": rounds, "schedule": "ring"}, 9)
-        schedule = protocol.schedule(parameters, 9, Seed.public("any"))
-        stated = protocol.error_variance(parameters, schedule, History.everyone(rounds, 9), np.full(9, 2.0))
+        protocol = Muffliato.parse({"sigma": 2.0, "rounds": rounds, "schedule": "ring"}, 9)
+        schedule = protocol.draw_schedule(9, Seed.public("any"))
+        stated = protocol.error_variance(schedule, History.everyone(rounds, 9), np.full(9, 2.0))
         assert stated == pytest.approx(4.0 * counted / (2 * counted) ** 2)
 
 

@@ -16,7 +16,7 @@ from quietmean.graphs import History, Schedule
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca.party import IncaParty, IncaState
-from quietmean.protocols.inca.protocol import Inca
+from quietmean.protocols.inca.protocol import IncA
 from quietmean.protocols.inca.spec import IncaParameters, Injection, Terms
 from quietmean.testing import (
     check_batch,
@@ -124,7 +124,7 @@ class LeakyParty(IncaParty):
         step = super().end_round(state, received, delivered)
         if step.release is None:
             return step
-        portion = float(self._parameters.injection.portion[state.injections])
+        portion = float(self._parameters.injections.portion[state.injections])
         vector = step.release.vector - self._star * portion
         return replace(step, release=Release(vector, step.release.weight))
 
@@ -154,35 +154,33 @@ class DeafParty(IncaParty):
         return frozenset()
 
 
-def with_party(party: type[IncaParty]) -> Execution:
-    class Mutant(Inca):
-        def machine(
-            self,
-            parameters: IncaParameters,
-            schedule: Schedule,
-            party_: PartyId,
-            value: Vector,
-            weight: float,
-            noise: NoiseSource,
-        ) -> IncaParty:
-            return party(parameters, schedule, party_, value, weight, noise)
+def mutated(kind: type[IncA]) -> Execution:
+    """The same execution by another implementation."""
+    return replace(execution(), protocol=kind.parse(execution().protocol.describe(), 7))
 
-    return replace(execution(), protocol=Mutant())
+
+def with_party(party: type[IncaParty]) -> Execution:
+    class Mutant(IncA):
+        def machine(self, schedule: Schedule, party_: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
+            return party(self, schedule, party_, value, weight, noise)
+
+    return mutated(Mutant)
 
 
 def with_transcript(change: Callable[[Transcript], Transcript]) -> Execution:
-    class Mutant(Inca):
-        def transcript(self, parameters: IncaParameters, schedule: Schedule, history: History) -> Transcript:
-            return change(super().transcript(parameters, schedule, history))
+    class Mutant(IncA):
+        def transcript(self, schedule: Schedule, history: History) -> Transcript:
+            return change(super().transcript(schedule, history))
 
-    return replace(execution(), protocol=Mutant())
+    return mutated(Mutant)
 
 
 def forgetful() -> Execution:
     whole = execution()
-    injection = whole.parameters.injection
+    assert isinstance(whole.protocol, IncA)
+    injection = whole.protocol.injections
     forgetting = ForgetfulInjection(injection.name, injection.portion, injection.noise)
-    return replace(whole, parameters=replace(whole.parameters, injection=forgetting))
+    return replace(whole, protocol=replace(whole.protocol, injection=forgetting))
 
 
 def senders_only(transcript: Transcript) -> Transcript:
@@ -249,18 +247,19 @@ def test_wrong_declarations_are_caught(change: Callable[[Transcript], Transcript
 
 
 def test_an_incomplete_file_is_caught() -> None:
-    class Mutant(Inca):
-        def describe(self, parameters: IncaParameters) -> dict[str, Any]:
-            return super().describe(replace(parameters, sigma_star=2 * parameters.sigma_star))
+    class Mutant(IncA):
+        def describe(self) -> dict[str, Any]:
+            return super().describe() | {"sigma_star": 2 * self.sigma_star}
 
     with pytest.raises(AssertionError):
-        check_file(replace(execution(), protocol=Mutant()))
+        check_file(mutated(Mutant))
 
 
 def test_a_wrong_batch_kernel_is_caught() -> None:
-    class Mutant(Inca):
-        def batch(self, parameters: IncaParameters, *others: Any, **more: Any) -> Any:
-            return super().batch(replace(parameters, sigma_star=parameters.sigma_star * (1 + 1e-9)), *others, **more)
+    class Mutant(IncA):
+        def batch(self, *others: Any, **more: Any) -> Any:
+            whole = IncA.parse(self.describe() | {"sigma_star": self.sigma_star * (1 + 1e-9)}, 7)
+            return whole.batch(*others, **more)
 
     with pytest.raises(AssertionError):
-        batch(replace(execution(), protocol=Mutant()))
+        batch(mutated(Mutant))

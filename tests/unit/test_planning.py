@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quietmean.api import plan as plan_of_api
 from quietmean.core.errors import InputError
 from quietmean.entropy import Seed
 from quietmean.graphs import churn
@@ -18,25 +19,30 @@ from quietmean.planning.calibrate import calibrate, required_delta
 from quietmean.planning.candidates import rank
 from quietmean.planning.choices import Calibration
 from quietmean.planning.explain import why_first
-from quietmean.planning.plan import colluding_count
 from quietmean.planning.scenarios import draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.gaussian import classical_mu
-from quietmean.protocols import get_protocol
+from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols.central_dp import CentralDP
+from quietmean.protocols.cordp_dme import CorDPDME
+from quietmean.protocols.inca import IncA
+from quietmean.protocols.local_dp import LocalDP
+from quietmean.protocols.secagg import SecAgg
+from quietmean.protocols.target import colluding_count
 
 TARGET = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
 
 
 def test_plans_survive_a_round_trip() -> None:
     for name in ("inca", "local-dp", "central-dp", "gossip"):
-        plan = calibrate(TARGET, get_protocol(name))
+        plan = calibrate(TARGET, get_protocol(name).from_options({}))
         again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
         assert again.digest == plan.digest
         assert again.to_json() == plan.to_json()
 
 
 def test_calibration_is_deterministic() -> None:
-    assert calibrate(TARGET, get_protocol("inca")).digest == calibrate(TARGET, get_protocol("inca")).digest
+    assert calibrate(TARGET, IncA()).digest == calibrate(TARGET, IncA()).digest
 
 
 @given(st.sampled_from(["inca", "local-dp", "central-dp"]), st.floats(0.05, 8), st.floats(1e-9, 1e-3), st.integers(0, 3))
@@ -44,14 +50,14 @@ def test_calibration_is_deterministic() -> None:
 def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: float, delta: float, colluding: int) -> None:
     """The executions that calibration saw: the same seeds, all coalitions of the planned size."""
     target = Target(parties=7, epsilon=epsilon, delta=delta, colluding=colluding, dropouts=0.2, sensitivity=3.0)
-    protocol = get_protocol(name)
-    draft = protocol.draft(7, {})
-    seed = Seed.public("calibration", str(target.describe()), name, str(protocol.describe(draft)))
+    protocol = get_protocol(name).from_options({})
+    draft = protocol.template(target)
+    seed = Seed.public("calibration", str(target.describe()), name, str(draft.describe()))
     plan = calibrate(target, protocol, executions=6)
-    trusted = protocol.trusted(plan.parameters)
+    trusted = plan.protocol.trusted
     for number in range(6):
         drawn = seed.derive(number)
-        rounds = protocol.rounds(plan.parameters)
+        rounds = plan.protocol.rounds
         history = churn(drawn.derive("churn"), rounds, 7, permanent=0.2 if rounds else 0.0)
         history.online[:, list(trusted)] = True
         certificate = plan.execution(drawn.derive("schedule"), history).privacy(delta).coalitions(colluding)
@@ -60,8 +66,8 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
 
 def test_fresh_executions_rarely_exceed_the_target() -> None:
     """60 fresh executions, all 66 coalitions each: the 2 % margin covers nearly all; at most 3 may exceed, none by 5 %."""
-    plan = calibrate(TARGET, get_protocol("inca"))
-    rounds = plan.protocol.rounds(plan.parameters)
+    plan = calibrate(TARGET, IncA())
+    rounds = plan.protocol.rounds
     spent = []
     for number in range(60):
         seed = Seed.public("fresh", number)
@@ -74,18 +80,19 @@ def test_fresh_executions_rarely_exceed_the_target() -> None:
 
 def test_local_and_central_noise_are_what_theory_says() -> None:
     mu = mu_of_budget(1.0, 1e-6)
-    local = calibrate(TARGET, get_protocol("local-dp"))
-    central = calibrate(TARGET, get_protocol("central-dp"))
+    local = calibrate(TARGET, LocalDP())
+    central = calibrate(TARGET, CentralDP())
     for plan in (local, central):
-        assert plan.parameters.sigma == pytest.approx(1.0 / mu, rel=1e-5)
-        assert plan.parameters.sigma >= 1.0 / mu
+        assert isinstance(plan.protocol, LocalDP | CentralDP)
+        assert plan.protocol.sigma == pytest.approx(1.0 / mu, rel=1e-5)
+        assert plan.protocol.sigma >= 1.0 / mu
 
 
 def test_plans_hold_if_fewer_drop_out_than_planned() -> None:
     """Noise left behind by dropouts hides the sum too: a plan for 30 % must not have counted on it."""
     target = Target(parties=30, epsilon=1.0, delta=1e-6, colluding=1, dropouts=0.3)
-    plan = calibrate(target, get_protocol("inca"))
-    rounds = plan.protocol.rounds(plan.parameters)
+    plan = calibrate(target, IncA())
+    rounds = plan.protocol.rounds
     for number, dropouts in enumerate((0.0, 0.0, 0.05, 0.1, 0.2)):
         seed = Seed.public("fewer", number)
         privacy = plan.execution(seed, churn(seed, rounds, 30, permanent=dropouts)).privacy(1e-6)
@@ -97,7 +104,7 @@ def test_more_colluders_and_dropouts_need_more_noise() -> None:
     noises = []
     for colluding, dropouts in ((0, 0.0), (2, 0.0), (5, 0.0), (5, 0.3)):
         target = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=colluding, dropouts=dropouts)
-        noises.append(calibrate(target, get_protocol("inca")).prediction["mse_noise"])
+        noises.append(calibrate(target, IncA()).prediction["mse_noise"])
     assert noises == sorted(noises)
 
 
@@ -111,7 +118,45 @@ def test_ranking_prefers_the_accurate() -> None:
 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(InputError, match="no option 'speed'"):
-        calibrate(TARGET, get_protocol("inca"), {"speed": 9})
+        IncA.from_options({"speed": 9})
+
+
+def test_options_that_no_protocol_has_are_refused_with_the_nearest_name() -> None:
+    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\): they have .*rounds, schedule"):
+        rank(TARGET, options={"roundss": 3})
+    with pytest.raises(InputError, match=r"has an option 'roundss' \(did you mean 'rounds'\?\)"):
+        plan_of_api(parties=12, epsilon=1.0, delta=1e-6, roundss=3)
+    for unknown in ({"rounds": 3}, {"curator": 1, "rounds": 3}, {"unit": "record"}):
+        with pytest.raises(
+            InputError, match=f"none of the protocols to choose from has an option '{[*unknown][-1]}'.*: they have"
+        ):
+            rank(TARGET, ["local-dp", "central-dp", "cordp-dme"], unknown)
+    with pytest.raises(InputError, match=r"protocol cordp-dme has no option 'partner' \(did you mean 'partners'\?\)"):
+        rank(TARGET, ["cordp-dme"], {"partner": 4})
+
+
+def test_options_of_some_protocols_are_used_by_those() -> None:
+    names, options = ["local-dp", "central-dp", "cordp-dme"], {"partners": 4, "curator": 3}
+    found = {candidate.plan.protocol.name: candidate.plan for candidate in rank(TARGET, names, options)}
+    assert found["cordp-dme"].protocol.describe()["partners"] == 4
+    assert found["central-dp"].protocol.describe()["curator"] == 3
+    assert found["local-dp"].digest == calibrate(TARGET, LocalDP()).digest
+    assert found["cordp-dme"].digest == calibrate(TARGET, CorDPDME(partners=4)).digest
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (IncA(sigma_star=1.0), "sigma_star"),
+        (IncA(rounds=3, sigma_delta=1.0), "sigma_delta"),
+        (LocalDP(sigma=1.0), "sigma"),
+        (CorDPDME(sigma_own=1.0), "sigma_own"),
+        (SecAgg(granularity=0.5), "granularity"),
+    ],
+)
+def test_given_noise_is_refused(given: Protocol, name: str) -> None:
+    with pytest.raises(InputError, match=f"^{name} is given, but calibration chooses it: leave it out$"):
+        calibrate(TARGET, given)
 
 
 def test_colluding_counts() -> None:
@@ -124,9 +169,9 @@ def test_colluding_counts() -> None:
 
 
 def test_linear_estimate_equals_the_eliminated_transcript() -> None:
-    plan = calibrate(TARGET, get_protocol("inca"))
+    plan = calibrate(TARGET, IncA())
     seed = Seed.public("linear")
-    history = churn(seed, plan.protocol.rounds(plan.parameters), 12, permanent=0.2, temporary=0.1)
+    history = churn(seed, plan.protocol.rounds, 12, permanent=0.2, temporary=0.1)
     weights = np.arange(1.0, 13.0)
     execution = plan.execution(seed, history, weights)
     transcript = execution.transcript()
@@ -135,7 +180,8 @@ def test_linear_estimate_equals_the_eliminated_transcript() -> None:
     expected = ((noise[transcript.released].sum(axis=0)) ** 2).sum() / (total @ weights) ** 2
     assert noise_variance(transcript, weights) == pytest.approx(expected, rel=1e-12)
     parts = linear_estimate(transcript, weights)
-    assert parts.noise_variance(plan.parameters.sigma_star, plan.parameters.sigma_delta) == pytest.approx(expected, rel=1e-12)
+    assert isinstance(plan.protocol, IncA)
+    assert parts.noise_variance(plan.protocol.sigma_star, plan.protocol.sigma_delta) == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(parts.weights, total * weights / (total @ weights), atol=1e-12)
 
 
@@ -143,13 +189,15 @@ def test_the_papers_calibrations_in_one_table() -> None:
     """A small version of IncA's Figure 3b: the same executions, three calibrations."""
     target = Target(parties=40, epsilon=0.2, delta=1e-5, colluding=4, dropouts=0.1)
     paper, view, exact = (
-        calibrate(target, get_protocol("inca"), {"rounds": 20, "schedule": "uniform"}, calibration=mode, executions=6)
+        calibrate(target, IncA(rounds=20, schedule="uniform"), calibration=mode, executions=6)
         for mode in (Calibration.PAPER, Calibration.EXACT_VIEW, Calibration.EXACT)
     )
-    best = calibrate(target, get_protocol("inca"), {"rounds": 20}, executions=6)
-    assert paper.parameters.sigma_star == view.parameters.sigma_star
-    assert paper.parameters.sigma_star**2 == pytest.approx(1.3 * 2 * np.log(1.25 / 1e-5) / (32 * 0.2**2), rel=1e-5)
-    assert view.parameters.sigma_delta**2 < 0.45 * paper.parameters.sigma_delta**2
+    best = calibrate(target, IncA(rounds=20), executions=6)
+    assert isinstance(paper.protocol, IncA)
+    assert isinstance(view.protocol, IncA)
+    assert paper.protocol.sigma_star == view.protocol.sigma_star
+    assert paper.protocol.sigma_star**2 == pytest.approx(1.3 * 2 * np.log(1.25 / 1e-5) / (32 * 0.2**2), rel=1e-5)
+    assert view.protocol.sigma_delta**2 < 0.45 * paper.protocol.sigma_delta**2
     errors = [plan.prediction["mse_noise"] for plan in (paper, view, exact, best)]
     print("noise MSE of paper, exact-view, exact, exact with permutations:", errors)
     assert errors == sorted(errors, reverse=True)
@@ -159,9 +207,8 @@ def test_the_papers_calibrations_in_one_table() -> None:
 def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
     """Theorem 4.7 gives a sufficient sigma_delta: the exact information at it must keep the classical target."""
     target = Target(parties=10, epsilon=0.5, delta=1e-5, colluding=2, dropouts=0.2)
-    protocol = get_protocol("inca")
     for number in range(10):
-        scenario = draw_scenario(target, protocol, protocol.draft(10, {}), Seed.public("theorem 4.7", number), 50)
+        scenario = draw_scenario(target, IncA().template(target), Seed.public("theorem 4.7", number), 50)
         mu, star = classical_mu(0.5, 1e-5), 9.0
         paper = required_delta(scenario, star, mu, Calibration.PAPER)
         exact = required_delta(scenario, star, mu, Calibration.EXACT_VIEW)
@@ -171,14 +218,14 @@ def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
 
 def test_the_classical_constant_is_refused_where_it_is_void() -> None:
     with pytest.raises(InputError, match="void for epsilon >= 1"):
-        calibrate(TARGET, get_protocol("inca"), calibration=Calibration.PAPER)
+        calibrate(TARGET, IncA(), calibration=Calibration.PAPER)
 
 
 @pytest.mark.slow
 def test_a_thousand_fresh_executions_exceed_no_more_than_stated() -> None:
     """1000 fresh executions, all 66 coalitions each, against the probability that the plan states."""
-    plan = calibrate(TARGET, get_protocol("inca"))
-    rounds = plan.protocol.rounds(plan.parameters)
+    plan = calibrate(TARGET, IncA())
+    rounds = plan.protocol.rounds
     exceeding = 0
     for number in range(1000):
         seed = Seed.public("thousand", number)

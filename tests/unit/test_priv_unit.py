@@ -18,16 +18,19 @@ from quietmean.entropy.stream import BitStream
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
-from quietmean.protocols import get_protocol
-from quietmean.protocols.priv_unit import PrivUnitParameters
-from quietmean.protocols.priv_unit.spec import direction_of, report
+from quietmean.protocols.priv_unit import PrivUnitG
+from quietmean.protocols.priv_unit.spec import best_probability, direction_of, report
 from quietmean.testing import example_execution
 
 EPSILONS = [0.01, 0.5, 1.0, 2.0, 8.0, 20.0]
 TARGET = Target(parties=100, epsilon=2.0, delta=1e-5, dimension=20, colluding=10, sensitivity=2.0)
 
 
-def density_along(parameters: PrivUnitParameters, place: float) -> float:
+def best(epsilon: float, dimension: int) -> PrivUnitG:
+    return PrivUnitG(epsilon=epsilon, probability=best_probability(epsilon, dimension))
+
+
+def density_along(parameters: PrivUnitG, place: float) -> float:
     """Of the report along its vector, in standard deviations: what the text of the paper says."""
     inside = place >= parameters.gamma
     level = parameters.probability / stats.norm.sf(parameters.gamma) if inside else 0.0
@@ -38,7 +41,7 @@ def density_along(parameters: PrivUnitParameters, place: float) -> float:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_density_is_one_and_its_two_levels_differ_by_exactly_epsilon(epsilon: float) -> None:
     """The reference Gaussian is the same for every vector, so the ratio of the densities of two of them is that of two levels."""
-    parameters = PrivUnitParameters.best(epsilon, 20)
+    parameters = best(epsilon, 20)
     gamma = parameters.gamma
     mass = [quad(lambda a: density_along(parameters, a), low, high, epsabs=1e-13)[0] for low, high in ((-40, gamma), (gamma, 40))]
     assert sum(mass) == pytest.approx(1.0, abs=1e-9)
@@ -51,7 +54,7 @@ def test_the_density_is_one_and_its_two_levels_differ_by_exactly_epsilon(epsilon
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 def test_the_worst_pair_of_vectors_by_integration_over_caps(epsilon: float) -> None:
     """Of v and -v: the chances of the three zones that they cut out differ by at most e^epsilon, and that is reached."""
-    parameters = PrivUnitParameters.best(epsilon, 20)
+    parameters = best(epsilon, 20)
     gamma = parameters.gamma
     cuts = [-40.0, -gamma, gamma, 40.0]
     chances = [quad(lambda a: density_along(parameters, a), low, high)[0] for low, high in itertools.pairwise(cuts)]
@@ -63,7 +66,7 @@ def test_the_worst_pair_of_vectors_by_integration_over_caps(epsilon: float) -> N
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("dimension", [1, 5, 100])
 def test_moments_and_the_best_probability(epsilon: float, dimension: int) -> None:
-    parameters = PrivUnitParameters.best(epsilon, dimension)
+    parameters = best(epsilon, dimension)
     cuts = ((-40.0, parameters.gamma), (parameters.gamma, 40.0))
 
     def moment(power: int) -> float:
@@ -71,15 +74,15 @@ def test_moments_and_the_best_probability(epsilon: float, dimension: int) -> Non
 
     assert parameters.mean_along == pytest.approx(moment(1), rel=1e-7)
     assert parameters.square_along == pytest.approx(moment(2), rel=1e-7)
-    best = parameters.error(dimension)
+    least = parameters.error(dimension)
     highest = min(1 / (1 + math.exp(-epsilon)), 1 - 1e-12)
     for probability in np.linspace(0.5, highest, 400)[:-1]:
-        assert PrivUnitParameters(epsilon, float(probability)).error(dimension) >= best * (1 - 1e-9)
+        assert PrivUnitG(epsilon=epsilon, probability=float(probability)).error(dimension) >= least * (1 - 1e-9)
 
 
 def test_the_anchor() -> None:
-    assert PrivUnitParameters.best(2.0, 20).error(20) / 100 == pytest.approx(0.3232, abs=5e-5)
-    plan = calibrate(TARGET, get_protocol("priv-unit-g"))
+    assert best(2.0, 20).error(20) / 100 == pytest.approx(0.3232, abs=5e-5)
+    plan = calibrate(TARGET, PrivUnitG())
     assert plan.prediction["mse_noise"] * 20 == pytest.approx(0.3232, abs=5e-5)
     assert "delta = 0" in plan.prediction["certificate"]
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))).digest == plan.digest
@@ -97,7 +100,7 @@ def test_reports_stay_on_their_side_of_the_threshold() -> None:
             return self._uniform[:count]
 
     direction = np.eye(4)[1]
-    parameters = PrivUnitParameters.best(2.0, 4)
+    parameters = best(2.0, 4)
     for choice, inside in ((0.0, True), (1 - 2.0**-53, False)):
         for place in (0.0, 0.5, 1 - 2.0**-53):
             along = float(report(parameters, direction, Rare(choice, place)) @ direction) * parameters.mean_along
@@ -135,11 +138,11 @@ def test_planned_only_when_named_and_only_for_unit_vectors() -> None:
 @pytest.mark.parametrize(("epsilon", "probability"), [(0.0, 0.5), (200.0, 0.6), (1.0, 0.4), (1.0, 0.9), (1.0, 1.0)])
 def test_impossible_parameters_are_refused(epsilon: float, probability: float) -> None:
     with pytest.raises(InputError):
-        PrivUnitParameters(epsilon, probability)
+        PrivUnitG(epsilon=epsilon, probability=probability)
 
 
 def test_accepted_values_are_unit_vectors_times_weights() -> None:
-    protocol, weights = get_protocol("priv-unit-g"), np.array([1.0, 2.0, 0.5])
+    protocol, weights = best(1.0, 2), np.array([1.0, 2.0, 0.5])
     fitted = protocol.accepted(np.array([[3.0, 4.0], [0.0, 0.0], [1e-300, 1e-300]]), weights)
     np.testing.assert_allclose(np.linalg.norm(fitted, axis=1), weights, rtol=1e-12)
     np.testing.assert_allclose(fitted[0], [0.6, 0.8])
@@ -147,6 +150,6 @@ def test_accepted_values_are_unit_vectors_times_weights() -> None:
 
 def test_one_report_does_not_depend_on_the_machine() -> None:
     """Bits in, numbers out: the same everywhere, up to the last digits of the inverse distribution function."""
-    got = report(PrivUnitParameters(2.0, 0.68), np.array([0.6, 0.8]), BitStream(Seed.public("fixed")))
-    again = report(PrivUnitParameters(2.0, 0.68), np.array([0.6, 0.8]), BitStream(Seed.public("fixed")))
+    got = report(PrivUnitG(epsilon=2.0, probability=0.68), np.array([0.6, 0.8]), BitStream(Seed.public("fixed")))
+    again = report(PrivUnitG(epsilon=2.0, probability=0.68), np.array([0.6, 0.8]), BitStream(Seed.public("fixed")))
     np.testing.assert_array_equal(got, again)

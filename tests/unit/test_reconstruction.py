@@ -11,7 +11,7 @@ from quietmean.entropy import BitStream
 from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
 from quietmean.graphs import History
 from quietmean.privacy import Adversary
-from quietmean.protocols.consensus import PROTOCOL
+from quietmean.protocols.consensus import Consensus
 from quietmean.protocols.execution import Execution
 from quietmean.testing.privacy import certificate_of
 from support.reconstruction import component_sums, record
@@ -34,9 +34,9 @@ CORRUPT = frozenset({2, 5})
 )
 def test_sums_are_recovered_and_values_are_not(options: dict[str, Any]) -> None:
     raw = {"edges": EDGES, "c": 0.4, "sigma_z": 20.0, "iterations": 250, **options}
-    parameters = PROTOCOL.parse(raw, 9)
+    parameters = Consensus.parse(raw, 9)
     history = History.everyone(parameters.rounds, 9)
-    execution = Execution(PROTOCOL, parameters, PROTOCOL.fixed_schedule(parameters, 9), history, 1.0, np.ones(9))
+    execution = Execution(parameters, parameters.fixed_schedule(9), history, 1.0, np.ones(9))
     values = BitStream(insecure_seed(1, "secret values")).standard_normal((9, 3))
     recording = record(execution, values, InsecureStackedNoise(7, 9), CORRUPT)
     sums = component_sums(parameters, CORRUPT, recording)

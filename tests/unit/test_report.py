@@ -12,7 +12,7 @@ import pytest
 
 from quietmean.entropy import Seed
 from quietmean.graphs import History
-from quietmean.protocols import get_protocol
+from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.report import StudyReport, exchange_figure, write_study_report
 from quietmean.report.traffic import MOST_PARTIES, Traffic, shown_parties, statement
@@ -23,10 +23,10 @@ HOSTILE = "<script>alert('$x$ & \"y\"')</script>"
 
 
 def _execution(protocol: str = "inca", parties: int = 8, *, away: bool = False, lost: bool = False) -> Execution:
-    of = get_protocol(protocol)
     options: dict[str, object] = {"rounds": 4} if protocol in ("inca", "gossip") else {}
-    parameters = of.with_noise(of.draft(parties, options), 1.5, 3.0)
-    schedule = of.schedule(parameters, parties, Seed.public("report"))
+    asked = get_protocol(protocol).from_options(options)
+    configured = asked.template(Target(parties=parties, epsilon=1.0, delta=DELTA)).with_noise(1.5, 3.0)
+    schedule = configured.draw_schedule(parties, Seed.public("report"))
     history = History.everyone(schedule.rounds, parties)
     if away:
         history.online[3:, 5] = False  # for good
@@ -35,7 +35,7 @@ def _execution(protocol: str = "inca", parties: int = 8, *, away: bool = False, 
         mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
         mask[0, 1] = True
         history = History(history.online, mask)
-    return Execution(of, parameters, schedule, history, 1.0, np.ones(parties))
+    return Execution(configured, schedule, history, 1.0, np.ones(parties))
 
 
 def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, target: float = 5.0) -> StudyReport:

@@ -21,8 +21,9 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.loss import EXACT, UPPER_BOUND
-from quietmean.protocols import get_protocol
+from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import (
     dominating_gaussian,
     rounded_sensitivity,
@@ -32,7 +33,7 @@ from quietmean.protocols.secagg.accounting import (
 )
 from quietmean.protocols.secagg.certificate import DiscreteLossConversion
 from quietmean.protocols.secagg.encoding import conditional_norm
-from quietmean.protocols.secagg.spec import SecAggParameters
+from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
@@ -86,9 +87,10 @@ def exact_epsilon(first: Array, second: Array, delta: float) -> float:
     return low
 
 
-def in_steps(scale: float, clip: float, rounding: str = "independent", dimension: int = 1) -> SecAggParameters:
+def in_steps(scale: float, clip: float, rounding: str = "independent", dimension: int = 1) -> SecAgg:
     """Values in units of the grid's step."""
-    return SecAggParameters(2, 2, 1.0, scale, clip, rounding=rounding, dimension=dimension)
+    raw = {"threshold": 2, "minimum": 2, "granularity": 1.0, "sigma": scale, "clip": clip}
+    return SecAgg.parse({**raw, "rounding": rounding, "dimension": dimension}, 2)
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.7, 1.0, 2.0, 4.0])
@@ -148,7 +150,12 @@ def test_two_coordinates_rounded_conditionally(parties: int) -> None:
 
 def planned(name: str, **changes: float) -> Plan:
     target = {"parties": 24, "dimension": 4, "epsilon": 2.0, "delta": DELTA, "sensitivity": 1.0, "colluding": 2, "dropouts": 0.25}
-    return calibrate(Target(**{**target, **changes}), get_protocol(name))  # type: ignore[arg-type]
+    return calibrate(Target(**{**target, **changes}), get_protocol(name).from_options({}))  # type: ignore[arg-type]
+
+
+def secagg(protocol: Protocol) -> SecAgg:
+    assert isinstance(protocol, SecAgg)
+    return protocol
 
 
 def executed(plan: Plan, gone: int) -> Execution:
@@ -177,10 +184,10 @@ def test_the_certificate_is_the_plan_for_the_fewest_survivors(name: str) -> None
     assert 2.0 * (1 - 1e-4) <= fewest <= 2.0
     # More survivors than were counted on cost less, and exactly what the same bound says of their number.
     everybody = executed(plan, 0)
-    spent = spent_epsilon(plan.parameters, 1.0, 22, 4, DELTA)
+    spent = spent_epsilon(secagg(plan.protocol), 1.0, 22, 4, DELTA)
     assert certified_epsilon(everybody, 2) == pytest.approx(spent, rel=1e-6)
     assert spent < fewest
-    assert certified_epsilon(everybody, 5) == pytest.approx(spent_epsilon(plan.parameters, 1.0, 19, 4, DELTA), rel=1e-6)
+    assert certified_epsilon(everybody, 5) == pytest.approx(spent_epsilon(secagg(plan.protocol), 1.0, 19, 4, DELTA), rel=1e-6)
     # It is above what continuous noise would say.
     gaussian = PrivacyAnalysis.of_gaussian(everybody.transcript(), 1.0, DELTA).coalitions(2, limit=5)
     assert gaussian.max_epsilon < spent
@@ -191,14 +198,14 @@ def test_against_everybody_else_only_the_own_noise_counts() -> None:
     execution = executed(plan, 1)
     privacy = execution.privacy(DELTA)
     alone = privacy.single_honest()
-    expected = spent_epsilon(plan.parameters, 1.0, 1, 4, DELTA)
+    expected = spent_epsilon(secagg(plan.protocol), 1.0, 1, 4, DELTA)
     assert privacy.epsilon(float(alone[0])) == pytest.approx(expected, rel=1e-6)
     assert alone[-1] == 0.0, "who left before its input arrived tells nothing"
 
 
 def test_a_coalition_that_can_open_masks_sees_single_inputs() -> None:
     plan = planned("secagg")
-    threshold = plan.parameters.threshold
+    threshold = secagg(plan.protocol).threshold
     conversion = conversion_of(executed(plan, 0))
     # Party 0 is the aggregator. Without it shares are of no use.
     below, enough = frozenset(range(threshold - 1)), frozenset(range(threshold))
@@ -209,11 +216,10 @@ def test_a_coalition_that_can_open_masks_sees_single_inputs() -> None:
 
 
 def test_a_coalition_that_cuts_the_graph_sees_the_sums_of_the_parts() -> None:
-    protocol = get_protocol("secagg-plus")
     raw = {"threshold": 3, "minimum": 2, "granularity": 0.01, "sigma": 1.0, "clip": 1.0, "degree": 2, "dimension": 1}
-    parameters = protocol.parse(raw, 10)
-    schedule = protocol.schedule(parameters, 10, Seed.public("ring"))
-    execution = Execution(protocol, parameters, schedule, History.everyone(7, 10), 1.0, np.ones(10))
+    parameters = SecAggPlus.parse(raw, 10)
+    schedule = parameters.draw_schedule(10, Seed.public("ring"))
+    execution = Execution(parameters, schedule, History.everyone(7, 10), 1.0, np.ones(10))
     conversion = conversion_of(execution)
     ring = [0]
     while len(ring) < 10:
@@ -231,7 +237,7 @@ def test_deltas_at_other_epsilons_are_bounds_too() -> None:
     plan = planned("secagg")
     conversion = conversion_of(executed(plan, 6))
     mu = executed(plan, 6).privacy(DELTA).against({0, 1}).max_mu
-    scale, change = plan.parameters.scale, 1.0 / plan.parameters.granularity
+    scale, change = secagg(plan.protocol).scale, 1.0 / secagg(plan.protocol).granularity
     assert change > 1000, "rounding hardly matters"
     for epsilon in (0.5, 1.0, 3.0):
         # At such scales the truth is that of continuous noise to many digits.
@@ -246,7 +252,7 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     columns = [Column(name=name, low=0, high=1) for name in "ab"]
     query = Workload(Columns(columns), tuple(Mean(column=name) for name in "ab"), PrivacyUnit.RECORD)
     target = Target(8, 1.0, 1e-6, 2, query.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
-    plan = calibrate(target, get_protocol("secagg"))
+    plan = calibrate(target, SecAgg())
     history = History.everyone(7, 8)
     weights = np.array([3.0, 1, 1, 1, 1, 1, 1, 1])
     outcome = conclude(query, target, plan.execution(Seed.public("study"), history, weights), np.array([0.5, 0.5]))
@@ -257,12 +263,13 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     assert "computationally bounded" in told["definition"]
     assert any("discrete Gaussian" in note for note in told["assumptions"])
     assert not any("Gaussian noise, the same" in note for note in told["assumptions"])
+    protocol = secagg(plan.protocol)
     # Three records of one party change together: by the same bound for three times the sensitivity at least.
-    three = spent_epsilon(plan.parameters, 3 * query.sensitivity, 7, 2, 1e-6)
+    three = spent_epsilon(protocol, 3 * query.sensitivity, 7, 2, 1e-6)
     assert told["whole_party_epsilon"] == pytest.approx(three, rel=0.1)
-    assert told["whole_party_epsilon"] > epsilon_of_mu(3 * query.sensitivity / plan.parameters.sigma / math.sqrt(7), 1e-6)
+    assert told["whole_party_epsilon"] > epsilon_of_mu(3 * query.sensitivity / protocol.sigma / math.sqrt(7), 1e-6)
     # Noise of eight parties and their rounding, over the squared number of records.
-    variance = 8 * (plan.parameters.sigma**2 + plan.parameters.granularity**2 / 6) / 100
+    variance = 8 * (protocol.sigma**2 + protocol.granularity**2 / 6) / 100
     errors = [answer.estimates.standard_error for answer in outcome.answers]
     np.testing.assert_allclose(errors, math.sqrt(variance), rtol=1e-9)
 
@@ -270,9 +277,9 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
 def test_without_noise_or_without_a_dimension() -> None:
     plan = planned("secagg")
     execution = executed(plan, 0)
-    silent = replace(execution, parameters=replace(plan.parameters, noise="none", sigma=0.0))
+    silent = replace(execution, protocol=replace(secagg(plan.protocol), noise="none", sigma=0.0))
     assert silent.privacy(DELTA).against().max_mu == math.inf
-    nameless = replace(execution, parameters=replace(plan.parameters, dimension=None))
+    nameless = replace(execution, protocol=replace(secagg(plan.protocol), dimension=None))
     with pytest.raises(InputError, match="dimension"):
         nameless.privacy(DELTA)
     exact = certificate_of(execution.transcript(), Adversary(), 1.0)
@@ -291,14 +298,14 @@ def test_the_page_about_a_certificate_says_the_bound(tmp_path: Path) -> None:
     execution = executed(planned("secagg-plus", parties=8, colluding=1), 0)
     write_certificate_report(execution, tmp_path / "page.html", delta=DELTA, size=1)
     text = (tmp_path / "page.html").read_text()
-    spent = spent_epsilon(execution.parameters, 1.0, 7, 4, DELTA)
+    spent = spent_epsilon(secagg(execution.protocol), 1.0, 7, 4, DELTA)
     assert f"ε = {rounded_up(spent)}" in text
     assert "discrete Gaussian noise" in text
 
 
 def test_the_chance_to_wrap_inverts_the_bound_of_the_sum() -> None:
     plan = planned("secagg")
-    coarse = replace(plan.parameters, bits=plan.parameters.bits, granularity=plan.parameters.granularity)
+    coarse = secagg(plan.protocol)
     room = 2.0 ** (coarse.bits - 1) * coarse.granularity
     chance = wrap_chance(coarse, 24, 4)
     assert sum_bound(coarse, 24, 4, chance) <= room

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,23 +19,30 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.protocols import get_protocol
+from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import concentrated, delta_of_rho, spent_delta, spent_epsilon, sum_bound
 from quietmean.protocols.secagg.encoding import rounded_norm
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail
-from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.simulation import simulate
 
 
 def planned(name: str = "secagg", options: dict[str, Any] | None = None, **target: Any) -> Plan:
     usual = {"parties": 12, "epsilon": 1.0, "delta": 1e-5, "dimension": 3, "colluding": 1}
-    return calibrate(Target(**(usual | target)), get_protocol(name), options or {})
+    return calibrate(Target(**(usual | target)), get_protocol(name).from_options(options or {}))
+
+
+def chosen(name: str = "secagg", options: dict[str, Any] | None = None, **target: Any) -> SecAgg:
+    protocol = planned(name, options, **target).protocol
+    assert isinstance(protocol, SecAgg)
+    return protocol
 
 
 def test_the_anchor_of_the_literature() -> None:
     """n = 100, d = 20, epsilon = 2, unit ball, 16 bits: 0.037 in total; central DP with continuous noise has 0.0318."""
     plan = planned(options={"bits": 16}, parties=100, dimension=20, epsilon=2.0, sensitivity=2.0, colluding=0)
     assert 20 * plan.prediction["mse_noise"] == pytest.approx(0.037, abs=5e-4)
-    assert plan.parameters.rounding == "conditional"
+    assert isinstance(plan.protocol, SecAgg)
+    assert plan.protocol.rounding == "conditional"
     central = 20 * (2 * 1.993812 / 100) ** 2
     assert 20 * plan.prediction["mse_noise"] > central
 
@@ -79,37 +87,32 @@ def _uniform(rows: int, columns: int) -> Any:
 
 def test_the_design_just_keeps_its_budget() -> None:
     for options in ({}, {"bits": 16}, {"largest_weight": 9.0}, {"clip": 0.2}):
-        plan = planned(options=options, parties=30, dropouts=0.1, colluding=3)
-        given: SecAggParameters = plan.parameters
+        given = chosen(options=options, parties=30, dropouts=0.1, colluding=3)
         honest = given.minimum - 3
         assert spent_delta(given, 1.0, honest, 3, 1.0, 1e-5) <= 1e-5
-        less = SecAggParameters(**{**_fields(given), "sigma": given.sigma * 0.999})
+        less = replace(given, sigma=given.sigma * 0.999)
         assert spent_delta(less, 1.0, honest, 3, 1.0, 1e-5) > 1e-5
         assert given.minimum == 27
         words = given.words(3)
         assert sum_bound(given, 30, words, 2.0**-20) <= 2.0 ** (given.bits - 1) * given.granularity * 1.0001
 
 
-def _fields(parameters: SecAggParameters) -> dict[str, Any]:
-    return {name: getattr(parameters, name) for name in parameters.__dataclass_fields__}
-
-
 def test_noise_that_protects_nobody_counts_as_none() -> None:
-    given = planned().parameters
+    given = chosen()
     assert spent_delta(given, 1.0, 0, 3, 1.0, 1e-5) == 1.0
-    open_sum = SecAggParameters(2, 2, 0.1, 0.0, 1.0, noise="none")
+    open_sum = SecAgg(threshold=2, minimum=2, granularity=0.1, sigma=0.0, clip=1.0, noise="none")
     assert spent_delta(open_sum, 1.0, 5, 3, 1.0, 1e-5) == 1.0
 
 
 def test_rounding_is_conditional_only_where_a_whole_value_is_replaced() -> None:
-    assert planned(options={"bits": 14}).parameters.rounding == "conditional"
-    assert planned(options={"bits": 14, "largest_weight": 4.0}).parameters.rounding == "independent"
-    assert planned(options={"clip": 3.0}).parameters.rounding == "independent"
+    assert chosen(options={"bits": 14}).rounding == "conditional"
+    assert chosen(options={"bits": 14, "largest_weight": 4.0}).rounding == "independent"
+    assert chosen(options={"clip": 3.0}).rounding == "independent"
 
 
 def test_domains() -> None:
-    assert planned(sensitivity=2.0).parameters.centre == pytest.approx(1 / math.sqrt(3))
-    ball = planned(options={"domain": "ball"}, sensitivity=2.0).parameters
+    assert chosen(sensitivity=2.0).centre == pytest.approx(1 / math.sqrt(3))
+    ball = chosen(options={"domain": "ball"}, sensitivity=2.0)
     assert (ball.centre, ball.clip) == (0.0, 1.0)
 
 
@@ -145,7 +148,7 @@ def test_designs_that_cannot_be(options: dict[str, Any], target: dict[str, Any],
 )
 def test_neighbourhoods_that_cannot_be(options: dict[str, Any], message: str | None) -> None:
     if message is None:
-        assert planned("secagg-plus", options, dropouts=0.1).parameters.neighbours is not None
+        assert chosen("secagg-plus", options, dropouts=0.1).neighbours is not None
         return
     with pytest.raises(InputError, match=message):
         planned("secagg-plus", options, dropouts=0.1)
@@ -188,21 +191,21 @@ def test_more_parties_need_few_more_neighbours() -> None:
 
 
 def test_the_graph_is_regular_public_and_random() -> None:
-    protocol = get_protocol("secagg-plus")
-    parameters = planned("secagg-plus", {"degree": 6, "threshold": 4}, parties=40).parameters
-    schedules = [protocol.schedule(parameters, 40, Seed.public(label)) for label in ("a", "a", "b")]
+    protocol = chosen("secagg-plus", {"degree": 6, "threshold": 4}, parties=40)
+    schedules = [protocol.draw_schedule(40, Seed.public(label)) for label in ("a", "a", "b")]
     assert all(len(schedules[0].partners(party)) == 6 for party in range(40))
     np.testing.assert_array_equal(schedules[0].pairs, schedules[1].pairs)
     assert not np.array_equal(schedules[0].pairs, schedules[2].pairs)
-    complete = protocol.schedule(planned("secagg-plus", {"degree": 11, "threshold": 7}).parameters, 12, Seed.public("a"))
+    complete = chosen("secagg-plus", {"degree": 11, "threshold": 7}).draw_schedule(12, Seed.public("a"))
     assert len(complete.pairs) == 66
 
 
 def test_a_plan_survives_its_file() -> None:
-    for name in ("secagg", "secagg-plus"):
-        plan = planned(name, dropouts=0.1)
+    unusual = {"secagg": {"domain": "ball"}, "secagg-plus": {"security_bits": 60.0, "correctness_bits": 50.0}}
+    for name, options in itertools.chain(unusual.items(), ((name, {}) for name in unusual)):
+        plan = planned(name, options, dropouts=0.1)
         again = Plan.from_json(plan.to_json())
-        assert again.parameters == plan.parameters
+        assert again.protocol == plan.protocol
         assert again.digest == plan.digest
 
 
@@ -214,5 +217,6 @@ def test_simulated_errors_are_as_predicted(name: str) -> None:
     # Error rate below 1e-4 at 4 standard errors.
     assert abs(result.mse - result.prediction) < 4 * result.mse_standard_error
     # By the bound for the noise of all but the one colluder.
-    expected = mu_of_budget(spent_epsilon(plan.parameters, 2.0, 19, 8, plan.target.delta), plan.target.delta)
+    assert isinstance(plan.protocol, SecAgg)
+    expected = mu_of_budget(spent_epsilon(plan.protocol, 2.0, 19, 8, plan.target.delta), plan.target.delta)
     np.testing.assert_allclose(result.certificate.mu, expected, rtol=1e-6)

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.entropy import BitStream, ExchangeKey, Seed
 from quietmean.entropy.insecure import InsecureStackedNoise, insecure_seed
-from quietmean.protocols.secagg import wire
+from quietmean.protocols.secagg import SecAgg, wire
 from quietmean.protocols.secagg.encoding import (
     _hadamard,
     _round_at_random,
@@ -29,15 +29,14 @@ from quietmean.protocols.secagg.encoding import (
 )
 from quietmean.protocols.secagg.keys import Secrets, commitment, is_usable, own_mask, pair_mask, put_on, seal, unseal
 from quietmean.protocols.secagg.shamir import PRIME, SHARE_BYTES, combine, lagrange, share
-from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.protocols.secagg.wire import Malformed
 
 SECRET = bytes(range(224, 256))
 
 
-def parameters(**changes: Any) -> SecAggParameters:
+def parameters(**changes: Any) -> SecAgg:
     usual: dict[str, Any] = {"threshold": 2, "minimum": 2, "granularity": 2.0**-12, "sigma": 2.0**-8, "clip": 4.0}
-    return SecAggParameters(**usual | changes)
+    return SecAgg.parse(usual | changes, 2)
 
 
 def interpolate_at_zero(shares: dict[int, int]) -> int:

@@ -14,16 +14,21 @@ from quietmean.entropy.insecure import InsecureStackedNoise
 from quietmean.graphs import History
 from quietmean.protocols.consensus.analysis import Dynamics
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.secret_sharing import PROTOCOL
+from quietmean.protocols.secret_sharing import SecretSharing
 from quietmean.protocols.secret_sharing.party import SecretSharingParty, SecretSharingState, exact_sums
 from quietmean.protocols.secret_sharing.protocol import iterations_needed
 from quietmean.protocols.secret_sharing.spec import encode_number, signed
 
 
+def configured(parties: int, **raw: Any) -> SecretSharing:
+    return SecretSharing.parse({"graph": "ring", **raw}, parties)
+
+
 def execution(parties: int, **raw: Any) -> Execution:
-    parameters = PROTOCOL.parse({"graph": "ring", **raw}, parties)
-    history = History.everyone(parameters.rounds, parties)
-    return Execution(PROTOCOL, parameters, PROTOCOL.fixed_schedule(parameters, parties), history, 1.0, np.ones(parties))
+    protocol = configured(parties, **raw)
+    return Execution(
+        protocol, protocol.fixed_schedule(parties), History.everyone(protocol.rounds, parties), 1.0, np.ones(parties)
+    )
 
 
 def sums(done: Execution, values: Vector) -> list[list[int]]:
@@ -43,14 +48,14 @@ def test_signed_sums_are_right_to_the_last_bit(bound: float, fraction_bits: int)
 
 
 def test_too_few_iterations_are_refused() -> None:
-    parameters = execution(8, bound=1.0).parameters
+    parameters = configured(8, bound=1.0)
     needed = iterations_needed(parameters)
     rho = Dynamics(parameters.edges, 8, 0.0, 0.25).rho
     usual = math.log(2 * 8 * parameters.modulus / math.sqrt(12)) / -math.log(rho)
     assert usual < needed < 1.6 * usual
     with pytest.raises(InputError, match=f"iterations is {needed - 1}: this graph needs {needed}"):
         execution(8, bound=1.0, iterations=needed - 1)
-    assert execution(8, bound=1.0, iterations=needed + 3).parameters.iterations == needed + 3
+    assert configured(8, bound=1.0, iterations=needed + 3).iterations == needed + 3
 
 
 @pytest.mark.parametrize("round_", [1, 2, 10])
@@ -64,14 +69,14 @@ def test_a_party_that_leaves_leaves_no_result(round_: int) -> None:
 
 
 def test_shares_are_uniform_and_hide_the_value() -> None:
-    done = execution(3, bound=1.0, fraction_bits=2)
+    protocol = configured(3, bound=1.0, fraction_bits=2)
     noise = InsecureStackedNoise(1, 3).party(0)
-    low, high = (SecretSharingParty(done.parameters, 0, np.full(5000, value), 1.0, noise) for value in (-1.0, 1.0))
+    low, high = (SecretSharingParty(protocol, 0, np.full(5000, value), 1.0, noise) for value in (-1.0, 1.0))
     assert low.start().send[0].content == high.start().send[0].content
     shares = low._share(0)
-    counts = np.bincount(shares, minlength=done.parameters.modulus)
+    counts = np.bincount(shares, minlength=protocol.modulus)
     # Chi-square with 31 degrees of freedom: above 80 with probability 3e-6; the seed is fixed.
-    assert done.parameters.modulus == 32
+    assert protocol.modulus == 32
     assert ((counts - 5000 / 32) ** 2 / (5000 / 32)).sum() < 80
 
 

@@ -44,8 +44,7 @@ from quietmean.node.phase import Phase
 from quietmean.node.preflight import Agreed, Reply, Standing
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
-from quietmean.protocols import get_protocol
-from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca import IncA
 from support.virtual_time import run_virtually
 
 ROUND = RoundBegun(Phase.MIXING, 2, 5, ("bob", "eve"))
@@ -325,7 +324,7 @@ def test_a_store_is_looked_at_and_never_made(tmp_path: Path) -> None:
     identities = [Identity.generate() for _ in range(2)]
     entries = [RosterEntry(f"p{i}", ("127.0.0.1", 7000 + i), identity.public_key) for i, identity in enumerate(identities)]
     target = Target(parties=2, epsilon=1.0, delta=1e-6, dimension=1)
-    plan = Plan(target, get_protocol("inca"), IncaParameters(Injection.incremental(2), 1.0, 0.5))
+    plan = Plan(target, IncA(rounds=2, sigma_star=1.0, sigma_delta=0.5))
     path = tmp_path / "my.store"
     settings = NodeSettings(identities[0], Roster(tuple(entries)), plan, np.array([0.25]), 1.0, path)
     assert not settings.store_exists()

@@ -37,7 +37,7 @@ def mean_variance(examples: list[Execution]) -> float:
 
 def test_the_target_is_kept_and_the_prediction_true() -> None:
     best = optimal_variances(executions(), COALITIONS, MU)
-    chosen = [replace(example, parameters=best.parameters) for example in executions()]
+    chosen = [replace(example, protocol=best.protocol) for example in executions()]
     assert worst_mu(chosen) <= MU * (1 + 1e-9)
     assert worst_mu(chosen) >= MU * 0.999
     assert mean_variance(chosen) == pytest.approx(best.variance, rel=1e-3)
@@ -51,7 +51,7 @@ def test_equal_variances_agree_with_a_plain_search() -> None:
 
     def variance(ratio: float) -> float:
         def chosen(star: float) -> list[Execution]:
-            return [replace(e, parameters=replace(e.parameters, sigma_star=star, sigma_delta=star * ratio)) for e in executions()]
+            return [replace(e, protocol=e.protocol.with_noise(star, star * ratio)) for e in executions()]
 
         star = brentq(lambda log_star: worst_mu(chosen(np.exp(log_star))) - MU, -5, 5, xtol=1e-6)
         return mean_variance(chosen(float(np.exp(star))))

@@ -1,7 +1,8 @@
 """Conveniences on values: methods that a layer above carries out.
 
 ``IncA(rounds=20).calibrate(target)`` reads as people think, but how to calibrate is known to the planner, which stands on the
-protocols. Such a method looks its function up when it is called. Nothing else may reach upwards.
+protocols. Such a method looks its function up when it is called, and cannot name the type of what it returns: who wants types
+calls the function itself. Nothing else may reach upwards.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Parameter:
     @property
     def wanted(self) -> str:
         """What JSON data the field takes, in words."""
-        kinds = [_KINDS.get(kind, "a text") for kind in _members(self.kind)[1]]
+        kinds = [_KINDS[kind] for kind in _members(self.kind)[1] if kind in _KINDS] or ["a text"]
         return " or ".join([*kinds, '"auto"'] if self.auto else kinds)
 
     def _member(self, kind: type[StrEnum], raw: Any) -> StrEnum:
@@ -132,7 +132,11 @@ class Parameter:
             return "auto"
         if self.write is not None:
             return self.write(value)
-        return str(value) if isinstance(value, StrEnum) else value
+        if isinstance(value, StrEnum):
+            return str(value)
+        # A number is one in JSON, also where Python was given a whole one: the same value, the same digest.
+        kinds = _members(self.kind)[1]
+        return float(value) if is_kind(value, int) and float in kinds and int not in kinds else value
 
 
 def is_kind(raw: Any, kind: type) -> bool:
@@ -156,7 +160,7 @@ def parameter(
     option: bool = False,
     flag: str | None = "",
     key: str = "",
-    remedy: str = "",
+    remedy: str = "choose a finite number",
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
@@ -200,7 +204,7 @@ def _declared(kind: type[Any]) -> dict[str, Parameter]:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Configured:
-    """A frozen value whose fields are declared with :func:`parameter`. Two are equal if their JSON is."""
+    """A frozen value whose fields are declared with :func:`parameter`. Two of one type are equal if all of these are."""
 
     def __post_init__(self) -> None:
         for name, known in parameters_of(type(self)).items():
@@ -210,15 +214,20 @@ class Configured:
         changed = (
             f"{one.name}={_brief(getattr(self, one.name))}"
             for one in fields(self)
-            if getattr(self, one.name) is not OPEN and getattr(self, one.name) is not one.default
+            if getattr(self, one.name) is not OPEN and not _same(getattr(self, one.name), one.default)
         )
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and canonical_json(self.describe()) == canonical_json(other.describe())
+        return type(other) is type(self) and self._compared() == other._compared()
 
     def __hash__(self) -> int:
-        return hash((type(self), canonical_json(self.describe())))
+        return hash((type(self), self._compared()))
+
+    def _compared(self) -> bytes:
+        """All fields, also those that files leave out: they say how what is open is made."""
+        known = ((one, getattr(self, name)) for name, one in parameters_of(type(self)).items())
+        return canonical_json({one.name: one.to_json(value) for one, value in known if value is not OPEN})
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
@@ -243,6 +252,10 @@ class Configured:
         for name, one in parameters_of(type(self)).items():
             if one.required and getattr(self, name) is OPEN:
                 raise InputError(f"field {one.key!r} is missing: add it, it is {one.wanted}")
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, str | int | float) and type(value) is type(default) and value == default)
 
 
 def _brief(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,8 +38,9 @@ class Flow:
         rows = to.astype(np.int64, copy=False)
         return cls(shape, rows, source.astype(np.int64, copy=False), np.broadcast_to(np.asarray(weight, float), rows.shape))
 
+    @cached_property
     def matrix(self) -> csr_array[np.float64]:
-        """In compressed rows, entries in the order of the triplets."""
+        """In compressed rows, with columns in rising order."""
         # A node never mixes whole populations: it starts without this import.
         from scipy.sparse import csr_array
 

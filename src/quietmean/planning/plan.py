@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,6 @@ from quietmean.protocols.dissemination import Dissemination
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import required_field
 from quietmean.protocols.target import Target
-
-if TYPE_CHECKING:
-    from quietmean.simulation import SimulationResult
 
 FORMAT = "quietmean-plan-1"
 
@@ -61,8 +58,8 @@ class Plan:
         runs: int = 1000,
         rng: int | Integers = 0,
         dropouts: float | None = None,
-    ) -> SimulationResult:
-        """Simulate ``runs`` independent runs in this process, with insecure randomness.
+    ) -> Any:
+        """A :class:`~quietmean.simulation.SimulationResult`: ``runs`` independent runs in this process, insecure randomness.
 
         ``values``: (n, d), or (n,) for one coordinate; without them every run draws its own. ``rng``: a whole number or a numpy
         Generator. ``dropouts``: by default as planned. Raises :class:`InputError` for values of another shape.
@@ -71,10 +68,7 @@ class Plan:
             values = np.asarray(values, dtype=np.float64)
             values = values[:, None] if values.ndim == 1 else values
         seed = rng if isinstance(rng, int) else int(rng.integers(2**62))
-        result: SimulationResult = from_above("quietmean.simulation", "simulate")(
-            self, values, runs=runs, seed=seed, dropouts=dropouts
-        )
-        return result
+        return from_above("quietmean.simulation", "simulate")(self, values, runs=runs, seed=seed, dropouts=dropouts)
 
     def to_json(self) -> dict[str, Any]:
         return {

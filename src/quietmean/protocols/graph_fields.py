@@ -22,6 +22,10 @@ def read_edges(raw: Any) -> Edges:
         raise InputError(f"field 'edges' is not as it should be: {error}") from None
 
 
+# What says how edges are made, as it is once they are.
+EDGES_ARE_MADE: dict[str, Any] = {"graph": OPEN, "graph_seed": 0, "radius": None, "connectivity": 2}
+
+
 def never_written(parameters: Any) -> bool:
     """For fields that only say how others are made."""
     return False

@@ -23,7 +23,6 @@ from quietmean.transcript.numbers import REAL, Arithmetic, NumericReading, Numer
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
-    from quietmean.planning.plan import Plan
     from quietmean.privacy import LossConversion
 
 ANY_DOMAIN = "any bounded set"
@@ -161,15 +160,13 @@ class Protocol(Configured, ABC):
             if not one.option and value is not OPEN and value != one.default:
                 raise InputError(f"{one.key} is given, but calibration chooses it: leave it out")
 
-    def calibrate(self, target: Target, *, calibration: str = "exact", executions: int | None = None) -> Plan:
-        """The plan of this protocol for a target: what is open is chosen, its noise above all.
+    def calibrate(self, target: Target, *, calibration: str = "exact", executions: int | None = None) -> Any:
+        """The :class:`~quietmean.planning.plan.Plan` of this protocol for a target: what is open is chosen, its noise above all.
 
         See :func:`quietmean.planning.calibrate.calibrate`. Raises :class:`InputError` for what cannot be had.
         """
-        plan: Plan = from_above("quietmean.planning.calibrate", "calibrate")(
-            target, self, calibration=calibration, executions=executions
-        )
-        return plan
+        calibrate = from_above("quietmean.planning.calibrate", "calibrate")
+        return calibrate(target, self, calibration=calibration, executions=executions)
 
     # --- what happens ---
 

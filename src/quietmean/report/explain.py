@@ -156,15 +156,20 @@ class _Explainer:
         """All messages of the transcript that arrived anywhere: round, sender, who got it, and whether the adversary saw it."""
         transcript = self._transcript
         seen = self._adversary.view(transcript).messages
-        keys = zip(transcript.message_round.tolist(), transcript.sender.tolist(), strict=True)
-        row_of = {key: row for row, key in enumerate(keys)}
+        known = transcript.message_known
+        rows_of: dict[tuple[int, PartyId], list[int]] = {}
+        for row, key in enumerate(zip(transcript.message_round.tolist(), transcript.sender.tolist(), strict=True)):
+            rows_of.setdefault(key, []).append(row)
         delivered, neighbours = self._execution.history.delivered(self._execution.schedule), self._execution.schedule.neighbours
         for place, sender in zip(*(part.tolist() for part in np.nonzero(delivered.any(axis=2))), strict=True):
             receivers = tuple(int(other) for other in neighbours[place, sender][delivered[place, sender]])
-            row = row_of.get((place + 1, sender))
-            # What the transcript leaves out, sealed or masked, tells its receivers nothing.
-            if row is not None:
-                yield place + 1, sender, receivers, bool(seen[row])
+            # What the transcript leaves out, sealed or masked, tells its receivers nothing. A party may send several in a round.
+            rows = rows_of.get((place + 1, sender), [])
+            for row in rows:
+                to = known.indices[known.indptr[row] : known.indptr[row + 1]]
+                told = receivers if len(rows) == 1 else tuple(other for other in receivers if other in to)
+                if told:
+                    yield place + 1, sender, told, bool(seen[row])
 
     def _tried_messages(
         self, party: PartyId, own: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]], before: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class RealNumbers(Arithmetic):
                 held += np.multiply(array, factor, out=scratch)
 
     def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, float]:
-        return held * (1.0 / parts), 0.0
+        return NumericRows(held.numbers(), 1.0 / parts), 0.0
 
     def vectors(self, held: Numbers) -> Vector:
         vectors: Vector = held
@@ -117,25 +118,42 @@ class SharedTerms:
     index: int
     scale: float
 
-    def add_to(self, total: Floats, weights: csr_array[np.float64]) -> None:
-        """Add ``weights @ terms``, weights of shape (rows, M). What has cancelled is never drawn."""
-        weights.sum_duplicates()
-        weights.eliminate_zeros()
-        left = np.unique(weights.indices)
-        if not left.size:
-            return
-        few = weights.tocsc()[:, left]
+    @cached_property
+    def each(self) -> Flow:
+        """Every term in a row of its own."""
+        every = np.arange(len(self.pairs))
+        return Flow.of((every.size, every.size), every, every)
+
+    def add_to(self, total: Floats, weights: Flow) -> None:
+        """Add ``weights @ terms``, weights of shape (rows, M), to ``total`` (rows, d). What has cancelled is never drawn."""
+        used = np.zeros(len(total), dtype=np.bool_)
+        used[weights.to] = True
+        rows: Any = np.nonzero(used)[0]
+        few: Any
+        count = len(self.pairs)
+        if rows.size * count <= weights.to.size:
+            # Few rows of many terms: added up in place of sorted.
+            place = np.cumsum(used)[weights.to] - 1
+            few = np.bincount(place * count + weights.source, weights.weight, rows.size * count).reshape(rows.size, count)
+            left = np.nonzero(few.any(axis=0))[0]
+            few = few[:, left]
+        else:
+            matrix = weights.matrix
+            matrix.eliminate_zeros()
+            left = np.unique(matrix.indices)
+            rows, few = slice(None), matrix.tocsc()[:, left]
         together = max(1, _BLOCK // total.shape[1])
         for first in range(0, left.size, together):
             block = slice(first, first + together)
             drawn = self.noise.shared_normal(self.pairs[left[block]], self.purpose, self.index, total.shape[1])
-            total += np.asarray(few[:, block] @ (self.scale * drawn))
+            total[rows] += np.asarray(few[:, block] @ (self.scale * drawn))
 
 
 class NumericRows(Rows):
     """``factor`` times an array (size, d), and linear combinations of shared noise that is not drawn yet.
 
-    ``factor``: a number, or one for each row, shape (size,); multiplied only where the numbers are needed.
+    ``factor``: a number, or one for each row, shape (size,). It is multiplied only where the numbers are needed: shares go from
+    one party to another without a copy.
     """
 
     def __init__(
@@ -157,7 +175,7 @@ class NumericRows(Rows):
         for terms in {id(terms): terms for _, terms in self._later}.values():
             parts = [flow for flow, its in self._later if its is terms]
             to, source, weight = (np.concatenate([getattr(flow, name) for flow in parts]) for name in ("to", "source", "weight"))
-            terms.add_to(total, Flow(parts[0].shape, to, source, weight).matrix())
+            terms.add_to(total, Flow(parts[0].shape, to, source, weight))
         return total
 
     def scaled(self) -> tuple[Numbers, float]:
@@ -181,29 +199,27 @@ class NumericRows(Rows):
         total = another if one is None else one if another is None else one + another
         return NumericRows(total, later=(*self._later, *other._later), size=self.size)
 
+    def __sub__(self, other: Rows | float) -> NumericRows:
+        if isinstance(other, NumericRows) and not self._later and not other._later:
+            return NumericRows(self.numbers() - other.numbers())
+        return self + other * -1.0
+
     def __mul__(self, factor: float | Floats) -> NumericRows:
-        later = [
-            (
-                Flow(
-                    flow.shape,
-                    flow.to,
-                    flow.source,
-                    flow.weight * (factor[flow.to] if isinstance(factor, np.ndarray) else factor),
-                ),
-                t,
-            )
-            for flow, t in self._later
-        ]
-        return NumericRows(self._array, self._factor * factor, later, self.size)
+        later = [(_scaled(flow, factor), terms) for flow, terms in self._later]
+        if not isinstance(factor, np.ndarray):
+            return NumericRows(self._array, self._factor * factor, later, self.size)
+        array = self._scaled()
+        return NumericRows(None if array is None else array * factor[:, None], later=later, size=self.size)
 
     def __rmatmul__(self, flow: Flow) -> NumericRows:
         rows, _ = flow.shape
-        later = [(_product(flow, its), terms) for its, terms in self._later]
+        later = [(flow if its is terms.each else _product(flow, its), terms) for its, terms in self._later]
         if self._array is None:
             return NumericRows(None, later=later, size=rows)
-        factor = self._factor[flow.source] if isinstance(self._factor, np.ndarray) else self._factor
-        matrix = Flow(flow.shape, flow.to, flow.source, flow.weight * factor).matrix()
-        return NumericRows(np.asarray(_alike(matrix, self._array) @ self._array), later=later)
+        factor = self._factor
+        if isinstance(factor, np.ndarray):
+            flow, factor = Flow(flow.shape, flow.to, flow.source, flow.weight * factor[flow.source]), 1.0
+        return NumericRows(np.asarray(_alike(flow.matrix, self._array) @ self._array), factor, later)
 
     def at(self, mask: Mask) -> NumericRows:
         if mask.all():
@@ -227,9 +243,22 @@ def _alike(matrix: csr_array[np.float64], array: Numbers) -> csr_array[Any]:
 
 
 def _product(one: Flow, other: Flow) -> Flow:
-    matrix = (one.matrix() @ other.matrix()).tocoo()
+    rows, middle = one.shape
+    if np.bincount(one.source, minlength=middle).max(initial=0) <= 1:
+        # Every row of the other goes to one place at most.
+        to, weight = np.full(middle, -1), np.zeros(middle)
+        to[one.source], weight[one.source] = one.to, one.weight
+        moved = to[other.to]
+        here = moved >= 0
+        weights = weight[other.to[here]] * other.weight[here]
+        return Flow((rows, other.shape[1]), moved[here], other.source[here], weights)
+    matrix = (one.matrix @ other.matrix).tocoo()
     to, source = matrix.coords
     return Flow.of(matrix.shape, to, source, matrix.data)
+
+
+def _scaled(flow: Flow, factor: float | Floats) -> Flow:
+    return Flow(flow.shape, flow.to, flow.source, flow.weight * (factor[flow.to] if isinstance(factor, np.ndarray) else factor))
 
 
 def _at(flow: Flow, mask: Mask) -> Flow:
@@ -257,9 +286,8 @@ class NumericTerms(PopulationTerms):
         return NumericRows(rows)
 
     def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> NumericRows:
-        every = np.arange(len(pairs))
         terms = SharedTerms(self._noise, pairs, purpose, index, scale)
-        return NumericRows(None, later=[(Flow.of((every.size, every.size), every, every), terms)], size=every.size)
+        return NumericRows(None, later=[(terms.each, terms)], size=len(pairs))
 
     def randomised(self, rows: Rows, function: Callable[[PartyId, Vector, NoiseSource], Vector]) -> NumericRows:
         vectors = _numeric(rows).numbers(self._dimension)

@@ -64,6 +64,8 @@ class LinearForms(Rows):
                 there = place >= 0
                 place, to, weight = place[there], to[there], weight[there]
             return LinearForms(flow.shape[0], to, self.column[place], weight * self.weight[place])
+        if not flow.to.size:
+            return LinearForms.variables(flow.shape[0], flow.to, 0)
         order = np.argsort(self.row, kind="stable")
         first = np.searchsorted(self.row[order], np.arange(self.size + 1))
         count = np.diff(first)[flow.source]

@@ -13,7 +13,7 @@ from quietmean.entropy.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.graphs import History
 from quietmean.privacy.mutual_information import gaussian_entropy, of_interval_intersection
 from quietmean.protocols.consensus import Consensus, Quantisation
-from quietmean.protocols.consensus.batch import run_consensus
+from quietmean.protocols.consensus.run import run_consensus
 from quietmean_reproduction.adqsp.estimator import knn_information, knn_of_itself
 from quietmean_reproduction.adqsp.intervals import of_uniform_noise, posterior_entropy
 from quietmean_reproduction.adqsp.setting import PAPER, draw_values, unquantised

@@ -16,7 +16,7 @@ from quietmean.graphs import History
 from quietmean.graphs.undirected import Edges, make_graph
 from quietmean.protocols.consensus import Consensus, Quantisation
 from quietmean.protocols.consensus.analysis import Dynamics, default_delta_0, default_gamma, slowest_difference
-from quietmean.protocols.consensus.batch import run_consensus
+from quietmean.protocols.consensus.run import run_consensus
 from quietmean_reproduction.columns import numbers
 from quietmean_reproduction.figure import Claim, Effort
 from quietmean_reproduction.style import band

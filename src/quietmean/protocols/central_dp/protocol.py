@@ -27,6 +27,10 @@ class CentralDP(Aggregated, SelfCalibrating):
     name = "central-dp"
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"
     server = Server.CURATOR
+    guarantee = (
+        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, against everybody but the "
+        "curator, who sees every value"
+    )
     trust = "the curator sees every value"
     rounds = 1
 

@@ -11,6 +11,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.graphs.undirected import Edges
 from quietmean.protocols.consensus.spec import MOST_BITS, ConsensusParameters, Quantisation
+from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 
 # Without quantisation an error shrinks by this much before the result is read.
 _ACCURACY = 1e-11
@@ -31,6 +32,8 @@ def complete(parameters: Settings, parties: int) -> Settings:
         iterations=given_value(parameters.iterations, 1),
         local_noise=given_value(parameters.local_noise, "none"),
         sigma_local=given_value(parameters.sigma_local, 0.0),
+        value_sd=1.0,
+        **EDGES_ARE_MADE,
         **_UNQUANTISED,
     )
     if parameters.bits is not None:

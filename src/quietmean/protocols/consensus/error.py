@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from quietmean.core.party import Vector
 from quietmean.entropy import BitStream, Seed
 from quietmean.graphs import History, Schedule
-from quietmean.protocols.consensus.batch import follow
 from quietmean.protocols.consensus.edges_in_use import Deliveries
+from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
 
 # Noise terms are followed one by one, so many at once, up to so many steps of an edge in all; beyond, so many random draws are.

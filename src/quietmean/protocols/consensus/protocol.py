@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
@@ -16,11 +16,13 @@ from quietmean.graphs.undirected import components, static_schedule
 from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.design import designed, quantisation_error, refuse_overload_of
 from quietmean.protocols.consensus.party import ConsensusParty
+from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ConsensusParameters
-from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.transcript import Transcript
+from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class Consensus(ConsensusParameters, SelfCalibrating):
@@ -130,18 +132,15 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return least_transcript(self, schedule, history)
 
     def full_transcript(self, schedule: Schedule, history: History) -> Transcript:
-        from quietmean.protocols.consensus.transcript import full_transcript
+        return super().transcript(schedule, history)
 
-        return full_transcript(self, schedule, history)
-
-    def batch(
+    def population(
         self,
         schedule: Schedule,
         history: History,
-        values: Vector,
+        values: Rows,
         weights: NDArray[np.float64],
-        noise: PopulationNoise,
-    ) -> Releases:
-        from quietmean.protocols.consensus.batch import run_consensus
-
-        return run_consensus(self, schedule, history, values, weights, noise).releases
+        noise: PopulationTerms,
+        out: Reading,
+    ) -> Results[Rows]:
+        return population(self, schedule, history, values, weights, noise, out)

@@ -42,6 +42,29 @@ def reconstruct(settings: Quantisation, iteration: int, indices: Indices, shift:
     return values
 
 
+class Quantisers:
+    """All quantisers of a run at once. ``overloads`` (iterations,): how many entries overloaded one in each iteration; ``peaks``
+    (iterations,): the largest input of one, in cells.
+    """
+
+    def __init__(self, settings: Quantisation, iterations: int) -> None:
+        self._settings = settings
+        self.overloads = np.zeros(iterations, dtype=np.int64)
+        self.peaks = np.zeros(iterations)
+
+    def sent(self, iteration: int, target: Vector, rows: NDArray[np.int64], talks: NDArray[np.bool_]) -> Vector:
+        """What is taken for the ``target`` of every link, shape (2m, d). ``rows``: those of its dither; ``talks``: who sends."""
+        settings, count = self._settings, int(rows.max(initial=0)) + 1
+        shift = dither(settings, iteration, 0, count, target.shape[1])[rows]
+        indices, overloaded = quantise(settings, iteration, target, shift)
+        # A broadcast is one message, however many links it takes.
+        most = np.zeros(count, dtype=np.int64)
+        np.maximum.at(most, rows[talks], overloaded[talks].sum(axis=1))
+        self.overloads[iteration - 1] = most.sum()
+        self.peaks[iteration - 1] = np.abs(target[talks]).max(initial=0.0) / settings.width(iteration)
+        return reconstruct(settings, iteration, indices, shift)
+
+
 def packed_size(bits: int, dimension: int) -> int:
     """Bytes of ``dimension`` indices."""
     return -(-bits * dimension // 8)

@@ -188,7 +188,10 @@ class ConsensusParameters(GraphParameters):
         if not self.complete:
             return
         deviations = self.deviations
-        if deviations.shape != (len(self.edges), 2) or not (np.isfinite(deviations).all() and (deviations >= 0).all()):
+        if len(deviations) != len(self.edges):
+            pairs, edges = len(deviations), len(self.edges)
+            raise InputError(f"sigma_z lists {pairs} pairs for {edges} edges: give one pair per edge, in rising order of edges")
+        if deviations.ndim != 2 or deviations.shape[1] != 2 or not (np.isfinite(deviations).all() and (deviations >= 0).all()):
             raise InputError("sigma_z must be a finite number >= 0, or two of them for each edge")
         if (self.local_noise == "none") != (self.sigma_local == 0):
             raise InputError(f"local_noise {self.local_noise!r} with sigma_local {self.sigma_local:g}: give both or none")

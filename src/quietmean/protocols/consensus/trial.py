@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.entropy import BitStream, Seed
-from quietmean.protocols.consensus.batch import follow
 from quietmean.protocols.consensus.edges_in_use import Deliveries
+from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters, Quantisation
 
 # Enough for any input, so that the trial itself does not overload.

@@ -29,7 +29,7 @@ def population(
     is_collector = np.arange(parties) == collector
     # Each pair twice, once from either end: the larger number adds what they share, the smaller subtracts it.
     party, partner = (np.concatenate([pairs[:, end], pairs[:, 1 - end]]) for end in (0, 1))
-    term, sign = np.tile(np.arange(len(pairs)), 2), np.where(party > partner, 1.0, -1.0)
+    term, sign = np.tile(np.arange(len(pairs)), 2), np.repeat([-1.0, 1.0], len(pairs))
     absent = ~happened.arrived[partner]
     missing = np.bincount(party[absent], minlength=parties) > 0
 

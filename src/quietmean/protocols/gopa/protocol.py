@@ -31,6 +31,10 @@ class GOPA(GopaParameters, Aggregated):
     name = "gopa"
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
     server = Server.COLLECTOR
+    guarantee = (
+        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, if the collector says truly "
+        "who published"
+    )
     trust = "a collector that stays and says truly who published; it is not trusted with values"
     rounds = ROUNDS
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.grid import check_step
-from quietmean.core.schema import OPEN, Configured, parameter
+from quietmean.core.schema import OPEN, Configured, is_kind, parameter
 from quietmean.graphs import SCHEDULES
 
 # Conditions of a valid injection are checked in floating point; files carry 15 digits at best.
@@ -130,6 +130,11 @@ def check_fixed_point(value_bits: int, grid: float, largest_value: float) -> Non
         check_step(grid)
 
 
+def _check_portions(shape: tuple[int, ...], rounds: int) -> None:
+    if shape != (rounds + 1,):
+        raise InputError(f"c has shape {shape} with {rounds} rounds: give {rounds + 1} portions, one per round 0..T")
+
+
 def _has_grid(parameters: Any) -> bool:
     return bool(parameters.grid)
 
@@ -160,16 +165,19 @@ SCHEDULE: dict[str, Any] = {"help": "who sends to whom", "option": True, "choice
 OUT_DEGREE: dict[str, Any] = {
     "help": "to how many others each party sends in a round",
     "option": True,
+    # Its range depends on the number of parties: whoever draws the schedule knows both ends.
     "flag": "neighbours",
-    "at_least": 1,
-    "remedy": "choose 1 or more",
 }
 VALUE_BITS: dict[str, Any] = {
     "help": "bits of a value on the wire: 64, or 32 for whole numbers on a public grid",
     "option": True,
     "written": _has_grid,
 }
-GRID: dict[str, Any] = {"help": "step of the public grid, a power of two; 0 for none", "written": _has_grid}
+GRID: dict[str, Any] = {
+    "help": "step of the public grid, a power of two; 0 for none",
+    "remedy": "choose a power of two, or leave it out",
+    "written": _has_grid,
+}
 LARGEST_VALUE: dict[str, Any] = {
     "help": "with 32 bits: the largest absolute coordinate of any party's vector, for the finest grid with room for it",
     "option": True,
@@ -217,14 +225,18 @@ class IncaParameters(Configured):
             # Made once, so that a wrong one is refused here.
             self.injections  # noqa: B018
 
+    @classmethod
+    def read(cls, raw: Mapping[str, Any]) -> Self:
+        injection, rounds = raw.get("injection"), raw.get("rounds")
+        if isinstance(injection, Mapping) and isinstance(injection.get("c"), list) and is_kind(rounds, int) and rounds >= 1:
+            # First of all: the number of rounds decides which of c and Z is wrong where they do not fit together.
+            _check_portions((len(injection["c"]),), rounds)
+        return super().read(raw)
+
     @cached_property
     def injections(self) -> Injection:
         """The injection of every round. Raises :class:`InputError` where it does not fit the number of rounds."""
         if isinstance(self.injection, str):
             return Injection.named(self.injection, self.rounds)
-        if self.injection.rounds != self.rounds:
-            shape = self.injection.portion.shape
-            raise InputError(
-                f"c has shape {shape} with {self.rounds} rounds: give {self.rounds + 1} portions, one per round 0..T"
-            )
+        _check_portions(self.injection.portion.shape, self.rounds)
         return self.injection

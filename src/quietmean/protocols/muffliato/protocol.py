@@ -41,6 +41,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     name = "muffliato"
     summary = "every party adds full noise once, then gossips: no second phase; against colluders no better than local DP"
+    guarantee = (
+        "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition with a "
+        "neighbour that of the party's own noise"
+    )
     releases_are_public = False
 
     def resolved(self, parties: int) -> Self:

@@ -107,6 +107,7 @@ def _first_guess(asked: Settings, target: Target, shape: Shape, honest: int) -> 
         rounding=INDEPENDENT,
         neighbours=shape.neighbours,
         dimension=target.dimension,
+        region="box",
     )
 
 

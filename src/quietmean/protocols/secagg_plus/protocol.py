@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from quietmean.protocols.secagg.design import Shape, counted_parties, designed
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood
 from quietmean.protocols.secagg.protocol import SecAgg
 from quietmean.protocols.target import Target
+
+_SECURITY_BITS, _CORRECTNESS_BITS = 40.0, 40.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -32,15 +34,23 @@ class SecAggPlus(SecAgg):
     # A schedule is its own list of neighbours in an execution file: there the number has another name.
     neighbours: int = parameter(help="with how many others each party shares", option=True, key="degree", flag="degree")
     security_bits: float = parameter(
-        40.0, help="secrecy over the random graph fails with 2 to the power of minus this", option=True, written=never_written
+        _SECURITY_BITS,
+        help="secrecy over the random graph fails with 2 to the power of minus this",
+        option=True,
+        written=never_written,
     )
     correctness_bits: float = parameter(
-        40.0, help="the run fails for its random graph with 2 to the power of minus this", option=True, written=never_written
+        _CORRECTNESS_BITS,
+        help="the run fails for its random graph with 2 to the power of minus this",
+        option=True,
+        written=never_written,
     )
 
     def design(self, target: Target) -> Design:
         Aggregated.check_parties(self, target.parties)
         parameters, mse_noise, certificate = designed(self, target, _shape(self, target))
+        # The number of neighbours is found: what it was found for is in the certificate.
+        parameters = replace(parameters, security_bits=_SECURITY_BITS, correctness_bits=_CORRECTNESS_BITS)
         return Design(parameters, mse_noise, target.dropout_bias(counted_parties(target)), certificate)
 
     def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:

@@ -15,6 +15,7 @@ from quietmean.core.schema import OPEN
 from quietmean.entropy import Seed
 from quietmean.graphs import History, Schedule
 from quietmean.graphs.undirected import diameter, static_schedule
+from quietmean.protocols.graph_fields import EDGES_ARE_MADE
 from quietmean.protocols.protocol import Protocol, Releases
 from quietmean.protocols.secret_sharing.party import SecretSharingParty
 from quietmean.protocols.secret_sharing.spec import STEP_BITS, SecretSharingParameters
@@ -36,7 +37,7 @@ class SecretSharing(SecretSharingParameters, Protocol):
 
     def resolved(self, parties: int) -> Self:
         self.require_complete()
-        placed = replace(self, edges=self.graph_edges(parties), parties=parties)
+        placed = replace(self, edges=self.graph_edges(parties), parties=parties, **EDGES_ARE_MADE)
         needed = iterations_needed(placed)
         if self.iterations is not OPEN and self.iterations < needed:
             raise InputError(

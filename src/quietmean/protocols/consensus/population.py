@@ -1,0 +1,190 @@
+"""Consensus for all parties at once: the machines' numbers to the last bit, so that quantisers agree.
+
+Rows are links (i, j), shape (2m,), or parties. z^(0) goes over secure channels; everything after it is heard by everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.graphs import Flow, History, Schedule
+from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags, still_in_use
+from quietmean.protocols.consensus.local_noise import local_noise
+from quietmean.protocols.consensus.quantiser import Quantisers
+from quietmean.protocols.consensus.spec import ConsensusParameters, Links
+from quietmean.transcript.population import Heard, PopulationTerms, Reading, Results, Rows
+
+Floats = NDArray[np.float64]
+
+# Hears after each iteration t = 1, 2, ... the estimates x^(t), a row for each party.
+Watch = Callable[[int, Rows], None]
+
+
+def population(
+    parameters: ConsensusParameters,
+    schedule: Schedule,
+    history: History,
+    values: Rows,
+    weights: Floats,
+    noise: PopulationTerms,
+    out: Reading,
+) -> Results[Rows]:
+    """z^(0) is drawn and exchanged, then differences of z or, with broadcasts, x are."""
+    noisy, z = noisy_values(parameters, values, noise), perturbation(parameters, noise)
+    return Exchange(parameters, Deliveries.of(parameters, schedule, history), history.online, noisy, weights, z, out).run()
+
+
+def noisy_values(parameters: ConsensusParameters, values: Rows, noise: PopulationTerms) -> Rows:
+    """Noise that is not Gaussian is left out of transcripts: an upper bound."""
+    if parameters.local_noise in ("uniform", "laplace"):
+        return noise.randomised(values, lambda party, value, its_noise: local_noise(parameters, value, its_noise))
+    if parameters.local_noise == "gaussian":
+        return values + noise.normal("star", 0, parameters.sigma_local)
+    return values
+
+
+def perturbation(parameters: ConsensusParameters, noise: PopulationTerms) -> Rows:
+    """z^(0) of every link."""
+    links = parameters.links
+    return noise.normal_of(links.sender, "delta", links.slot, links.sigma)
+
+
+def _nobody(iteration: int, x: Rows) -> None:
+    """Nobody watches."""
+
+
+class Exchange:
+    """At link (i, j): ``own`` is z_{i|j}, ``other`` what i takes z_{j|i} for; the same as j has it, unless i is not told that a
+    message of its arrived.
+
+    ``active`` (2m,): the links that their senders use.
+    """
+
+    def __init__(
+        self,
+        parameters: ConsensusParameters,
+        deliveries: Deliveries,
+        online: Flags,
+        values: Rows,
+        weights: Floats,
+        z: Rows,
+        out: Reading,
+        watch: Watch = _nobody,
+    ) -> None:
+        links = parameters.links
+        self._parameters, self._links, self._deliveries, self._online = parameters, links, deliveries, online
+        self._weights, self._out, self._watch = weights, out, watch
+        self._everyone, self._every = np.ones(parameters.parties, dtype=np.bool_), np.ones(len(links), dtype=np.bool_)
+        self._mine, self._theirs, self._back = _flows(links, parameters.parties)
+        settings = None if out.symbolic else parameters.quantisation
+        self._two_step = settings is not None and settings.two_step
+        self.quantisers = Quantisers(settings, parameters.iterations) if settings is not None else None
+        self._values = out.keep(values, self._everyone, 0)
+        self._own = out.send(z, online[1, links.sender], 1, self._heard_over(deliveries.arrived[0]), owner=links.sender)
+        self._other = self._back @ self._own
+        self._own_before, self._other_before = self._own, self._other
+        self._told_x: Rows | float = 0.0
+        self._heard_x: Rows | float = 0.0
+        self._own_weight, self._other_weight = np.zeros(len(links)), np.zeros(len(links))
+        self._alike = True
+        self.active, self._silent = deliveries.opened(), np.zeros(len(links), dtype=np.int64)
+        self._in_use = self._sums()
+
+    def run(self) -> Results[Rows]:
+        iterations = self._parameters.iterations
+        for iteration in range(1, iterations + 1):
+            self._iterate(iteration)
+        x, weight = self._estimate(iterations + 1)
+        return Results(x, weight, self._online[-1])
+
+    def _sums(self) -> Flow:
+        links, used = self._links, np.nonzero(self.active)[0]
+        return Flow((self._parameters.parties, len(links)), links.sender[used], used, links.sign[used])
+
+    def _estimate(self, iteration: int) -> tuple[Rows, Floats]:
+        """x_i of equation (10), and the same of the weights, from the edges in use."""
+        degree = np.bincount(self._links.sender[self.active], minlength=self._parameters.parties)
+        share: Floats = 1.0 / (1.0 + self._parameters.c * degree.astype(np.float64))
+        x = (self._values - self._in_use @ self._own) * share
+        self._watch(iteration, x)
+        return x, (self._weights - self._in_use.numbers(self._own_weight)) * share
+
+    def _iterate(self, iteration: int) -> None:
+        links = self._links
+        told, heard = self._deliveries.exchanged(iteration, self.active)
+        x, weight = self._estimate(iteration)
+        move = self._broadcast if self._parameters.broadcast else self._unicast
+        outward, inward = move(iteration, x, told, heard)
+        weight_out = self._step(self._own_weight, self._other_weight, weight[links.sender], 1.0)
+        weight_in = weight_out[links.reverse]
+        if self._parameters.broadcast:
+            weight_in = self._step(self._other_weight, self._own_weight, weight[links.receiver], -1.0)
+        self._own_before, self._other_before = self._own, self._other
+        # A message from i to j moves z_{j|i}; to the adversary that follows from what is sent.
+        keep = partial(self._out.keep, holders=self._every, round_=iteration + 1, owner=links.sender)
+        self._alike = self._alike and bool((told == heard[links.reverse]).all())
+        self._own = keep(self._own + inward.at(heard))
+        self._other = self._back @ self._own if self._alike else keep(self._other + outward.at(told))
+        self._own_weight, self._other_weight = self._own_weight + weight_in * heard, self._other_weight + weight_out * told
+        active, self._silent = still_in_use(self.active, self._silent, told | heard, self._parameters.patience)
+        if (active != self.active).any():
+            self.active = active
+            self._in_use = self._sums()
+
+    def _unicast(self, iteration: int, x: Rows, told: Flags, heard: Flags) -> tuple[Rows, Rows]:
+        """Steps of z_{j|i} as i computes it, and of z_{i|j} as i reads it in what j sends."""
+        x = self._out.keep(x, self._everyone, iteration + 1)
+        step = self._step(self._own, self._other, self._mine @ x, 1.0)
+        lag, lag_back = (self._other - self._other_before, self._own - self._own_before) if self._two_step else (0.0, 0.0)
+        talks, arrived = self._talking(iteration)
+        sent = self._quantised(iteration, step + lag, np.arange(len(self._links)), talks)
+        sent = self._out.send(sent, talks, iteration + 1, self._heard_over(arrived), public=True, owner=self._links.sender)
+        return sent - lag, self._back @ sent - lag_back
+
+    def _broadcast(self, iteration: int, x: Rows, told: Flags, heard: Flags) -> tuple[Rows, Rows]:
+        links, (talks, arrived) = self._links, self._talking(iteration)
+        speaks = np.zeros(self._parameters.parties, dtype=np.bool_)
+        speaks[links.sender[talks]] = True
+        link, receiver = self._heard_over(arrived)
+        x = self._out.send(x, speaks, iteration + 1, (links.sender[link], receiver), public=True)
+        mine, theirs = self._mine @ x, self._theirs @ x
+        if self.quantisers is not None:
+            sent = self._quantised(iteration, mine - self._told_x, links.sender, talks)
+            mine, theirs = self._told_x + sent, self._heard_x + self._back @ sent
+            self._told_x, self._heard_x = _moved(self._told_x, mine, told), _moved(self._heard_x, theirs, heard)
+        return self._step(self._own, self._other, mine, 1.0), self._step(self._other, self._own, theirs, -1.0)
+
+    def _step(self, from_: Any, to: Any, x: Any, end: float) -> Any:
+        """z_{j|i}^(t+1) - z_{j|i}^(t) of equation (11), ``x`` that of the end that moves it."""
+        return (from_ - to + x * (2.0 * self._parameters.c * self._links.sign * end)) * (1.0 - self._parameters.theta)
+
+    def _quantised(self, iteration: int, target: Rows, rows: NDArray[np.int64], talks: Flags) -> Rows:
+        quantisers = self.quantisers
+        if quantisers is None:
+            return target
+        return self._out.computed(target, lambda numbers: quantisers.sent(iteration, numbers, rows, talks))
+
+    def _talking(self, iteration: int) -> tuple[Flags, Flags]:
+        """Over which links something is sent, and where it is taken in."""
+        talks = self.active & self._online[iteration + 1, self._links.sender]
+        return talks, talks & self._deliveries.arrived[iteration] & self.active[self._links.reverse]
+
+    def _heard_over(self, arrived: Flags) -> Heard:
+        link = np.nonzero(arrived)[0]
+        return link, self._links.receiver[link]
+
+
+def _flows(links: Links, parties: int) -> tuple[Flow, Flow, Flow]:
+    """From parties to the links that start and end there, and from each link to its reverse."""
+    every = np.arange(len(links))
+    mine, theirs = (Flow.of((every.size, parties), every, end) for end in (links.sender, links.receiver))
+    return mine, theirs, Flow.of((every.size, every.size), every, links.reverse)
+
+
+def _moved(before: Rows | float, now: Rows, mask: Flags) -> Rows:
+    return now.at(mask) if not isinstance(before, Rows) else now.at(mask) + before.at(~mask)

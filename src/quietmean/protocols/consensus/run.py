@@ -1,0 +1,83 @@
+"""A run of consensus in numbers, with what its quantisers had to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PopulationNoise, Vector
+from quietmean.graphs import History, Schedule
+from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
+from quietmean.protocols.consensus.population import Exchange, noisy_values, perturbation
+from quietmean.protocols.consensus.spec import ConsensusParameters
+from quietmean.protocols.protocol import Releases
+from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms
+
+# Hears after each iteration t = 1, 2, ... the estimates x^(t), shape (n, d).
+Watch = Callable[[int, Vector], None]
+
+
+def _nobody(iteration: int, x: Vector) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConsensusRun:
+    """``releases`` of all parties; ``overloads`` (iterations,) how many entries overloaded a quantiser in each iteration.
+
+    ``active`` (2m,): which links their senders used to the end. ``peaks`` (iterations,): the largest input of a quantiser, in
+    cells.
+    """
+
+    releases: Releases
+    overloads: NDArray[np.int64]
+    active: Flags
+    peaks: NDArray[np.float64]
+
+
+def run_consensus(
+    parameters: ConsensusParameters,
+    schedule: Schedule,
+    history: History,
+    values: Vector,
+    weights: NDArray[np.float64],
+    noise: PopulationNoise,
+    watch: Watch = _nobody,
+    initial: Vector | None = None,
+) -> ConsensusRun:
+    """Run on values (n, d). ``initial``: z^(0) of every link, shape (2m, d), instead of drawn noise: for tests and figures."""
+    reading, terms = NumericReading(values), NumericTerms(noise, *values.shape)
+    noisy = reading.vectors(noisy_values(parameters, reading.values, terms))
+    z = reading.vectors(perturbation(parameters, terms)) if initial is None else initial
+    return follow(parameters, Deliveries.of(parameters, schedule, history), history.online, noisy, weights, z, watch)
+
+
+def follow(
+    parameters: ConsensusParameters,
+    deliveries: Deliveries,
+    online: Flags,
+    values: Vector,
+    weights: NDArray[np.float64],
+    z: Vector,
+    watch: Watch = _nobody,
+) -> ConsensusRun:
+    """From noisy values (n, d) and z^(0) (2m, d) on: nothing is drawn any more."""
+    reading = NumericReading(values)
+    exchange = Exchange(
+        parameters,
+        deliveries,
+        online,
+        reading.values,
+        weights,
+        NumericRows(z),
+        reading,
+        lambda iteration, x: watch(iteration, reading.vectors(x)),
+    )
+    results = exchange.run()
+    releases = Releases(reading.vectors(results.rows), results.weight, results.by)
+    quantisers, none = exchange.quantisers, np.zeros(parameters.iterations)
+    overloads, peaks = (none.astype(np.int64), none) if quantisers is None else (quantisers.overloads, quantisers.peaks)
+    return ConsensusRun(releases, overloads, exchange.active, peaks)
