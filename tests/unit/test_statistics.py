@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import (
     Column,
     Columns,
+    Estimates,
+    Records,
+    Released,
+    ScaledColumn,
     Statistic,
     Workload,
     column_means,
@@ -26,6 +32,7 @@ from quietmean.statistics import (
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies.sources import parties_of_table
 from quietmean.studies.study import Study
+from quietmean.testing import check_feature, check_statistic
 
 COLUMNS = Columns([Column(name="age", low=0, high=100), Column(name="weight", low=40, high=140)])
 RECORDS = np.array([[50.0, 90.0], [0.0, 40.0], [100.0, 140.0], [30.0, 65.0]])
@@ -208,6 +215,59 @@ def test_a_study_without_statistics_is_about_the_mean_of_every_column() -> None:
 def test_a_study_with_impossible_statistics(tables: list[dict[str, str]], words: str) -> None:
     with pytest.raises(InputError, match=words):
         study(statistic=tables)
+
+
+@pytest.mark.parametrize("name", registry())
+def test_every_statistic_keeps_its_promises(name: str) -> None:
+    statistics = {"mean": Mean(column="weight", share=2.0)}
+    check_statistic(statistics[name], COLUMNS, RECORDS)
+    check_statistic(replace(statistics[name], share=1.0), COLUMNS, RECORDS)
+
+
+class Half(ScaledColumn):
+    sensitivity = 0.5
+
+
+class Neighbourly(ScaledColumn):
+    def encode(self, records: Records) -> NDArray[np.float64]:
+        return super().encode(records) - super().encode(records).mean()
+
+
+class Endless(ScaledColumn):
+    def encode(self, records: Records) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            return np.log(super().encode(records))
+
+
+@pytest.mark.parametrize(
+    ("feature", "words"), [(Half, "moves by 1, not 0.5"), (Neighbourly, "depends on other records"), (Endless, "not finite")]
+)
+def test_features_that_promise_too_much_are_found(feature: type[ScaledColumn], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        check_feature(feature(COLUMNS["age"]), {"age": RECORDS[:, 0]})
+
+
+class Bold(Mean):
+    """States a tenth of its error."""
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        found = super().decode(released, columns)
+        return replace(found, standard_error=found.standard_error / 10)
+
+
+class Wild(Mean):
+    """Can be outside what it says that it can be."""
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        found = super().decode(released, columns)
+        return replace(found, value=found.value + 1e6)
+
+
+@pytest.mark.parametrize(("kind", "words"), [(Bold, "times as large as stated"), (Wild, "are not all from")])
+def test_statistics_that_promise_too_much_are_found(kind: type[Mean], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry(), "mean", kind)
+    with pytest.raises(AssertionError, match=words):
+        check_statistic(kind(column="age"), COLUMNS, RECORDS)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
