@@ -124,9 +124,9 @@ class Statistic(Configured, ABC):
     def text(self) -> str:
         """As on the command line, without its share: the name that people see."""
         given = self.describe()
-        by_place = [str(given[name]) for name in self.by_place if name in given]
+        by_place = [_brief(given[name]) for name in self.by_place if name in given]
         named = [
-            f"{one.key}={given[one.key]}"
+            f"{one.key}={_brief(given[one.key])}"
             for name, one in parameters_of(type(self)).items()
             if one.key in given and one.key not in (*self.by_place, "share")
             if one.default is OPEN or getattr(self, name) != one.default
@@ -140,3 +140,8 @@ class Statistic(Configured, ABC):
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
         """What the means of these features say: public post-processing."""
+
+
+def _brief(value: Any) -> str:
+    """A field as short as it can be read back from."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
