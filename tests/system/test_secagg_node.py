@@ -22,7 +22,7 @@ from quietmean.randomness.insecure import insecure_seed
 
 
 def make_values(parties: int, dimension: int) -> Vector:
-    """In the unit box, as queries encode them."""
+    """In the unit box, as statistics encode them."""
     return BitStream(insecure_seed(21)).uniform(parties * dimension).reshape(parties, dimension)
 
 

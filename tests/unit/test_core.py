@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from quietmean.core.bound import Bound
 from quietmean.core.codec import canonical_json, digest, dump_state, load_state, to_plain
-from quietmean.core.domain import Box
 from quietmean.core.errors import InputError, NumericalError, PeerError, ProtocolFailure, QuietmeanError
 
 
@@ -72,26 +71,6 @@ def test_storage_of_other_things_is_refused() -> None:
         dump_state(object())
     with pytest.raises(msgspec.ValidationError):
         load_state(Remembered, dump_state({"round": "x", "held": np.zeros(1), "heard": ()}))
-
-
-def test_box() -> None:
-    box = Box(np.array([0.0, -1.0]), np.array([3.0, 3.0]))
-    assert box.dimension == 2
-    assert box.width.tolist() == [3.0, 4.0]
-    assert box.diameter == 5.0
-
-
-@pytest.mark.parametrize(("low", "high"), [([1.0], [1.0]), ([2.0], [1.0]), ([0.0], [math.inf]), ([math.nan], [1.0])])
-def test_box_refuses_bounds_that_are_none(low: list[float], high: list[float]) -> None:
-    with pytest.raises(InputError, match="give --bounds LOW HIGH"):
-        Box(np.array(low), np.array(high))
-
-
-def test_box_refuses_bounds_of_different_shapes() -> None:
-    with pytest.raises(InputError, match="shapes"):
-        Box(np.zeros(2), np.ones(3))
-    with pytest.raises(InputError, match="shapes"):
-        Box(np.zeros((1, 2)), np.ones((1, 2)))
 
 
 def test_bound() -> None:

@@ -42,7 +42,7 @@ def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, tar
     privacy = execution.privacy(DELTA)
     return StudyReport(
         title="Age and weight of patients",
-        columns=["age", "weight"],
+        terms=["age", "weight"],
         bounds=[(0.0, 100.0), (-20.0, 2000.0)],
         estimate=np.array([48.31, 71.234]),
         standard_error=np.array([0.62, 12.0]),
@@ -57,7 +57,7 @@ def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, tar
         messages=120,
         bytes=1_234_567,
         seconds=3.21,
-        true_mean=np.array([47.07, 80.0]) if truth else None,
+        truth=np.array([47.07, 80.0]) if truth else None,
         party_epsilon=7.5,
         killed=["clinic 5"],
     )
@@ -122,11 +122,11 @@ def test_without_truth_says_nothing_of_it(tmp_path: Path) -> None:
 def test_one_column_is_named_in_the_heading(usual: StudyReport, tmp_path: Path) -> None:
     single = replace(
         usual,
-        columns=["age"],
+        terms=["age"],
         bounds=[(0.0, 100.0)],
         estimate=np.array([48.31]),
         standard_error=np.array([0.62]),
-        true_mean=None,
+        truth=None,
     )
     assert "The private mean of age is 48.31 ± 0.62" in _words(_page(single, tmp_path))
 
@@ -156,7 +156,7 @@ def test_hostile_names_are_text(usual: StudyReport, tmp_path: Path) -> None:
     report = replace(
         usual,
         title=HOSTILE,
-        columns=[HOSTILE, "b"],
+        terms=[HOSTILE, "b"],
         party_names=[f"{HOSTILE}{party}" for party in range(parties)],
         killed=[HOSTILE],
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.domain import Box, PrivacyUnit
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Target
@@ -33,11 +33,12 @@ from quietmean.protocols.secagg.accounting import (
 from quietmean.protocols.secagg.certificate import DiscreteLossConversion
 from quietmean.protocols.secagg.encoding import conditional_norm
 from quietmean.protocols.secagg_plus import SecAggPlus
-from quietmean.queries import ColumnMeans
 from quietmean.randomness import Seed
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.words import rounded_up
 from quietmean.simulation import attack
+from quietmean.statistics import Column, Columns, Workload
+from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies.outcome import conclude
 from quietmean.testing.privacy import certificate_of
 
@@ -248,7 +249,8 @@ def test_deltas_at_other_epsilons_are_bounds_too() -> None:
 
 
 def test_a_study_reports_the_bound_under_its_name() -> None:
-    query = ColumnMeans(("a", "b"), Box(np.zeros(2), np.ones(2)), PrivacyUnit.RECORD)
+    columns = [Column(name=name, low=0, high=1) for name in "ab"]
+    query = Workload(Columns(columns), tuple(Mean(column=name) for name in "ab"), PrivacyUnit.RECORD)
     target = Target(8, 1.0, 1e-6, 2, query.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
     plan = calibrate(target, SecAgg())
     trace = ExecutionTrace.everyone(7, 8)
@@ -268,7 +270,8 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     assert told["whole_party_epsilon"] > epsilon_of_mu(3 * query.sensitivity / protocol.sigma / math.sqrt(7), 1e-6)
     # Noise of eight parties and their rounding, over the squared number of records.
     variance = 8 * (protocol.sigma**2 + protocol.granularity**2 / 6) / 100
-    np.testing.assert_allclose(outcome.standard_error, math.sqrt(variance), rtol=1e-9)
+    errors = [answer.estimates.standard_error for answer in outcome.answers]
+    np.testing.assert_allclose(errors, math.sqrt(variance), rtol=1e-9)
 
 
 def test_without_noise_or_without_a_dimension() -> None:

@@ -36,6 +36,12 @@ def sums(done: Execution, values: Vector) -> list[list[int]]:
     return [exact_sums(state) for state in states if isinstance(state, SecretSharingState)]
 
 
+def test_the_number_of_parties_may_be_known_before_the_graph_is() -> None:
+    assert SecretSharing(bound=1.0, parties=5).parties == 5
+    with pytest.raises(InputError, match="does not connect all 5 parties"):
+        SecretSharing(bound=1.0, parties=5, edges=np.array([[0, 1]]))
+
+
 @pytest.mark.parametrize(("bound", "fraction_bits"), [(1.0, 0), (1e3, 20), (1e9, 40), (1e18, 200)])
 def test_signed_sums_are_right_to_the_last_bit(bound: float, fraction_bits: int) -> None:
     values = bound * np.array([[-1.0, 1.0], [-0.7, 1.0], [0.11, 1.0], [-1.0, 1.0], [1 / 3, 1.0], [-0.9, 1.0]])

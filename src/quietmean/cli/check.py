@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError
 if TYPE_CHECKING:
     from quietmean.node.preflight import CheckSession
     from quietmean.planning.plan import Plan
-    from quietmean.queries import Encoded
+    from quietmean.statistics import Encoded
 
 _SHORT = 12
 
@@ -142,13 +142,12 @@ def _counts_text(files: Files, data: Path) -> str:
 
 def _count_rows(files: Files, data: Path) -> tuple[int, int, int]:
     """Rows with a value outside the bounds, rows with an empty cell, rows."""
-    from quietmean.queries import read_columns
-    from quietmean.queries.table import read_table
+    from quietmean.statistics import read_columns
+    from quietmean.statistics.table import read_table
 
-    domain = files.query.domain
-    complete, _ = read_columns(data, files.query.columns, missing="drop")
+    complete, _ = read_columns(data, files.workload.columns.names, missing="drop")
     rows = read_table(data).height
-    outside = ((complete < domain.low) | (complete > domain.high)).any(axis=1)
+    outside = files.workload.outside(complete).any(axis=1)
     return int(outside.sum()), rows - len(complete), rows
 
 

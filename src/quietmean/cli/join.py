@@ -93,7 +93,7 @@ def command(
         begun = time.monotonic()
         result = asyncio.run(run_party(settings))
         shown.say("certifying what happened")
-        outcome = conclude(files.query, shared.target, result.execution, result.mean)
+        outcome = conclude(files.workload, shared.target, result.execution, result.mean)
         charged = None if charge is None else charge.settle(outcome, files.party)
         path = files.receipt(receipt)
         outcome.save_receipt(path, _origin(files, settings, result))
@@ -107,7 +107,7 @@ def command(
             "notes": notes_of(files.roster, result),
             "receipt": str(path),
         }
-        told = ("columns", "estimate", "standard_error", "epsilon", "delta", "parties_counted", "notes", "receipt")
+        told = ("columns", "estimate", "standard_error", "statistics", "epsilon", "delta", "parties_counted", "notes", "receipt")
         shown.result({name: document[name] for name in told})
     if charged is not None:
         document["ledger"] = {"file": str(ledger), **balance_json(charged)}
@@ -207,7 +207,10 @@ def _origin(files: Files, settings: NodeSettings, result: NodeResult) -> dict[st
 
 
 def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:
-    for name, estimate, error in zip(outcome.query.columns, outcome.estimate, outcome.standard_error, strict=True):
+    from quietmean.statistics import combined
+
+    found = combined(outcome.answers)
+    for name, estimate, error in zip(found.terms, found.value, found.standard_error, strict=True):
         out.print(f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}")
     print_privacy(document, study)
     out.print(

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from quietmean.core.codec import canonical_json, digest
+from quietmean.core.extensions import sources
+from quietmean.protocols import registry
 
 _MOST_FILES = 500
 
@@ -44,7 +46,9 @@ class PlanCache:
 
 
 def _code() -> str:
-    """Changes with any file of this package."""
+    """Changes with any file of this package, and of what brings protocols to it."""
     package = Path(__file__).parent.parent
-    state = [(str(one.relative_to(package)), one.stat().st_size, one.stat().st_mtime_ns) for one in sorted(package.rglob("*.py"))]
+    others = [kind for kind in registry().values() if not kind.__module__.startswith(f"{package.name}.")]
+    files = [*sorted(package.rglob("*.py")), *(one for kind in others for one in sources(kind))]
+    state = [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files]
     return hashlib.sha256(repr(state).encode()).hexdigest()

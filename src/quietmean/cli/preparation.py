@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from quietmean.node import Identity, NodeSettings, Roster
     from quietmean.node.monitor import NodeView, Report
     from quietmean.planning.plan import Plan
-    from quietmean.queries import ColumnMeans, Encoded
+    from quietmean.statistics import Encoded, Workload
     from quietmean.studies.study import Study
 
 
@@ -48,8 +48,8 @@ class Files:
         return self.roster.name(self.party)
 
     @property
-    def query(self) -> ColumnMeans:
-        return self.study.query()
+    def workload(self) -> Workload:
+        return self.study.workload
 
     def store(self, given: Path | None) -> Path:
         return given or self.stem.with_name(f"{self.stem.name}.store")
@@ -59,10 +59,10 @@ class Files:
 
     def encode(self, data: Path, missing: str, clip: bool) -> Encoded:
         """This party's vector."""
-        from quietmean.queries import read_columns
+        from quietmean.statistics import read_columns
 
-        records, rows = read_columns(data, self.query.columns, missing=missing)
-        return self.query.encode(records, clip=clip, row_names=rows)
+        records, rows = read_columns(data, self.workload.columns.names, missing=missing)
+        return self.workload.encode(records, clip=clip, row_names=rows)
 
     def plan(self, path: Path | None) -> Plan:
         """The plan that all parties make from the study, or the one in a file if it is a plan for this study."""
@@ -80,7 +80,9 @@ class Files:
                 )
         # A plan made from a target alone leaves open what the coordinates mean: the study says it.
         if plan.context and plan.context != study.context():
-            raise InputError(f"the plan {path} was made for other columns, bounds or unit than the study: make the plan anew")
+            raise InputError(
+                f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
+            )
         return replace(plan, context=study.context())
 
     def settings(self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None) -> NodeSettings:

@@ -25,6 +25,7 @@ def command(
     data: Path,
     column: list[str],
     bounds: list[tuple[float, float]],
+    statistic: list[str] | None = None,
     parties: int | None = None,
     party_column: str | None = None,
     protocol: str = "inca",
@@ -40,7 +41,7 @@ def command(
     out: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Compute private means of columns of a table between real processes on this machine.
+    """Compute private means or other statistics of columns of a table between real processes on this machine.
 
     Every party is a process of its own with throw-away keys; they talk TLS 1.3 over loopback.
 
@@ -49,9 +50,11 @@ def command(
     data
         CSV or Parquet file. Its rows are split evenly over the parties, or by --party-column.
     column
-        Numeric column to average; repeat for several.
+        Numeric column; repeat for several.
     bounds
         LOW HIGH: public bounds of the column, in its units, chosen without looking at the data; once per column.
+    statistic
+        What to compute of the columns, such as "mean(age)"; repeat for several. Default: the mean of every column.
     parties
         Number of parties.
     party_column
@@ -79,6 +82,7 @@ def command(
     json
         One JSON document on standard output.
     """
+    from quietmean.statistics import read_text
     from quietmean.studies.study import Study
 
     if len(bounds) != len(column):
@@ -87,6 +91,7 @@ def command(
         {
             "name": data.stem,
             "column": [{"name": name, "low": low, "high": high} for name, (low, high) in zip(column, bounds, strict=True)],
+            "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
             "epsilon": epsilon,
             "delta": delta,
@@ -110,16 +115,15 @@ def run_local_study(
     from quietmean.studies.sources import parties_of_table
 
     names, parts, rows = parties_of_table(data, [c.name for c in study.columns], parties, party_column, missing)
-    query = study.query()
     target = study.target(len(parts))
-    encoded = encode_parties(query, parts, rows, clip=clip)
+    encoded = encode_parties(study.workload, parts, rows, clip=clip)
     begun = time.monotonic()
     with progress("calibrating the noise") as line:
         plan = study.plan(len(parts))
         kills = choose_kills(plan, study.dropouts)
         line.say(f"starting {target.parties} processes")
         local = run_study(
-            plan, query, encoded, kills=kills, round_timeout=study.round_timeout, report=_watch(line, target.parties)
+            plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=_watch(line, target.parties)
         )
     seconds = time.monotonic() - begun
     folder.mkdir(parents=True)
@@ -145,11 +149,15 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
 
 
 def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]:
-    from quietmean.studies.outcome import by_column
+    from quietmean.statistics import column_means
 
+    truth = {name: float(one.value[0]) for name, one in column_means(local.truth).items()}
+    document = local.outcome.to_json()
+    for told, answer in zip(document["statistics"], local.truth, strict=True):
+        told["true_value"] = answer.estimates.by_term(answer.estimates.value)
     return {
-        **local.outcome.to_json(),
-        "true_mean": by_column(local.outcome.query, local.true_mean),
+        **document,
+        "true_mean": local.outcome.by_column(truth),
         "clipped": local.clipped,
         "killed": list(local.network.killed),
         "messages": local.network.messages,
@@ -162,14 +170,17 @@ def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]
 
 def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[str]) -> None:
     from quietmean.report import StudyReport, write_study_report
+    from quietmean.statistics import column_means, combined
 
     outcome = local.outcome
+    estimates = combined(outcome.answers)
     report = StudyReport(
         title=study.name,
-        columns=list(outcome.query.columns),
-        bounds=[(column.low, column.high) for column in study.columns],
-        estimate=outcome.estimate,
-        standard_error=outcome.standard_error,
+        terms=list(estimates.terms),
+        only_means=len(column_means(outcome.answers)) == len(outcome.answers),
+        bounds=list(zip(estimates.low.tolist(), estimates.high.tolist(), strict=True)),
+        estimate=estimates.value,
+        standard_error=estimates.standard_error,
         execution=outcome.execution,
         privacy=outcome.privacy,
         certificate=outcome.certificate,
@@ -181,7 +192,7 @@ def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[s
         messages=local.network.messages,
         bytes=local.network.bytes_sent,
         seconds=local.network.seconds,
-        true_mean=local.true_mean,
+        truth=combined(local.truth).value,
         party_epsilon=outcome.party_epsilon,
         killed=[names[party] for party in local.network.killed],
     )
@@ -191,11 +202,15 @@ def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[s
 def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     from rich.table import Table
 
-    outcome = local.outcome
+    from quietmean.statistics import column_means, combined
+
+    outcome, found = local.outcome, combined(local.outcome.answers)
     table = Table(box=None, pad_edge=False)
-    for title in ("column", "private mean", "standard error", "true mean (local mode only)"):
-        table.add_column(title, justify="left" if title == "column" else "right")
-    rows = zip(outcome.query.columns, outcome.estimate, outcome.standard_error, local.true_mean, strict=True)
+    only_means = len(column_means(outcome.answers)) == len(outcome.answers)
+    what, answer = ("column", "mean") if only_means else ("statistic", "answer")
+    for title in (what, f"private {answer}", "standard error", f"true {answer} (local mode only)"):
+        table.add_column(title, justify="left" if title == what else "right")
+    rows = zip(found.terms, found.value, found.standard_error, combined(local.truth).value, strict=True)
     for name, estimate, error, truth in rows:
         table.add_row(name, number(estimate, error), number(error, error), number(truth, error))
     out.print(table)

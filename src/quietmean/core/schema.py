@@ -11,6 +11,7 @@ A field without a default is open: it has no value yet, and whoever meets the nu
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import typing
@@ -69,6 +70,16 @@ class Parameter:
     written: Callable[[Any], bool]
     auto: bool
 
+    @property
+    def optional(self) -> bool:
+        """May it be None?"""
+        return type(None) in _members(self.kind)
+
+    @property
+    def kinds(self) -> list[type]:
+        """The types that it may have besides None, in the order of their declaration."""
+        return [member for member in _members(self.kind) if member is not type(None)]
+
     def check(self, value: Any) -> None:
         """Raises :class:`InputError` for a number outside the range, or a text that is none of the choices."""
         if value is None or isinstance(value, _Later):
@@ -94,20 +105,29 @@ class Parameter:
             return AUTO
         if self.read is not None:
             return self.read(raw)
-        optional, kinds = _members(self.kind)
-        if raw is None and optional:
+        if raw is None and self.optional:
             return None
-        for kind in kinds:
+        for kind in self.kinds:
             if isinstance(kind, type) and issubclass(kind, StrEnum):
                 return self._member(kind, raw)
             if is_kind(raw, kind):
                 return float(raw) if kind is float else raw
         raise InputError(f"field {self.key!r} is {raw!r}: it must be {self.wanted}")
 
+    def data(self, text: str) -> Any:
+        """The JSON data that a text stands for: of the first kind that the field takes and the text can be, else the text."""
+        for kind in self.kinds:
+            if kind is bool and text in ("true", "false"):
+                return text == "true"
+            if kind in (int, float):
+                with contextlib.suppress(ValueError):
+                    return kind(text)
+        return text
+
     @property
     def wanted(self) -> str:
         """What JSON data the field takes, in words."""
-        kinds = [_KINDS[kind] for kind in _members(self.kind)[1] if kind in _KINDS] or ["a text"]
+        kinds = [_KINDS[kind] for kind in self.kinds if kind in _KINDS] or ["a text"]
         return " or ".join([*kinds, '"auto"'] if self.auto else kinds)
 
     def _member(self, kind: type[StrEnum], raw: Any) -> StrEnum:
@@ -124,8 +144,8 @@ class Parameter:
         if isinstance(value, StrEnum):
             return str(value)
         # A number is one in JSON, also where Python was given a whole one: the same value, the same digest.
-        kinds = _members(self.kind)[1]
-        return float(value) if is_kind(value, int) and float in kinds and int not in kinds else value
+        whole = is_kind(value, int) and float in self.kinds and int not in self.kinds
+        return float(value) if whole else value
 
 
 def is_kind(raw: Any, kind: type) -> bool:
@@ -135,10 +155,9 @@ def is_kind(raw: Any, kind: type) -> bool:
     return isinstance(raw, accepted) and is_bool == (kind is bool) and not (isinstance(raw, float) and math.isnan(raw))
 
 
-def _members(kind: Any) -> tuple[bool, list[type]]:
-    """Whether None is allowed, and the other types of a union; numbers before texts."""
-    members = list(typing.get_args(kind)) if isinstance(kind, UnionType) or typing.get_origin(kind) is typing.Union else [kind]
-    return type(None) in members, [member for member in members if member is not type(None)]
+def _members(kind: Any) -> list[Any]:
+    """The types of a union, or the one type."""
+    return list(typing.get_args(kind)) if isinstance(kind, UnionType) or typing.get_origin(kind) is typing.Union else [kind]
 
 
 def parameter(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
-from importlib.metadata import entry_points
 
 from quietmean.core.errors import InputError
+from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import nearest
 from quietmean.protocols.protocol import Aggregated, Design, Protocol, Releases, SelfCalibrating, Server
 from quietmean.protocols.target import Target
@@ -34,20 +34,8 @@ def registry() -> dict[str, type[Protocol]]:
     Raises :class:`InputError` for a distribution whose protocol cannot be loaded or has the name of another one.
     """
     folders = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
-    found = {kind.name: kind for kind in (importlib.import_module(f"{__name__}.{folder}").PROTOCOL for folder in folders)}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        try:
-            kind = entry.load()
-        except Exception as error:
-            raise InputError(
-                f"protocol {entry.name!r} ({entry.value}) cannot be loaded ({error}): mend or uninstall it"
-            ) from error
-        if not (isinstance(kind, type) and issubclass(kind, Protocol)):
-            raise InputError(f"protocol {entry.name!r} ({entry.value}) is no subclass of Protocol: mend or uninstall it")
-        if kind.name in found:
-            raise InputError(f"protocol {kind.name!r} ({entry.value}) is registered already: give it another name")
-        found[kind.name] = kind
-    return found
+    kinds: list[type[Protocol]] = [importlib.import_module(f"{__name__}.{folder}").PROTOCOL for folder in folders]
+    return with_extensions({kind.name: kind for kind in kinds}, GROUP, "protocol", Protocol)
 
 
 def get_protocol(name: str) -> type[Protocol]:

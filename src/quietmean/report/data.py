@@ -15,14 +15,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class StudyReport:
-    """One study. Arrays over columns have shape (columns,), in each column's own units unless said otherwise.
+    """One study. Arrays over what was estimated have shape (terms,), in units that people know.
 
-    ``privacy`` says all about epsilons, ``certificate`` is the one that the study is about. ``true_mean`` only in local mode.
+    ``only_means``: every term is a column, and its estimate the column's mean. ``bounds``: what a term can be at the least and
+    at the most. ``privacy`` says all about epsilons, ``certificate`` is the one that the study is about. ``truth`` only in local
+    mode.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
     """
 
     title: str
-    columns: list[str]
+    terms: list[str]
     bounds: list[tuple[float, float]]
     estimate: Array
     standard_error: Array
@@ -37,8 +39,9 @@ class StudyReport:
     messages: int
     bytes: int
     seconds: float
-    true_mean: Array | None = None
+    truth: Array | None = None
     party_epsilon: float | None = None
+    only_means: bool = True
     killed: list[str] = field(default_factory=list)
 
     @property

@@ -1,4 +1,4 @@
-"""The estimates on their bounds, and the true means where they are known."""
+"""The estimates on their bounds, and the truth where it is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-MOST_COLUMNS = 40
+MOST_ROWS = 40
 _PITCH, _TOP, _BOTTOM = 0.62, 0.42, 0.12  # inches
 _NORMAL_95 = 1.96
 # The close-up shows this many standard errors to both sides.
@@ -27,19 +27,19 @@ _FARTHEST = 1.5
 
 
 def estimates_figure(report: StudyReport) -> Figure:
-    """One row per column: left the estimate on the bounds, right a close-up of the noise with the truth, where it is known."""
+    """One row per term: left the estimate on the bounds, right a close-up of the noise with the truth, where it is known."""
     from matplotlib.figure import Figure as NewFigure
 
-    count = min(len(report.columns), MOST_COLUMNS)
+    count = min(len(report.terms), MOST_ROWS)
     height = _TOP + _PITCH * count + _BOTTOM
     with house_style():
         figure = NewFigure(figsize=(WIDTH, height))
         bottom, tall = _BOTTOM / height, _PITCH * count / height
         left = 1.7 / WIDTH
-        closeup = report.true_mean is not None and bool((report.standard_error[:count] > 0).all())
+        closeup = report.truth is not None and bool((report.standard_error[:count] > 0).all())
         _draw_bounds(figure.add_axes((left, bottom, (0.48 if closeup else 0.72), tall)), report, count)
-        if report.true_mean is not None and closeup:
-            distance = (report.true_mean - report.estimate)[:count] / report.standard_error[:count]
+        if report.truth is not None and closeup:
+            distance = (report.truth - report.estimate)[:count] / report.standard_error[:count]
             _draw_closeup(figure.add_axes((left + 0.52, bottom, 0.305, tall)), distance)
     return figure
 
@@ -76,8 +76,8 @@ def _draw_bounds(axes: Axes, report: StudyReport, count: int) -> None:
             axes.plot([edge, edge], [row - 0.1, row + 0.1], color=MUTED, linewidth=0.9, zorder=2)
             axes.text(edge, row + 0.34, plain(bound), size=8, color=MUTED, ha="center", va="center")
         _interval(axes, row, float(place[row]), float(error[row]))
-        if report.true_mean is not None:
-            truth = float(_share(report, report.true_mean)[row])
+        if report.truth is not None:
+            truth = float(_share(report, report.truth)[row])
             axes.plot([truth, truth], [row - 0.24, row + 0.24], color=INK, linewidth=1.6, zorder=5)
         _row_label(axes, report, row)
 
@@ -91,7 +91,7 @@ def _interval(axes: Axes, row: int, place: float, error: float) -> None:
 
 def _row_label(axes: Axes, report: StudyReport, row: int) -> None:
     estimate, error = float(report.estimate[row]), float(report.standard_error[row])
-    _at_left_edge(axes, row, 6, short(report.columns[row], 21), INK, "bold")
+    _at_left_edge(axes, row, 6, short(report.terms[row], 21), INK, "bold")
     _at_left_edge(axes, row, -7, with_error(estimate, error), ESTIMATE, "normal")
 
 

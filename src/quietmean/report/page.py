@@ -11,7 +11,7 @@ import numpy as np
 from quietmean.report import words
 from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, party_epsilons
-from quietmean.report.estimates import MOST_COLUMNS, estimates_figure
+from quietmean.report.estimates import MOST_ROWS, estimates_figure
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
@@ -47,34 +47,36 @@ def _summary(report: StudyReport) -> str:
     exchanged = f"in {words.counted(rounds, 'round', 'rounds')} of exchange" if rounds else "without any exchange"
     return (
         f"{words.counted(execution.parties, 'party', 'parties')} with {records} computed "
-        f"{words.counted(len(report.columns), 'mean', 'means')} {exchanged} ({execution.protocol.name})."
+        f"{words.counted(len(report.terms), *_nouns(report))} {exchanged} ({execution.protocol.name})."
     )
 
 
 def _answer(report: StudyReport) -> dict[str, Any]:
-    rows = [_answer_row(report, column) for column in range(len(report.columns))]
-    figure = inline_svg(estimates_figure(report), "estimates", "Estimate of every column between its bounds")
+    rows = [_answer_row(report, place) for place in range(len(report.terms))]
+    figure = inline_svg(estimates_figure(report), "estimates", "Every estimate between its bounds")
     return {
         "heading": _answer_heading(report, rows),
         "rows": rows,
-        "truth": report.true_mean is not None,
+        "what": "column" if report.only_means else "statistic",
+        "noun": _nouns(report)[0],
+        "truth": report.truth is not None,
         "figure": figure,
-        "figure_note": f"The picture shows the first {MOST_COLUMNS} columns." if len(report.columns) > MOST_COLUMNS else "",
+        "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",
     }
 
 
-def _answer_row(report: StudyReport, column: int) -> dict[str, str]:
-    estimate, error = float(report.estimate[column]), float(report.standard_error[column])
+def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
+    estimate, error = float(report.estimate[place]), float(report.standard_error[place])
     decimals = words.decimals_for(error)
-    low, high = report.bounds[column]
+    low, high = report.bounds[place]
     row = {
-        "column": report.columns[column],
+        "name": report.terms[place],
         "estimate": words.fixed(estimate, decimals),
         "error": words.fixed(error, decimals if error > 0 else 0),
         "bounds": f"{words.plain(low)} to {words.plain(high)}",
     }
-    if report.true_mean is not None:
-        truth = float(report.true_mean[column])
+    if report.truth is not None:
+        truth = float(report.truth[place])
         difference = estimate - truth
         row["truth"] = words.fixed(truth, decimals)
         # Of the rounded numbers, so that the row adds up.
@@ -83,14 +85,20 @@ def _answer_row(report: StudyReport, column: int) -> dict[str, str]:
     return row
 
 
+def _nouns(report: StudyReport) -> tuple[str, str]:
+    return ("mean", "means") if report.only_means else ("estimate", "estimates")
+
+
 def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
     if len(rows) == 1:
-        return f"The private mean of {rows[0]['column']} is {rows[0]['estimate']} ± {rows[0]['error']}"
-    if report.true_mean is None or not (report.standard_error > 0).all():
-        return f"The private means of {len(rows)} columns, and how far privacy blurs them"
-    worst = float(np.max(np.abs(report.estimate - report.true_mean) / report.standard_error))
+        what = f"private mean of {rows[0]['name']}" if report.only_means else f"private {rows[0]['name']}"
+        return f"The {what} is {rows[0]['estimate']} ± {rows[0]['error']}"
+    nouns = _nouns(report)[1]
+    if report.truth is None or not (report.standard_error > 0).all():
+        return f"The private {nouns} of {len(rows)} {'columns' if report.only_means else 'terms'}, and how far privacy blurs them"
+    worst = float(np.max(np.abs(report.estimate - report.truth) / report.standard_error))
     reach = f"{math.ceil(worst * 10 - 1e-9) / 10:g}"
-    return f"All {len(rows)} private means lie within {reach} standard errors of the truth"
+    return f"All {len(rows)} private {nouns} lie within {reach} standard errors of the truth"
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:

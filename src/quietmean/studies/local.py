@@ -16,8 +16,8 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.planning.plan import Plan
-from quietmean.queries import ColumnMeans, Encoded
 from quietmean.randomness import BitStream, Seed
+from quietmean.statistics import Answer, Encoded, Workload
 from quietmean.studies.outcome import StudyOutcome, conclude
 
 Array = NDArray[np.float64]
@@ -30,16 +30,16 @@ _GONE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class LocalStudy:
-    """``true_mean`` per column in the column's units: known here only because all data are on one machine."""
+    """``truth``: what the statistics are without noise, known here only because all data are on one machine."""
 
     outcome: StudyOutcome
     network: LocalOutcome
-    true_mean: Array
+    truth: tuple[Answer, ...]
     clipped: int
 
 
-def encode_parties(query: ColumnMeans, parts: Sequence[Array], rows: Sequence[NDArray[np.int64]], *, clip: bool) -> list[Encoded]:
-    return [query.encode(part, clip=clip, row_names=names) for part, names in zip(parts, rows, strict=True)]
+def encode_parties(workload: Workload, parts: Sequence[Array], rows: Sequence[NDArray[np.int64]], *, clip: bool) -> list[Encoded]:
+    return [workload.encode(part, clip=clip, row_names=names) for part, names in zip(parts, rows, strict=True)]
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
@@ -55,7 +55,7 @@ def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
 
 
 def run_study(
-    plan: Plan, query: ColumnMeans, encoded: Sequence[Encoded], *, kills: Sequence[Kill], round_timeout: float, report: Report
+    plan: Plan, workload: Workload, encoded: Sequence[Encoded], *, kills: Sequence[Kill], round_timeout: float, report: Report
 ) -> LocalStudy:
     """Run all parties of ``plan`` as processes and conclude from what the survivors know."""
     values: Vector = np.array([part.vector for part in encoded])
@@ -82,6 +82,6 @@ def run_study(
     # Where every party computes the mean by itself, each has its own rounding, or its own quantisation error.
     if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
-    outcome = conclude(query, plan.target, first.execution, first.mean)
-    truth = query.decode(values.sum(axis=0) / weights.sum())
+    outcome = conclude(workload, plan.target, first.execution, first.mean)
+    truth = workload.decode(values.sum(axis=0) / weights.sum(), 0.0, float(weights.sum()))
     return LocalStudy(outcome, network, truth, sum(part.clipped for part in encoded))

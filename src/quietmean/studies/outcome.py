@@ -16,25 +16,24 @@ from quietmean.planning.accuracy import noise_variance
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.queries import ColumnMeans
+from quietmean.statistics import Answer, Workload, column_means
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class StudyOutcome:
-    """A finished study. Arrays over columns are in the columns' own units.
+    """A finished study: what its statistics say, and what its privacy is.
 
-    ``standard_error`` is the standard deviation of the privacy noise in this very execution (exact, from its transcript); it does
-    not speak of values lost with parties that dropped out. ``worst_found``: where not every coalition could be tried, the worst
+    Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not speak of
+    values lost with parties that dropped out. ``worst_found``: where not every coalition could be tried, the worst
     that a search found.
     """
 
-    query: ColumnMeans
+    workload: Workload
     target: Target
     execution: Execution
-    estimate: Array
-    standard_error: Array
+    answers: tuple[Answer, ...]
     privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
     worst_found: CoalitionCertificate | None
@@ -64,16 +63,22 @@ class StudyOutcome:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Result fields of ``quietmean run`` and ``join``: plain numbers for one column, by name for several."""
+        """Result fields of ``quietmean run`` and ``join``."""
+        found = column_means(self.answers)
         return {
-            "columns": list(self.query.columns),
-            "estimate": by_column(self.query, self.estimate),
-            "standard_error": by_column(self.query, self.standard_error),
+            "columns": list(self.workload.columns.names),
+            "estimate": self.by_column({name: float(one.value[0]) for name, one in found.items()}),
+            "standard_error": self.by_column({name: float(one.standard_error[0]) for name, one in found.items()}),
             "epsilon": self.epsilon,
             "delta": self.target.delta,
             "certificate": self.certificate_json(),
             "parties_counted": int(self.execution.contributors().sum()),
+            "statistics": [answer.to_json() for answer in self.answers],
         }
+
+    def by_column(self, values: Mapping[str, float]) -> Any:
+        """Means of columns: an object by column, or for one column its plain number; null if its mean was not asked for."""
+        return values if len(self.workload.columns) > 1 else values.get(self.workload.columns.names[0])
 
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
         """The execution file, with how to certify it and the public result. ``origin``: what it came from, under that name."""
@@ -86,29 +91,21 @@ class StudyOutcome:
         path.write_bytes(canonical_json(receipt) + b"\n")
 
 
-def conclude(query: ColumnMeans, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:
-    """Decode, account and certify. ``mean`` (d,) is in scaled units."""
+def conclude(workload: Workload, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:
+    """Decode, account and certify. ``mean`` (d,) is that of the parties' vectors."""
     privacy = execution.privacy(target.delta)
     certificate = privacy.coalitions(target.colluding)
     stated = execution.error_variance()
     variance = noise_variance(execution.transcript(), execution.weights) if stated is None else stated
-    changes = query.largest_party_change(execution.weights)
+    changes = workload.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
     return StudyOutcome(
-        query,
+        workload,
         target,
         execution,
-        query.decode(mean),
-        query.decode_error(float(np.sqrt(variance))),
+        workload.decode(mean, float(np.sqrt(variance)), float(execution.weights[execution.contributors()].sum())),
         privacy,
         certificate,
         None if certificate.exhaustive else privacy.search(target.colluding, limit=certificate.tried),
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,
     )
-
-
-def by_column(query: ColumnMeans, values: Array) -> Any:
-    """A plain number for one column, an object by column name for several."""
-    if len(query.columns) == 1:
-        return float(values[0])
-    return dict(zip(query.columns, (float(value) for value in values), strict=True))

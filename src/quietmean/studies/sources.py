@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.queries.table import read_columns, read_table
+from quietmean.statistics.table import read_columns, read_table
 
 Parts = tuple[list[str], list[NDArray[np.float64]], list[NDArray[np.int64]]]
 

@@ -1,32 +1,23 @@
-"""The study file: statistic, columns and bounds, privacy unit, budget, whom it protects against."""
+"""The study file: statistics, columns and bounds, privacy unit, budget, whom it protects against."""
 
 from __future__ import annotations
 
 import math
 import tomllib
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quietmean.core.domain import Box, PrivacyUnit
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
-from quietmean.queries import ColumnMeans
-
-
-class Column(BaseModel):
-    """A numeric column and its public bounds, in its own units."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    low: float
-    high: float
+from quietmean.statistics import Column, Columns, Workload, parse_statistic
+from quietmean.statistics.kinds.mean import Mean
 
 
 class Study(BaseModel):
@@ -36,6 +27,8 @@ class Study(BaseModel):
 
     name: str = "study"
     columns: tuple[Column, ...] = Field(alias="column", min_length=1)
+    # Tables with a kind; none stand for the mean of every column.
+    statistics: tuple[dict[str, Any], ...] = Field(alias="statistic", default=())
     unit: PrivacyUnit = PrivacyUnit.RECORD
     epsilon: float = 1.0
     delta: float = 1e-6
@@ -48,31 +41,39 @@ class Study(BaseModel):
 
     @classmethod
     def load(cls, path: Path) -> Study:
-        """From a TOML file with tables [study] and [[column]]."""
+        """From a TOML file with tables [study], [[column]] and perhaps [[statistic]]."""
         try:
             raw = tomllib.loads(path.read_text())
         except FileNotFoundError:
             raise InputError(f"study file {path} does not exist: check the path") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"study file {path} cannot be read ({error}): mend it") from None
-        unknown = set(raw) - {"study", "column"}
+        unknown = set(raw) - {"study", "column", "statistic"}
         if unknown:
-            raise InputError(f"study file {path.name} has a table [{min(unknown)}]: only [study] and [[column]] are known")
-        return cls.parse({**raw.get("study", {}), "column": raw.get("column", [])})
+            raise InputError(
+                f"study file {path.name} has a table [{min(unknown)}]: only [study], [[column]] and [[statistic]] are known"
+            )
+        lists = {name: raw.get(name, []) for name in ("column", "statistic")}
+        return cls.parse({**raw.get("study", {}), **lists})
 
     @classmethod
     def parse(cls, raw: dict[str, Any]) -> Study:
         """From plain data; all mistakes at once."""
         try:
-            return cls.model_validate(raw)
+            study = cls.model_validate(raw)
         except ValidationError as error:
             faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].lower()}" for fault in error.errors()]
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
+        # What statistics ask for is checked here, too.
+        _ = study.workload.scales
+        return study
 
-    def query(self) -> ColumnMeans:
-        """How records become vectors."""
-        low, high = ([getattr(column, side) for column in self.columns] for side in ("low", "high"))
-        return ColumnMeans(tuple(column.name for column in self.columns), Box(np.array(low), np.array(high)), self.unit)
+    @cached_property
+    def workload(self) -> Workload:
+        """How records become vectors, and the mean of vectors estimates. Raises :class:`InputError` for impossible statistics."""
+        means = tuple(Mean(column=column.name) for column in self.columns)
+        statistics = tuple(parse_statistic(raw) for raw in self.statistics) or means
+        return Workload(Columns(self.columns), statistics, self.unit)
 
     def target(self, parties: int) -> Target:
         """What to calibrate for. By default one party in ten, at least one, may collude."""
@@ -81,8 +82,8 @@ class Study(BaseModel):
             parties=parties,
             epsilon=self.epsilon,
             delta=self.delta,
-            dimension=len(self.columns),
-            sensitivity=self.query().sensitivity,
+            dimension=self.workload.dimension,
+            sensitivity=self.workload.sensitivity,
             colluding=colluding,
             dropouts=self.dropouts,
             unit=self.unit,
@@ -97,4 +98,7 @@ class Study(BaseModel):
     def context(self) -> dict[str, Any]:
         """What the coordinates mean: part of what the parties agree on."""
         columns = [{"name": column.name, "low": column.low, "high": column.high} for column in self.columns]
-        return {"study": self.name, "columns": columns, "unit": str(self.unit)}
+        context = {"study": self.name, "columns": columns, "unit": str(self.unit)}
+        if not self.statistics:
+            return context
+        return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}

@@ -1,7 +1,8 @@
-"""The public test kit for whoever writes a protocol, or wants to check ours.
+"""The public test kit for whoever writes a protocol or a statistic, or wants to check ours.
 
 * :func:`check_protocol` and its parts: the declared and the traced transcript, the batch kernel and the party machines agree,
   mass is conserved, and a restart changes nothing;
+* :func:`check_statistic`: a statistic's features are no further apart than it says, and its errors as large as stated;
 * :func:`theorem41`: the privacy loss of IncA straight from the paper, sharing no code with the engine;
 * :func:`example_execution`: an execution in one line;
 * ``assert_mean`` and its like: statistical assertions with a stated error rate;
@@ -20,6 +21,7 @@ from quietmean.testing.conformance import (
     mixes,
 )
 from quietmean.testing.examples import example_execution
+from quietmean.testing.statistic_conformance import check_feature, check_statistic
 from quietmean.testing.statistics import (
     assert_mean,
     assert_rate,
@@ -39,10 +41,12 @@ __all__ = [
     "assert_uniform_counts",
     "assert_variance",
     "check_batch",
+    "check_feature",
     "check_file",
     "check_mass",
     "check_protocol",
     "check_restarts",
+    "check_statistic",
     "check_transcript",
     "check_weights",
     "example_execution",

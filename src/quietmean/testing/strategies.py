@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
+from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, make_schedule
 from quietmean.graphs.execution_trace import NEVER
@@ -19,17 +21,13 @@ from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
+from quietmean.testing.documents import deviations, documents
 
 Parameters = Callable[[int], st.SearchStrategy[dict[str, Any]]]
 
 MAX_ROUNDS = 6
 # Besides the public kinds: any lists of neighbours, of any length, empty ones included.
 IRREGULAR = "irregular"
-
-
-def deviations() -> st.SearchStrategy[float]:
-    """Standard deviations over four orders of magnitude."""
-    return st.floats(-2.0, 2.0).map(lambda exponent: float(10.0**exponent))
 
 
 @st.composite
@@ -64,32 +62,10 @@ def _number_formats() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def _local_dp(draw: st.DrawFn, parties: int) -> dict[str, Any]:
-    return {"sigma": draw(deviations())}
-
-
-@st.composite
-def _central_dp(draw: st.DrawFn, parties: int) -> dict[str, Any]:
-    return {"sigma": draw(deviations()), "curator": draw(st.integers(0, parties - 1))}
-
-
-@st.composite
 def _cordp_dme(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     noise = {"sigma_own": draw(deviations()), "sigma_pair": draw(deviations())}
     partners = draw(st.sampled_from([None, *range(2, parties, 2)]))
     return noise | {"aggregator": draw(st.one_of(st.none(), st.integers(0, parties - 1))), "partners": partners}
-
-
-@st.composite
-def _gopa(draw: st.DrawFn, parties: int) -> dict[str, Any]:
-    noise = {"sigma_star": draw(deviations()), "sigma_delta": draw(deviations())}
-    return noise | {"partners": draw(st.integers(1, parties)), "aggregator": draw(st.integers(0, parties - 1))}
-
-
-@st.composite
-def _muffliato(draw: st.DrawFn, parties: int) -> dict[str, Any]:
-    momentum = draw(st.one_of(st.just(1.0), st.floats(1.0, 1.9)))
-    return {"rounds": draw(st.integers(1, MAX_ROUNDS)), "sigma": draw(deviations()), "momentum": momentum}
 
 
 @st.composite
@@ -157,16 +133,12 @@ def _secret_sharing(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     return {"edges": document["edges"], "c": draw(st.sampled_from([0.25, 0.5, 1.0]))} | bits
 
 
-# What a protocol's parameters may be, as JSON, given the number of parties.
+# What parameters may be that depend on each other, as JSON, given the number of parties. Others follow from their declaration.
 PARAMETERS: dict[str, Parameters] = {
     "inca": _inca,
     "gossip": _gossip,
-    "local-dp": _local_dp,
-    "central-dp": _central_dp,
     "consensus": _consensus,
     "cordp-dme": _cordp_dme,
-    "gopa": _gopa,
-    "muffliato": _muffliato,
     "priv-unit-g": _priv_unit,
     "secret-sharing": _secret_sharing,
     "secagg": _secagg,
@@ -184,16 +156,14 @@ def executions(
 ) -> Execution:
     """Random executions of a protocol: 2 to ``max_parties`` parties, every schedule, dropouts, lost messages, weights.
 
-    ``parameters`` maps the number of parties to a strategy of the protocol's JSON parameters; it is known for the protocols in
-    :data:`PARAMETERS`. A protocol whose parameters have no field ``schedule`` gets the schedule that it makes itself.
+    ``parameters`` maps the number of parties to a strategy of the protocol's JSON parameters; by default it follows from how its
+    fields are declared (see :func:`documents`), and what the protocol refuses is left out. A protocol whose parameters have no
+    field ``schedule`` gets the schedule that it makes itself.
     """
     protocol = get_protocol(protocol) if isinstance(protocol, str) else protocol
-    if parameters is None and protocol.name not in PARAMETERS:
-        raise LookupError(f"no parameters are known for {protocol.name!r}: give executions(..., parameters=...)")
     kind = draw(st.sampled_from([*SCHEDULES, IRREGULAR]))
     parties = draw(st.sampled_from([2, 4, 8])) if kind == "hypercube" else draw(st.integers(2, max_parties))
-    raw = draw((parameters or PARAMETERS[protocol.name])(parties))
-    parsed = protocol.parse(raw, parties)
+    parsed = _parsed(draw, protocol, parties, parameters or PARAMETERS.get(protocol.name))
     rounds = parsed.rounds
     if "schedule" in parsed.describe():
         schedule = draw(schedules(kind, parties, rounds))
@@ -206,6 +176,15 @@ def executions(
     elif protocol.name in UNNOTICED:
         trace = replace(trace, settled=draw(_unnoticed(schedule, trace)))
     return Execution(parsed, schedule, trace, draw(st.floats(0.1, 10.0)), weights)
+
+
+def _parsed(draw: st.DrawFn, protocol: type[Protocol], parties: int, parameters: Parameters | None) -> Protocol:
+    if parameters is not None:
+        return protocol.parse(draw(parameters(parties)), parties)
+    try:
+        return protocol.parse(draw(documents(protocol, parties)), parties)
+    except InputError:
+        return reject()
 
 
 @st.composite

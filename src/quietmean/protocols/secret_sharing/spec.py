@@ -50,7 +50,7 @@ class SecretSharingParameters(GraphParameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.parties is not OPEN and not is_connected(self.edges, self.parties):
+        if self.parties is not OPEN and self.edges is not OPEN and not is_connected(self.edges, self.parties):
             raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
 
     @property

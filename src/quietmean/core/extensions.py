@@ -1,0 +1,49 @@
+"""Kinds of things that other distributions bring: classes found by entry points."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from quietmean.core.errors import InputError
+
+Kind = TypeVar("Kind")
+
+
+def with_extensions(built_in: Mapping[str, Kind], group: str, word: str, base: type) -> dict[str, Kind]:
+    """``built_in`` and the classes of the entry points of ``group``, by their attribute ``name``.
+
+    Each is a complete subclass of ``base``; ``word`` is what people call one. Raises :class:`InputError` for an entry point that
+    cannot be loaded, is no such class, or has the name of another one.
+    """
+    found = dict(built_in)
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        kind = _load(entry, word, base)
+        if kind.name in found:
+            raise InputError(f"{word} {kind.name!r} ({entry.value}) is registered already: give it another name")
+        found[kind.name] = kind
+    return found
+
+
+def _load(entry: EntryPoint, word: str, base: type) -> Any:
+    what = f"{word} {entry.name!r} ({entry.value})"
+    try:
+        kind = entry.load()
+    # Somebody else's module may raise anything when it is imported.
+    except Exception as error:
+        raise InputError(f"{what} cannot be loaded ({error}): mend or uninstall it") from error
+    if not (isinstance(kind, type) and issubclass(kind, base)):
+        raise InputError(f"{what} is no subclass of {base.__name__}: mend or uninstall it")
+    missing = [name for name in ("name", "summary") if not isinstance(getattr(kind, name, None), str)]
+    missing += sorted(getattr(kind, "__abstractmethods__", ()))
+    if missing:
+        raise InputError(f"{what} does not define {', '.join(missing)}: mend or uninstall it")
+    return kind
+
+
+def sources(kind: type) -> list[Path]:
+    """The files of the folder that defines a class."""
+    return sorted(Path(inspect.getfile(kind)).parent.glob("*.py"))

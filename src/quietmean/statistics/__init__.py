@@ -1,0 +1,33 @@
+"""Statistics: encode records as one bounded vector, decode the mean of vectors.
+
+Those of other distributions register by the entry point group ``quietmean.statistics``.
+"""
+
+from quietmean.statistics.answers import Answer, column_means, combined
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.features import ScaledColumn
+from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
+from quietmean.statistics.statistic import Estimates, Feature, Records, Released, Statistic
+from quietmean.statistics.table import read_columns
+from quietmean.statistics.workload import Encoded, Workload
+
+__all__ = [
+    "Answer",
+    "Column",
+    "Columns",
+    "Encoded",
+    "Estimates",
+    "Feature",
+    "Records",
+    "Released",
+    "ScaledColumn",
+    "Statistic",
+    "Workload",
+    "column_means",
+    "combined",
+    "get_statistic",
+    "parse_statistic",
+    "read_columns",
+    "read_text",
+    "registry",
+]

@@ -1,0 +1,1 @@
+"""Statistics, one module each, as ``STATISTIC``."""

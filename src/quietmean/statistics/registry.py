@@ -1,0 +1,71 @@
+"""All statistics by name: the modules of ``kinds``, and the entry points ``quietmean.statistics`` of other distributions."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.extensions import with_extensions
+from quietmean.core.schema import nearest, parameters_of
+from quietmean.statistics import kinds
+from quietmean.statistics.statistic import Statistic
+
+GROUP = "quietmean.statistics"
+_TEXT = re.compile(r"\s*([a-z0-9-]+)\s*\((.*)\)\s*", re.DOTALL)
+
+
+@cache
+def registry() -> dict[str, type[Statistic]]:
+    """All statistics by name.
+
+    Raises :class:`InputError` for a distribution whose statistic cannot be loaded or has the name of another one.
+    """
+    modules = sorted(module.name for module in pkgutil.iter_modules(kinds.__path__))
+    found: list[type[Statistic]] = [importlib.import_module(f"{kinds.__name__}.{module}").STATISTIC for module in modules]
+    return with_extensions({kind.name: kind for kind in found}, GROUP, "statistic", Statistic)
+
+
+def get_statistic(name: str) -> type[Statistic]:
+    """Raises :class:`InputError` for an unknown name, with the nearest one that is known."""
+    if name not in registry():
+        raise InputError(f"statistic {name!r} is unknown{nearest(name, registry())}: choose one of {', '.join(registry())}")
+    return registry()[name]
+
+
+def parse_statistic(raw: Mapping[str, Any]) -> Statistic:
+    """From a table ``[[statistic]]`` of a study file. Raises :class:`InputError`."""
+    kind = raw.get("kind")
+    if not isinstance(kind, str):
+        raise InputError(f'a [[statistic]] has no kind: add kind = "mean" or another of {", ".join(registry())}')
+    return get_statistic(kind).parse({name: value for name, value in raw.items() if name != "kind"})
+
+
+def read_text(text: str) -> dict[str, Any]:
+    """The table that ``kind(value, ..., name=value, ...)`` stands for. Raises :class:`InputError`."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise InputError(f"statistic {text!r} is not of the form kind(column, name=value): write for example mean(age)")
+    kind = get_statistic(match[1])
+    raw: dict[str, Any] = {"kind": kind.name}
+    places = list(kind.by_place)
+    for part in filter(None, (part.strip() for part in match[2].split(","))):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not equals:
+            if not places:
+                listed = ", ".join(kind.by_place) or "none"
+                raise InputError(f"statistic {text!r} has too many values without a name: {kind.name} takes {listed}")
+            name, value = places.pop(0), part
+        if name in raw:
+            raise InputError(f"statistic {text!r} gives {name} twice: give it once")
+        raw[name] = _data(kind, name, value)
+    return raw
+
+
+def _data(kind: type[Statistic], key: str, text: str) -> Any:
+    """JSON data for a field; what is no field is told later, with those that are."""
+    return next((one.data(text) for one in parameters_of(kind).values() if one.key == key), text)

@@ -1,0 +1,83 @@
+"""Does a statistic keep its promises? Checks for any statistic, on any columns and records."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
+from quietmean.statistics import Columns, Estimates, Feature, Records, Statistic, Workload, parse_statistic, read_text
+
+Array = NDArray[np.float64]
+
+# Relative to the numbers that take part.
+TOLERANCE = 1e-9
+# Noise so small that what is not linear is nearly so, how often it is drawn, and how far its spread may be from what is stated.
+_NOISE, _DRAWS, _SPREAD = 1e-4, 400, 0.25
+
+
+def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed: int = 0) -> None:
+    """All checks, on ``records`` (rows, columns) and the corners of their bounds. Raises ``AssertionError`` with what differs.
+
+    The statistic is what it writes of itself; its features are functions of one record, no further apart than they say; without
+    noise there is no error, and with it the error is as large as stated, within what the estimates can be.
+    """
+    assert parse_statistic(statistic.describe()) == statistic, f"{statistic.text} is not what it writes in a study file"
+    if statistic.share == 1:
+        assert parse_statistic(read_text(statistic.text)) == statistic, f"{statistic.text} is not what its own text says"
+    everybody = np.vstack([records, _corners(columns)])
+    features = statistic.features(columns)
+    assert features, f"{statistic.text} asks for no feature"
+    assert features == statistic.features(columns), f"the features of {statistic.text} are others when asked for again"
+    for feature in features:
+        check_feature(feature, {column.name: everybody[:, place] for place, column in enumerate(columns)})
+    _check_decoding(Workload(columns, (statistic,), PrivacyUnit.RECORD), everybody, seed)
+
+
+def check_feature(feature: Feature, records: Records) -> None:
+    """A feature is a function of each record by itself, and no two encodings are further apart than its sensitivity."""
+    rows = len(next(iter(records.values())))
+    encoded = feature.encode(records)
+    assert encoded.shape == (rows, feature.size), f"{feature} has shape {encoded.shape}, not {(rows, feature.size)}"
+    assert np.isfinite(encoded).all(), f"{feature} is not finite for a record inside the bounds"
+    assert hash(feature) == hash(feature), f"{feature} cannot be told from others"
+    for row in range(rows):
+        alone = feature.encode({name: values[row : row + 1] for name, values in records.items()})
+        assert np.array_equal(alone[0], encoded[row]), f"{feature} of record {row} depends on other records"
+        farthest = float(np.linalg.norm(encoded - encoded[row], axis=1).max())
+        assert farthest <= feature.sensitivity * (1 + TOLERANCE), f"{feature} moves by {farthest:g}, not {feature.sensitivity:g}"
+
+
+def _check_decoding(workload: Workload, records: Array, seed: int) -> None:
+    encoded = workload.encode(records)
+    mean = encoded.vector / encoded.weight
+    exact = _decoded(workload, mean, 0.0, encoded.weight)
+    assert not exact.standard_error.any(), "an error is stated where there is no noise"
+    slack = TOLERANCE * (1 + np.abs(exact.high - exact.low))
+    inside = (exact.low - slack <= exact.value) & (exact.value <= exact.high + slack)
+    assert inside.all(), f"{exact.value} are not all from {exact.low} to {exact.high}"
+    stated = _decoded(workload, mean, _NOISE, encoded.weight)
+    assert len(set(stated.terms)) == len(stated.terms), f"terms are named twice in {stated.terms}"
+    draws = BitStream(insecure_seed(seed, "statistic")).standard_normal((_DRAWS, mean.size)) * _NOISE
+    noisy = np.array([_decoded(workload, mean + noise, _NOISE, encoded.weight).value for noise in draws])
+    ratio = noisy.std(axis=0) / stated.standard_error
+    assert (np.abs(ratio - 1) <= _SPREAD).all(), f"errors of {stated.terms} are {ratio} times as large as stated"
+
+
+def _decoded(workload: Workload, mean: Array, noise: float, weight: float) -> Estimates:
+    (answer,) = workload.decode(mean, noise, weight)
+    found = answer.estimates
+    for values in (found.value, found.standard_error, found.low, found.high):
+        assert values.shape == (len(found.terms),), f"{len(found.terms)} terms have arrays of shape {values.shape}"
+    return found
+
+
+def _corners(columns: Columns) -> Array:
+    """All columns at one of their bounds: every way for few columns, each one alone for many."""
+    low, width = np.array([column.low for column in columns]), np.array([column.width for column in columns])
+    few = len(columns) <= 10
+    sides = np.indices((2,) * len(columns)).reshape(len(columns), -1).T if few else np.vstack([np.eye(len(columns)), low * 0])
+    corners: Array = low + sides * width
+    return corners

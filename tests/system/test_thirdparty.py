@@ -1,0 +1,170 @@
+"""A protocol and a statistic of another distribution (tests/thirdparty) appear everywhere, with no line changed in ours."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.distribution import installed
+from support.pages import blocks, commands
+
+ROOT = Path(__file__).parent.parent.parent
+PROJECT = ROOT / "tests" / "thirdparty"
+CLI = ("-m", "quietmean.cli.main")
+RECORDS = 120
+
+
+class Machine:
+    """A folder with a table, where the distribution is installed or not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = installed(PROJECT, folder / "site")
+        self.without = {**self.environment, "PYTHONPATH": str(ROOT / "src")}
+        numbers = np.random.default_rng(1)
+        self.table = np.column_stack([numbers.integers(20, 90, RECORDS), numbers.integers(60, 200, RECORDS)])
+        np.savetxt(folder / "patients.csv", self.table, fmt="%d", delimiter=",", header="age,glucose", comments="")
+
+    def python(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=environment or self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def quietmean(self, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.python(*CLI, *arguments, "--json", environment=environment))
+        return document
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return Machine(tmp_path_factory.mktemp("machine"))
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_its_options_are_flags_with_help(machine: Machine, command: str) -> None:
+    text = " ".join(machine.python(*CLI, command, "--help").replace("│", " ").split())
+    assert "--group-size INT How many parties at least share noise with each other (group-masks)." in text
+    assert "--group-size" not in machine.python(*CLI, command, "--help", environment=machine.without)
+
+
+def test_it_is_planned_among_the_others_as_soon_as_it_is_installed(machine: Machine) -> None:
+    arguments = ["plan", "--parties", "30", "--epsilon", "1", "--dropouts", "0.1"]
+    before = machine.quietmean(*arguments, environment=machine.without)
+    assert "group-masks" not in {candidate["protocol"] for candidate in before["candidates"]}
+    # The same question: the answer that was kept is not taken.
+    after = {candidate["protocol"]: candidate for candidate in machine.quietmean(*arguments)["candidates"]}
+    assert set(after) == {"group-masks", *(candidate["protocol"] for candidate in before["candidates"])}
+    assert after["group-masks"]["mse_central"] < after["group-masks"]["mse"] < after["local-dp"]["mse"]
+
+
+def test_its_plan_is_simulated(machine: Machine) -> None:
+    machine.quietmean("plan", "--protocol", "group-masks", "--parties", "20", "--dropouts", "0.1", "--out", "simulated.json")
+    plan = json.loads((machine.folder / "simulated.json").read_text())
+    result = machine.quietmean("simulate", "simulated.json", "--runs", "1000", "--seed", "7")
+    predicted = plan["prediction"]["mse_noise"] + plan["prediction"]["mse_dropout_bias"]
+    assert result["failures"] == 0
+    assert abs(result["mse"] - predicted) < 5 * result["mse_standard_error"]
+
+
+@pytest.fixture(scope="module")
+def study(machine: Machine) -> dict[str, Any]:
+    """Its protocol and its statistic between real processes."""
+    columns = ["--column", "age", "--bounds", "0", "100", "--column", "glucose", "--bounds", "0", "300"]
+    asked = ["--statistic", "mean(age)", "--statistic", "share-above(glucose, 126, share=4)"]
+    protocol = ["--protocol", "group-masks", "--group-size", "3", "--parties", "6", "--epsilon", "4"]
+    return machine.quietmean("run", "--data", "patients.csv", *columns, *asked, *protocol, "--out", "study")
+
+
+def test_it_runs_between_processes_and_answers_its_statistic(machine: Machine, study: dict[str, Any]) -> None:
+    mean, share = study["statistics"]
+    assert [one["name"] for one in (mean, share)] == ["mean(age)", "share-above(glucose, 126)"]
+    assert mean["true_value"] == pytest.approx(machine.table[:, 0].mean())
+    assert share["true_value"] == pytest.approx((machine.table[:, 1] > 126).mean())
+    for one in (mean, share):
+        assert abs(one["estimate"] - one["true_value"]) < 6 * one["standard_error"]
+    # Four shares of the budget against one, and 100 years against a share of 1.
+    assert mean["standard_error"] == pytest.approx(2 * 100 * share["standard_error"])
+    assert study["estimate"] == {"age": mean["estimate"]}
+    assert study["true_mean"] == {"age": mean["true_value"]}
+    assert study["epsilon"] <= 4
+    report = (machine.folder / study["report"]).read_text()
+    assert "share-above(glucose, 126)" in report
+
+
+def test_its_receipt_is_certified_and_attacked(machine: Machine, study: dict[str, Any]) -> None:
+    certificate = machine.quietmean("certify", study["receipt"])
+    assert certificate["max_epsilon"] == study["epsilon"]
+    # Without the others of its group a party has its own noise only: as much as was planned for two honest ones.
+    alone = machine.quietmean("certify", study["receipt"], "--corrupt", "0,1,2,3,4")
+    everyone_else = certificate["certificates"]["everyone_else"]
+    assert alone["mu"][0] == pytest.approx(max(everyone_else["mu"]), rel=1e-6)
+    assert alone["mu"][0] > 1.3 * max(certificate["mu"])
+    attack = machine.quietmean("attack", study["receipt"], "--target", "5", "--corrupt", "0,1,2,3,4", "--trials", "20000")
+    assert 0.8 * attack["mu_certified"] < attack["mu_lower"] <= attack["mu_certified"]
+
+
+def test_the_table_of_protocols_has_it(machine: Machine) -> None:
+    page = machine.python(str(ROOT / "tools" / "protocol_table.py"), "--print")
+    section = page.split("## group-masks\n")[1].split("\n## ")[0]
+    assert "Values are published under noise that cancels within small public groups." in section
+    assert "| `--group-size` | `group_size` | how many parties at least share noise with each other |" in section
+
+
+def test_a_wrong_build_of_it_is_found_out(machine: Machine) -> None:
+    """The kit that it is checked with has teeth: the population of a build that forgets a sign is not that of its machines."""
+    program = """
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from quietmean_groups import protocol
+from quietmean.testing import check_protocol
+from quietmean.testing.strategies import executions, values
+
+right = protocol.population
+protocol.population = lambda sigmas, *rest: right((sigmas[0], 2 * sigmas[1]), *rest)
+
+@settings(max_examples=30, database=None)
+@given(st.data())
+def conforms(data):
+    execution = data.draw(executions("group-masks"))
+    check_protocol(execution, data.draw(values(execution.parties)))
+
+with pytest.raises(BaseException) as caught:
+    conforms()
+assert "declared and traced" in str(caught.value) + repr(getattr(caught.value, "exceptions", ""))
+"""
+    machine.python("-c", program)
+
+
+@pytest.mark.parametrize("page", ["how-to/own-protocol.md", "how-to/own-statistic.md"])
+def test_all_that_its_page_says_works(machine: Machine, page: str) -> None:
+    assert commands(page)
+    for command in commands(page):
+        name, *arguments = shlex.split(command)
+        assert name == "quietmean"
+        machine.python(*CLI, *arguments)
+    machine.python("-c", "\n".join(blocks(page, "python")))
+
+
+def test_the_study_file_of_the_page_is_one(machine: Machine) -> None:
+    (table,) = blocks("how-to/own-statistic.md", "toml")
+    columns = '[[column]]\nname = "glucose"\nlow = 0\nhigh = 300\n'
+    (machine.folder / "study.toml").write_text(columns + table)
+    program = "from pathlib import Path; from quietmean.studies import Study; print(Study.load(Path('study.toml')).context())"
+    told = machine.python("-c", program)
+    assert "{'kind': 'share-above', 'share': 2.0, 'column': 'glucose', 'threshold': 126.0}" in told

@@ -1,0 +1,295 @@
+"""Encoding records and reading tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.statistics import (
+    Column,
+    Columns,
+    Estimates,
+    Records,
+    Released,
+    ScaledColumn,
+    Statistic,
+    Workload,
+    column_means,
+    combined,
+    get_statistic,
+    parse_statistic,
+    read_columns,
+    read_text,
+    registry,
+)
+from quietmean.statistics.kinds.mean import Mean
+from quietmean.studies.sources import parties_of_table
+from quietmean.studies.study import Study
+from quietmean.testing import check_feature, check_statistic
+
+COLUMNS = Columns([Column(name="age", low=0, high=100), Column(name="weight", low=40, high=140)])
+RECORDS = np.array([[50.0, 90.0], [0.0, 40.0], [100.0, 140.0], [30.0, 65.0]])
+
+
+def means(unit: PrivacyUnit = PrivacyUnit.RECORD, shares: tuple[float, float] = (1.0, 1.0)) -> Workload:
+    statistics = [Mean(column=name, share=share) for name, share in zip(COLUMNS.names, shares, strict=True)]
+    return Workload(COLUMNS, tuple(statistics), unit)
+
+
+def test_record_unit_sums_and_counts() -> None:
+    encoded = means().encode(RECORDS)
+    assert encoded.weight == 4
+    np.testing.assert_allclose(encoded.vector, [0.5 + 0 + 1 + 0.3, 0.5 + 0 + 1 + 0.25])
+    found = combined(means().decode(encoded.vector / encoded.weight, 0.0, 4.0))
+    assert found.terms == COLUMNS.names
+    np.testing.assert_allclose(found.value, RECORDS.mean(axis=0))
+    np.testing.assert_array_equal([found.low, found.high], [[0, 40], [100, 140]])
+
+
+def test_party_unit_means() -> None:
+    encoded = means(PrivacyUnit.PARTY).encode(RECORDS)
+    assert encoded.weight == 1
+    np.testing.assert_allclose(combined(means().decode(encoded.vector, 0.0, 1.0)).value, RECORDS.mean(axis=0))
+
+
+@pytest.mark.parametrize("shares", [(1.0, 1.0), (0.5, 4.0)])
+@pytest.mark.parametrize("unit", list(PrivacyUnit))
+def test_sensitivity_bounds_every_replacement(unit: PrivacyUnit, shares: tuple[float, float]) -> None:
+    one = means(unit, shares)
+    extreme = RECORDS.copy()
+    extreme[0] = [0.0, 40.0]
+    replaced = RECORDS.copy()
+    replaced[0] = [100.0, 140.0]
+    change = float(np.linalg.norm(one.encode(replaced).vector - one.encode(extreme).vector))
+    assert change <= one.sensitivity + 1e-12
+    assert one.sensitivity == pytest.approx(sum(shares) ** 0.5)
+    if unit == PrivacyUnit.RECORD:
+        assert change == pytest.approx(one.sensitivity)
+
+
+def test_errors_scale_with_the_columns_and_with_the_budget() -> None:
+    found = combined(means().decode(np.array([0.5, 0.25]), 0.1, 4.0))
+    np.testing.assert_allclose(found.standard_error, [10.0, 10.0])
+    dearer = combined(means(shares=(4.0, 1.0)).decode(np.array([1.0, 0.25]), 0.1, 4.0))
+    np.testing.assert_allclose(dearer.standard_error, [5.0, 10.0])
+    np.testing.assert_allclose(dearer.value, found.value)
+
+
+def test_features_that_statistics_share_are_released_once() -> None:
+    class Again(Mean):
+        """Another statistic that reads the same feature."""
+
+        name = "again"
+
+    both = Workload(COLUMNS, (Mean(column="age"), Again(column="age", share=3.0)), PrivacyUnit.RECORD)
+    assert both.dimension == 1
+    assert list(both.scales.values()) == [2.0]
+    np.testing.assert_allclose(both.encode(RECORDS).vector, [3.6])
+    answers = both.decode(np.array([1.0]), 0.2, 4.0)
+    assert combined(answers).terms == ("mean(age)", "again(age)")
+    assert [answer.estimates.value[0] for answer in answers] == [50.0, 50.0]
+    assert [answer.estimates.standard_error[0] for answer in answers] == [10.0, 10.0]
+
+
+def test_answers_as_json() -> None:
+    told = [answer.to_json() for answer in means().decode(np.array([0.5, 0.25]), 0.1, 4.0)]
+    assert told[0] == {
+        "name": "mean(age)",
+        "kind": "mean",
+        "estimate": 50.0,
+        "standard_error": 10.0,
+        "share": 1.0,
+        "records": 4.0,
+    }
+    assert list(column_means(means().decode(np.array([0.5, 0.25]), 0.1, 4.0))) == ["age", "weight"]
+
+
+def test_clipping_is_counted() -> None:
+    wild = np.array([[-5.0, 90.0], [50.0, 200.0]])
+    with pytest.raises(InputError, match=r"row 1, column 'age' is -5, outside"):
+        means().encode(wild)
+    encoded = means().encode(wild, clip=True)
+    assert encoded.clipped == 2
+    np.testing.assert_allclose(encoded.vector, [0.5, 1.5])
+    assert means().outside(wild).tolist() == [[True, False], [False, True]]
+
+
+def test_empty_party_is_refused() -> None:
+    with pytest.raises(InputError, match="no records"):
+        means().encode(RECORDS[:0])
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)])
+def test_bounds_that_are_none(bounds: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match=r"two finite numbers in rising order"):
+        Column(name="age", low=bounds[0], high=bounds[1])
+
+
+def test_columns_by_name() -> None:
+    assert [COLUMNS[name].width for name in COLUMNS.names] == [100.0, 100.0]
+    assert len(COLUMNS) == 2
+    with pytest.raises(InputError, match=r"'wheight' is not declared \(did you mean 'weight'\?\)"):
+        COLUMNS["wheight"]
+    with pytest.raises(InputError, match="named twice in age, age"):
+        Columns([COLUMNS["age"], COLUMNS["age"]])
+    with pytest.raises(InputError, match="no column is named"):
+        Columns([])
+
+
+# --- how statistics are written --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", registry())
+def test_every_statistic_says_what_it_is(name: str) -> None:
+    kind = get_statistic(name)
+    assert issubclass(kind, Statistic)
+    assert kind.summary
+    assert set(kind.by_place) <= set(kind.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("text", "raw"),
+    [
+        ("mean(age)", {"kind": "mean", "column": "age"}),
+        (" mean ( age , share = 2 ) ", {"kind": "mean", "column": "age", "share": 2.0}),
+        ("mean(column=age)", {"kind": "mean", "column": "age"}),
+        ("mean(42)", {"kind": "mean", "column": "42"}),
+    ],
+)
+def test_texts_of_the_command_line(text: str, raw: dict[str, object]) -> None:
+    assert read_text(text) == raw
+    statistic = parse_statistic(raw)
+    assert parse_statistic(read_text(statistic.text)).text == statistic.text
+    assert parse_statistic(statistic.describe()) == statistic
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("age", "is not of the form"),
+        ("mean", "is not of the form"),
+        ("maen(age)", r"'maen' is unknown \(did you mean 'mean'\?\): choose one of"),
+        ("mean(age, weight)", "too many values without a name: mean takes column"),
+        ("mean(age, column=age)", "gives column twice"),
+        ("mean(age, shar=2)", r"no field 'shar' \(did you mean 'share'\?\): it has"),
+        ("mean(age, share=much)", "'share' is 'much': it must be a number"),
+        ("mean(age, share=0)", "share is 0: a share is a finite number > 0"),
+        ("mean()", "'column' is missing"),
+    ],
+)
+def test_misspelt_texts(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_statistic(read_text(text))
+
+
+def study(**fields: object) -> Study:
+    columns = [{"name": column.name, "low": column.low, "high": column.high} for column in COLUMNS]
+    return Study.parse({"column": columns, **fields})
+
+
+def test_a_study_without_statistics_is_about_the_mean_of_every_column() -> None:
+    default = study()
+    assert [statistic.text for statistic in default.workload.statistics] == ["mean(age)", "mean(weight)"]
+    assert set(default.context()) == {"study", "columns", "unit"}
+    asked = study(statistic=[{"kind": "mean", "column": "age", "share": 2}])
+    assert asked.context()["statistics"] == [{"kind": "mean", "column": "age", "share": 2.0}]
+    assert asked.target(5).dimension == 1
+    assert asked.target(5).sensitivity == pytest.approx(2**0.5)
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ([{"column": "age"}], "has no kind"),
+        ([{"kind": "mean", "column": "size"}], "'size' is not declared"),
+        ([{"kind": "mean", "column": "age"}] * 2, r"mean\(age\) is asked for twice"),
+    ],
+)
+def test_a_study_with_impossible_statistics(tables: list[dict[str, str]], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        study(statistic=tables)
+
+
+@pytest.mark.parametrize("name", registry())
+def test_every_statistic_keeps_its_promises(name: str) -> None:
+    statistics = {"mean": Mean(column="weight", share=2.0)}
+    check_statistic(statistics[name], COLUMNS, RECORDS)
+    check_statistic(replace(statistics[name], share=1.0), COLUMNS, RECORDS)
+
+
+class Half(ScaledColumn):
+    sensitivity = 0.5
+
+
+class Neighbourly(ScaledColumn):
+    def encode(self, records: Records) -> NDArray[np.float64]:
+        encoded: NDArray[np.float64] = super().encode(records)
+        return np.asarray(encoded - encoded.mean())
+
+
+class Endless(ScaledColumn):
+    def encode(self, records: Records) -> NDArray[np.float64]:
+        with np.errstate(divide="ignore"):
+            return np.log(super().encode(records))
+
+
+@pytest.mark.parametrize(
+    ("feature", "words"), [(Half, "moves by 1, not 0.5"), (Neighbourly, "depends on other records"), (Endless, "not finite")]
+)
+def test_features_that_promise_too_much_are_found(feature: type[ScaledColumn], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        check_feature(feature(COLUMNS["age"]), {"age": RECORDS[:, 0]})
+
+
+class Bold(Mean):
+    """States a tenth of its error."""
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        found = super().decode(released, columns)
+        return replace(found, standard_error=found.standard_error / 10)
+
+
+class Wild(Mean):
+    """Can be outside what it says that it can be."""
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        found = super().decode(released, columns)
+        return replace(found, value=found.value + 1e6)
+
+
+@pytest.mark.parametrize(("kind", "words"), [(Bold, "times as large as stated"), (Wild, "are not all from")])
+def test_statistics_that_promise_too_much_are_found(kind: type[Mean], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry(), "mean", kind)
+    with pytest.raises(AssertionError, match=words):
+        check_statistic(kind(column="age"), COLUMNS, RECORDS)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_reading_tables(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"table.{ending}"
+    table = pl.DataFrame({"age": [1.0, None, 3.0, 4.0], "weight": [50, 60, 70, 80], "who": list("aabb")})
+    table.write_csv(path) if ending == "csv" else table.write_parquet(path)
+    values, rows = read_columns(path, ["weight", "age"], missing="drop")
+    np.testing.assert_allclose(values, [[50, 1], [70, 3], [80, 4]])
+    assert rows.tolist() == [1, 3, 4]
+    names, parts, kept = parties_of_table(path, ["weight"], None, "who", "refuse")
+    assert names == ["a", "b"]
+    np.testing.assert_allclose(parts[1], [[70], [80]])
+    assert kept[1].tolist() == [3, 4]
+
+
+def test_rows_are_dealt_out_evenly(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("x\n" + "\n".join(map(str, range(10))))
+    _, parts, _ = parties_of_table(path, ["x"], 3, None, "refuse")
+    assert [part[:, 0].tolist() for part in parts] == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
