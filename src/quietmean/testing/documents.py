@@ -25,7 +25,8 @@ def documents(kind: type[Configured], parties: int = 9) -> st.SearchStrategy[dic
     Fields that must be there always are, others now and then. Whole numbers without an upper limit are at most ``parties``.
     A field that reads JSON in its own way keeps its default; ``LookupError`` if it has none.
     """
-    always, sometimes = {}, {}
+    always: dict[str, st.SearchStrategy[Any]] = {}
+    sometimes: dict[str, st.SearchStrategy[Any]] = {}
     for name, one in parameters_of(kind).items():
         needed = one.required and one.default is OPEN
         if one.read is None:
