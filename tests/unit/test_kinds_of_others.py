@@ -52,12 +52,15 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         info.mkdir()
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[quietmean.{word}s]\nany = kinds_of_others:{target}\n")
-        REGISTRIES[word].cache_clear()  # type: ignore[attr-defined]
+        forget()
+
+    def forget() -> None:
+        for registry in (protocols.registry, statistics.registry):
+            registry.cache_clear()
 
     yield write
     sys.modules.pop("kinds_of_others", None)
-    for registry in (protocols.registry, statistics.registry):
-        registry.cache_clear()
+    forget()
 
 
 @pytest.mark.parametrize("word", SOURCES)

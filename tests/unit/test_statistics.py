@@ -237,7 +237,8 @@ class Neighbourly(ScaledColumn):
 class Endless(ScaledColumn):
     def encode(self, records: Records) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
-            return np.log(super().encode(records))
+            endless: NDArray[np.float64] = np.log(super().encode(records))
+            return endless
 
 
 @pytest.mark.parametrize(
