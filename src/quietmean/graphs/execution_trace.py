@@ -54,9 +54,10 @@ class ExecutionTrace:
         """Shape (T, n, k_max): did the message of this round, sender and neighbour slot arrive?"""
         self._check(schedule)
         present = self.online[1:]
-        receivers = np.where(schedule.neighbours == NOBODY, 0, schedule.neighbours)
-        receiver_present = present[np.arange(len(present))[:, None, None], receivers]
-        arrived: NDArray[np.bool_] = (schedule.neighbours != NOBODY) & present[:, :, None] & receiver_present
+        arrived: NDArray[np.bool_] = schedule.neighbours != NOBODY
+        # Message by message: where one party sends to all, nearly all slots of the others are empty.
+        rounds, senders, _ = np.nonzero(arrived)
+        arrived[arrived] = present[rounds, senders] & present[rounds, schedule.neighbours[arrived]]
         return arrived if self.lost is None else arrived & ~self.lost
 
     def acknowledged(self, schedule: Schedule) -> NDArray[np.bool_]:

@@ -146,7 +146,7 @@ class SharedTerms:
         for first in range(0, left.size, together):
             block = slice(first, first + together)
             drawn = self.noise.shared_normal(self.pairs[left[block]], self.purpose, self.index, total.shape[1])
-            total[rows] += np.asarray(few[:, block] @ (self.scale * drawn))
+            total[rows] += np.asarray((few[:, block] * self.scale) @ drawn)
 
 
 class NumericRows(Rows):
