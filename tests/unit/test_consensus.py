@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +13,7 @@ from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.undirected import diameter, harary, is_bipartite, is_connected, make_graph, neighbour_table
-from quietmean.planning import Target
-from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
-from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.consensus import Consensus, Quantisation, error
 from quietmean.protocols.consensus.analysis import Dynamics, best_step, default_gamma, slowest_difference
 from quietmean.protocols.consensus.rate import found_rate, measured_rate, regular_rate
@@ -122,40 +118,6 @@ def test_the_estimated_rate_is_near_the_exact_one(theta: float, c: float) -> Non
     assert found == pytest.approx(dynamics.rho, rel=5e-3)
     measured = measured_rate(dynamics.links.degree, dynamics.edges, 60, theta, c)
     assert measured == pytest.approx(dynamics.rho, rel=2e-2)
-
-
-@pytest.mark.parametrize(
-    ("mode", "theta"), [(mode, theta) for mode in ("unicast", "broadcast") for theta in (0.0, 0.1, 0.2, 0.5, 0.9)]
-)
-def test_automatic_bits_never_overload(mode: str, theta: float) -> None:
-    """Over many seeds of values, noise and dither, on regular and irregular graphs; at theta = 0 differences over two steps."""
-    graphs: list[dict[str, Any]] = [{"graph": "harary", "connectivity": 4}, {"graph": "geometric", "graph_seed": 1}]
-    for graph, sigma_z, delta_min in itertools.product(graphs, (1.0, 30.0), (0.0, 0.01)):
-        common = {"theta": theta, "mode": mode, "c": 0.3, "sigma_z": sigma_z, "delta_min": delta_min, "iterations": 120}
-        parameters = make(12, bits="auto", **common, **graph)
-        settings = parameters.quantisation
-        assert settings is not None
-        assert settings.two_step is (theta == 0 and mode == "unicast")
-        for seed in range(4):
-            tried = parameters.quantised(replace(settings, dither_seed=seed))
-            done, _ = run(tried, normal_values(12, 40, seed), seed=seed)
-            assert done.overloads.sum() == 0, f"{graph} {common} seed {seed}: {settings.bits} bits"
-
-
-def test_two_bits_over_two_steps_are_refused_in_plans() -> None:
-    many = Target(parties=30, epsilon=1.0, delta=1e-5)
-    options = {"graph": "geometric", "theta": 0.0, "c": 1.0, "sigma_z": 1.0, "bits": 2}
-    with pytest.raises(InputError, match=r"bits is 2, but with theta 0 and differences over two steps .* for ever .* take 4"):
-        Consensus.from_options(options).template(many)
-    for step, enough in ((0.3, 3), (1.0, 4)):
-        automatic = Consensus.from_options({**options, "c": step, "bits": "auto"}).template(many).quantisation
-        assert automatic is not None
-        assert automatic.bits == enough
-    # An execution file may have them: what happened is accounted for.
-    assert Consensus.parse(options, 30).quantisation is not None
-    target = Target(parties=8, epsilon=1.0, delta=1e-5, colluding=2)
-    with pytest.raises(InputError, match="for ever"):
-        calibrate(target, Consensus(theta=0.0, c=0.5, bits=1, iterations=50))
 
 
 @pytest.mark.parametrize(("theta", "mse"), [(0.0, 0.0382), (0.2, 0.0231), (0.5, 0.0223)])
@@ -287,22 +249,6 @@ def test_two_connected_honest_parties(sigma_z: float, nats: float) -> None:
     np.testing.assert_allclose(information.mutual_information(1.0), [nats] * 2, atol=5e-5)
     alone = certificate_of(Execution.from_json(raw).transcript(), Adversary.collusion([0, 2]), 1.0).information
     assert alone.mutual_information(1.0) == [np.inf]
-
-
-def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
-    target = Target(parties=8, epsilon=1.0, delta=1e-6, colluding=2)
-    plan = calibrate(target, Consensus())
-    assert isinstance(plan.protocol, Consensus)
-    assert plan.protocol.deviations.min() > 0
-    execution = plan.execution(Seed.public("plan"), ExecutionTrace.everyone(plan.protocol.rounds, 8))
-    transcript = execution.transcript()
-    worst = max(
-        certificate_of(transcript, Adversary.collusion([one, other]), 1.0).max_mu for one in range(8) for other in range(one)
-    )
-    assert 0.98 < epsilon_of_mu(worst, 1e-6) <= 1.0
-    assert plan.prediction["mse_noise"] == pytest.approx(plan.protocol.sigma_local**2 / 8, rel=1e-5)
-    with pytest.raises(InputError, match=r"dropouts of 0.1"):
-        calibrate(Target(parties=8, epsilon=1.0, delta=1e-6, dropouts=0.1), Consensus())
 
 
 def test_the_remaining_parties_find_their_own_mean() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -14,13 +13,10 @@ from numpy.typing import NDArray
 from scipy.optimize import NonlinearConstraint, minimize
 from scipy.stats import norm
 
-from quietmean.cli.main import main
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import Release
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace
-from quietmean.planning import Plan, Target
-from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.cordp_dme import (
@@ -412,95 +408,12 @@ def test_a_party_cut_off_is_hidden_by_its_own_noise_only() -> None:
     assert certificate.max_mu == pytest.approx(2.0, rel=1e-6)
 
 
-def test_a_sparse_design_holds_and_says_what_it_costs() -> None:
-    design = sparse_design(30, 27, 2, 1.0, 8)
-    assert design.exhaustive
-    assert design.disconnected == 0
-    assert 1.0 < design.cost < 2.0
-    assert design.surrounded <= 1.0
-    pairs = place_pairs(30, 8)
-    worst = max(
-        sparse_leakage(design.own, design.pair, 30, pairs, frozenset({one, other})) for one in range(30) for other in range(one)
-    )
-    assert worst == pytest.approx(1 / 1.02**2, rel=1e-9)
-    few, many = sparse_design(60, 54, 6, 1.0, 6), sparse_design(60, 54, 6, 1.0, 30)
-    assert many.cost < few.cost
-    assert few.surrounded > 1.0
-    with pytest.raises(InputError, match="too many"):
-        sparse_design(5000, 4000, 10, 1.0, 20)
-
-
 def test_sharing_with_nearly_all_costs_nearly_nothing() -> None:
     design = sparse_design(21, 19, 0, 1.0, 20)
     assert design.cost == pytest.approx(1.02**2, rel=0.02)
 
 
 # Plans and the command line ------------------------------------------------------------------------------------------------
-
-
-def plan(dropouts: float = 0.0, options: dict[str, Any] | None = None, parties: int = 20) -> Plan:
-    return calibrate(Target(parties, 1.0, 1e-6, 2, 1.0, 3, dropouts), CorDPDME.from_options(options or {}))
-
-
-def test_plans_keep_the_target_and_are_the_same_everywhere() -> None:
-    chosen = plan(0.2)
-    assert chosen.digest == plan(0.2).digest
-    assert Plan.from_json(chosen.to_json()).digest == chosen.digest
-    execution = chosen.execution(Seed.public("test"), ExecutionTrace.everyone(1, 20))
-    certificate = certificate_of(execution.transcript(), Adversary.collusion({1, 2, 3}), 1.0)
-    assert 0.9999 < certificate.max_epsilon <= 1.0
-    design = optimal_design(20, 16, 3, gaussian_variance(1.0, 1e-6, 1.0))
-    assert chosen.prediction["mse_noise"] == pytest.approx(design.mse(1), rel=1e-4)
-    assert chosen.prediction["mse_dropout_bias"] == pytest.approx((1 / 16 - 1 / 20) / 24)
-
-
-def test_plan_with_a_sparse_graph() -> None:
-    chosen = plan(0.1, {"partners": 10})
-    assert "the least with noise shared in all pairs" in chosen.prediction["certificate"]
-    assert chosen.schedule(Seed.public("x")).pairs.shape == (100, 2)
-    assert chosen.prediction["mse_noise"] > plan(0.1).prediction["mse_noise"]
-
-
-def figures(arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    main(["plan", "--protocol", "cordp-dme", "--json", *arguments.split()])
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    candidate: dict[str, Any] = document["candidates"][0]
-    return candidate
-
-
-TABLE_II = "--parties 10 --dimension 5 --epsilon 2 --delta 1e-5 --domain unit-ball --responding 8 --colluding 2"
-
-
-def test_plan_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    table = figures(f"{TABLE_II} --convention table-ii", capsys)
-    assert table["sigma2"] == pytest.approx(6.318, abs=1e-3)
-    assert table["rho"] == pytest.approx(-0.089, abs=5e-4)
-    assert table["mse_biased"] == pytest.approx(0.598, abs=1e-3)
-    assert table["mse_unbiased"] == pytest.approx(1.488, abs=1e-3)
-    assert table["epsilon_on_ball"] == pytest.approx(4.39, abs=0.005)
-    ball = figures(TABLE_II, capsys)
-    assert ball["sigma2"] == pytest.approx(4 * table["sigma2"], rel=1e-4)
-    assert ball["epsilon_on_ball"] == pytest.approx(2.0)
-    assert ball["responding"] == 8
-    biased = figures(f"{TABLE_II} --decoder biased", capsys)
-    assert biased["certificate"]["mse_noise"] * 5 == pytest.approx(biased["mse_biased"], rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--parties 5 --responding 6", "6 of 5 parties responding"),
-        ("--parties 5 --responding 4 --dropouts 0.2", "say the same twice"),
-        ("--parties 5 --domain unit-ball --sensitivity 2", "say the same twice"),
-        ("--parties 5 --convention table-ii", "needs a domain"),
-        ("--parties 5 --partners 3", "partners is 3"),
-    ],
-)
-def test_plan_refuses(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["plan", "--protocol", "cordp-dme", *arguments.split()])
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
 
 
 def test_gaussian_mechanism_that_the_formulas_rest_on() -> None:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message
 from quietmean.graphs import ExecutionTrace
-from quietmean.planning import Plan, Target
-from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.execution import Execution
@@ -24,7 +22,6 @@ from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
 from quietmean.protocols.gopa.spec import draw_pairs, read_list, write_list
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
-from quietmean.simulation import simulate
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.privacy import certificate_of
 
@@ -168,22 +165,6 @@ def test_the_papers_reading_on_random_graphs() -> None:
         pairwise_sigma(np.kron(np.eye(2), complete_graph(18)).astype(np.float64), star, 1.0)
 
 
-def test_plans_hold_on_fresh_executions_and_searched_coalitions() -> None:
-    """24 executions not seen before, dropouts as planned and fewer; the search looks for coalitions worse than the plan's."""
-    plan = calibrate(Target(parties=30, epsilon=1.0, delta=1e-6, colluding=3, dropouts=0.1), GOPA())
-    spent = []
-    for number in range(24):
-        online = np.ones((4, 30), dtype=np.bool_)
-        for index, party in enumerate(range(3 + number, 3 + number + (0, 2, 3)[number % 3])):
-            online[1 + (index + number) % 3 :, 1 + party % 29] = False
-        privacy = plan.execution(Seed.public("fresh gopa", number), ExecutionTrace(online)).privacy(1e-6)
-        found = privacy.search(3, limit=40)
-        assert 0 in found.worst
-        spent.append(found.max_epsilon)
-    print("epsilon on fresh executions:", min(spent), max(spent))
-    assert max(spent) <= 1.0
-
-
 def test_pairs_are_the_union_of_everybodys_choices() -> None:
     pairs = draw_pairs(50, 4, Seed.public("pairs"))
     degree = np.bincount(pairs.reshape(-1), minlength=50)
@@ -234,12 +215,3 @@ def test_messages_that_cannot_be_read_count_as_not_arrived() -> None:
 def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         story({}, **parameters)
-
-
-def test_predicted_and_simulated_error_agree_without_dropouts() -> None:
-    """MSE = sigma_star^2 / n: 4000 runs, within 5 standard errors of it (wrongly rejected with probability 6e-7)."""
-    target = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=1, dimension=2)
-    plan = Plan(target, GOPA(sigma_star=0.6, sigma_delta=5.0, partners=4))
-    result = simulate(plan, runs=4000, seed=5)
-    assert abs(result.mse - 0.36 / 12) < 5 * result.mse_standard_error
-    assert abs(result.mse - 0.36 * 1.2 / 12) > 5 * result.mse_standard_error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -12,9 +11,6 @@ from scipy import stats
 from scipy.integrate import quad
 
 from quietmean.core.errors import InputError
-from quietmean.planning import Plan, Target
-from quietmean.planning.calibrate import calibrate
-from quietmean.planning.candidates import rank
 from quietmean.protocols.priv_unit import PrivUnitG
 from quietmean.protocols.priv_unit.spec import best_probability, direction_of, report
 from quietmean.randomness import Seed
@@ -23,7 +19,6 @@ from quietmean.randomness.stream import BitStream
 from quietmean.testing import example_execution
 
 EPSILONS = [0.01, 0.5, 1.0, 2.0, 8.0, 20.0]
-TARGET = Target(parties=100, epsilon=2.0, delta=1e-5, dimension=20, colluding=10, sensitivity=2.0)
 
 
 def best(epsilon: float, dimension: int) -> PrivUnitG:
@@ -80,14 +75,6 @@ def test_moments_and_the_best_probability(epsilon: float, dimension: int) -> Non
         assert PrivUnitG(epsilon=epsilon, probability=float(probability)).error(dimension) >= least * (1 - 1e-9)
 
 
-def test_the_anchor() -> None:
-    assert best(2.0, 20).error(20) / 100 == pytest.approx(0.3232, abs=5e-5)
-    plan = calibrate(TARGET, PrivUnitG())
-    assert plan.prediction["mse_noise"] * 20 == pytest.approx(0.3232, abs=5e-5)
-    assert "delta = 0" in plan.prediction["certificate"]
-    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))).digest == plan.digest
-
-
 def test_reports_stay_on_their_side_of_the_threshold() -> None:
     """The rarest bits there are: the report along its vector is finite and on the right side."""
 
@@ -124,15 +111,6 @@ def test_values_that_are_no_unit_vectors_are_refused_without_telling_them() -> N
 def test_there_is_no_transcript_and_it_says_why() -> None:
     with pytest.raises(InputError, match="delta = 0 under replacement of a unit vector"):
         example_execution("priv-unit-g", 3, epsilon=1.0).transcript()
-
-
-def test_planned_only_when_named_and_only_for_unit_vectors() -> None:
-    names = [candidate.plan.protocol.name for candidate in rank(Target(parties=6, epsilon=1.0, delta=1e-6, sensitivity=2.0))]
-    assert "priv-unit-g" not in names
-    assert "muffliato" in names
-    assert rank(TARGET, ["priv-unit-g"])[0].plan.protocol.name == "priv-unit-g"
-    with pytest.raises(InputError, match="unit vectors only"):
-        rank(Target(parties=6, epsilon=1.0, delta=1e-6, sensitivity=1.0), ["priv-unit-g"])
 
 
 @pytest.mark.parametrize(("epsilon", "probability"), [(0.0, 0.5), (200.0, 0.6), (1.0, 0.4), (1.0, 0.9), (1.0, 1.0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -32,16 +33,22 @@ from quietmean.randomness import Seed
 TARGET = Target(parties=12, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.1)
 
 
+@cache
+def planned(protocol: Protocol) -> Plan:
+    """For TARGET: calibrated once for all tests."""
+    return calibrate(TARGET, protocol)
+
+
 def test_plans_survive_a_round_trip() -> None:
     for name in ("inca", "local-dp", "central-dp", "gossip"):
-        plan = calibrate(TARGET, get_protocol(name).from_options({}))
+        plan = planned(get_protocol(name).from_options({}))
         again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
         assert again.digest == plan.digest
         assert again.to_json() == plan.to_json()
 
 
 def test_calibration_is_deterministic() -> None:
-    assert calibrate(TARGET, IncA()).digest == calibrate(TARGET, IncA()).digest
+    assert calibrate(TARGET, IncA()).digest == planned(IncA()).digest
 
 
 @given(st.sampled_from(["inca", "local-dp", "central-dp"]), st.floats(0.05, 8), st.floats(1e-9, 1e-3), st.integers(0, 3))
@@ -65,7 +72,7 @@ def test_calibration_never_overspends_on_its_own_executions(name: str, epsilon: 
 
 def test_fresh_executions_rarely_exceed_the_target() -> None:
     """60 fresh executions, all 66 coalitions each: the 2 % margin covers nearly all; at most 3 may exceed, none by 5 %."""
-    plan = calibrate(TARGET, IncA())
+    plan = planned(IncA())
     rounds = plan.protocol.rounds
     spent = []
     for number in range(60):
@@ -79,8 +86,8 @@ def test_fresh_executions_rarely_exceed_the_target() -> None:
 
 def test_local_and_central_noise_are_what_theory_says() -> None:
     mu = mu_of_budget(1.0, 1e-6)
-    local = calibrate(TARGET, LocalDP())
-    central = calibrate(TARGET, CentralDP())
+    local = planned(LocalDP())
+    central = planned(CentralDP())
     for plan in (local, central):
         assert isinstance(plan.protocol, LocalDP | CentralDP)
         assert plan.protocol.sigma == pytest.approx(1.0 / mu, rel=1e-5)
@@ -137,8 +144,8 @@ def test_options_of_some_protocols_are_used_by_those() -> None:
     found = {candidate.plan.protocol.name: candidate.plan for candidate in rank(TARGET, configured(names, options))}
     assert found["cordp-dme"].protocol.describe()["partners"] == 4
     assert found["central-dp"].protocol.describe()["curator"] == 3
-    assert found["local-dp"].digest == calibrate(TARGET, LocalDP()).digest
-    assert found["cordp-dme"].digest == calibrate(TARGET, CorDPDME(partners=4)).digest
+    assert found["local-dp"].digest == planned(LocalDP()).digest
+    assert found["cordp-dme"].digest == planned(CorDPDME(partners=4)).digest
 
 
 @pytest.mark.parametrize(
@@ -166,7 +173,7 @@ def test_colluding_counts() -> None:
 
 
 def test_linear_estimate_equals_the_eliminated_transcript() -> None:
-    plan = calibrate(TARGET, IncA())
+    plan = planned(IncA())
     seed = Seed.public("linear")
     trace = churn(seed, plan.protocol.rounds, 12, permanent=0.2, temporary=0.1)
     weights = np.arange(1.0, 13.0)
@@ -221,7 +228,7 @@ def test_the_classical_constant_is_refused_where_it_is_void() -> None:
 @pytest.mark.slow
 def test_a_thousand_fresh_executions_exceed_no_more_than_stated() -> None:
     """1000 fresh executions, all 66 coalitions each, against the probability that the plan states."""
-    plan = calibrate(TARGET, IncA())
+    plan = planned(IncA())
     rounds = plan.protocol.rounds
     exceeding = 0
     for number in range(1000):

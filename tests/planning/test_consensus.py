@@ -1,0 +1,90 @@
+"""Plans of consensus: automatic bits, and noise that holds for every coalition."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import Vector
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning import Target
+from quietmean.planning.calibrate import calibrate
+from quietmean.privacy import Adversary
+from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.protocols.consensus import Consensus
+from quietmean.protocols.consensus.run import ConsensusRun, run_consensus
+from quietmean.randomness import BitStream, Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
+from quietmean.testing.privacy import certificate_of
+
+
+def make(parties: int, **raw: Any) -> Consensus:
+    return Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": 1.0, "iterations": 100, **raw}, parties)
+
+
+def run(parameters: Consensus, values: Vector, seed: int = 0) -> tuple[ConsensusRun, list[Vector]]:
+    schedule = parameters.fixed_schedule(parameters.parties)
+    seen: list[Vector] = []
+    noise = InsecurePopulationNoise(seed, parameters.parties)
+    trace, weights = ExecutionTrace.everyone(parameters.rounds, parameters.parties), np.ones(parameters.parties)
+    done = run_consensus(parameters, schedule, trace, values, weights, noise, lambda t, x: seen.append(x.copy()))
+    return done, seen
+
+
+def normal_values(parties: int, dimension: int, seed: int = 0) -> Vector:
+    return BitStream(insecure_seed(seed, "values")).standard_normal((parties, dimension))
+
+
+@pytest.mark.parametrize(
+    ("mode", "theta"), [(mode, theta) for mode in ("unicast", "broadcast") for theta in (0.0, 0.1, 0.2, 0.5, 0.9)]
+)
+def test_automatic_bits_never_overload(mode: str, theta: float) -> None:
+    """Over many seeds of values, noise and dither, on regular and irregular graphs; at theta = 0 differences over two steps."""
+    graphs: list[dict[str, Any]] = [{"graph": "harary", "connectivity": 4}, {"graph": "geometric", "graph_seed": 1}]
+    for graph, sigma_z, delta_min in itertools.product(graphs, (1.0, 30.0), (0.0, 0.01)):
+        common = {"theta": theta, "mode": mode, "c": 0.3, "sigma_z": sigma_z, "delta_min": delta_min, "iterations": 120}
+        parameters = make(12, bits="auto", **common, **graph)
+        settings = parameters.quantisation
+        assert settings is not None
+        assert settings.two_step is (theta == 0 and mode == "unicast")
+        for seed in range(4):
+            tried = parameters.quantised(replace(settings, dither_seed=seed))
+            done, _ = run(tried, normal_values(12, 40, seed), seed=seed)
+            assert done.overloads.sum() == 0, f"{graph} {common} seed {seed}: {settings.bits} bits"
+
+
+def test_two_bits_over_two_steps_are_refused_in_plans() -> None:
+    many = Target(parties=30, epsilon=1.0, delta=1e-5)
+    options = {"graph": "geometric", "theta": 0.0, "c": 1.0, "sigma_z": 1.0, "bits": 2}
+    with pytest.raises(InputError, match=r"bits is 2, but with theta 0 and differences over two steps .* for ever .* take 4"):
+        Consensus.from_options(options).template(many)
+    for step, enough in ((0.3, 3), (1.0, 4)):
+        automatic = Consensus.from_options({**options, "c": step, "bits": "auto"}).template(many).quantisation
+        assert automatic is not None
+        assert automatic.bits == enough
+    # An execution file may have them: what happened is accounted for.
+    assert Consensus.parse(options, 30).quantisation is not None
+    target = Target(parties=8, epsilon=1.0, delta=1e-5, colluding=2)
+    with pytest.raises(InputError, match="for ever"):
+        calibrate(target, Consensus(theta=0.0, c=0.5, bits=1, iterations=50))
+
+
+def test_a_plan_with_local_noise_holds_for_every_coalition() -> None:
+    target = Target(parties=8, epsilon=1.0, delta=1e-6, colluding=2)
+    plan = calibrate(target, Consensus())
+    assert isinstance(plan.protocol, Consensus)
+    assert plan.protocol.deviations.min() > 0
+    execution = plan.execution(Seed.public("plan"), ExecutionTrace.everyone(plan.protocol.rounds, 8))
+    transcript = execution.transcript()
+    worst = max(
+        certificate_of(transcript, Adversary.collusion([one, other]), 1.0).max_mu for one in range(8) for other in range(one)
+    )
+    assert 0.98 < epsilon_of_mu(worst, 1e-6) <= 1.0
+    assert plan.prediction["mse_noise"] == pytest.approx(plan.protocol.sigma_local**2 / 8, rel=1e-5)
+    with pytest.raises(InputError, match=r"dropouts of 0.1"):
+        calibrate(Target(parties=8, epsilon=1.0, delta=1e-6, dropouts=0.1), Consensus())
