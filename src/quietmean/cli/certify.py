@@ -156,6 +156,7 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
 
 
 def parse_parties(text: str) -> frozenset[PartyId]:
+    """Parties from a text such as "0,4,7". Raises :class:`InputError` for anything but whole numbers."""
     try:
         return frozenset(int(part) for part in text.split(",") if part.strip())
     except ValueError:
@@ -163,6 +164,7 @@ def parse_parties(text: str) -> frozenset[PartyId]:
 
 
 def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
+    """Intercepted messages (party, round) from a JSON file; none without a file. Raises :class:`InputError` for other content."""
     import msgspec
 
     if path is None:

@@ -47,7 +47,7 @@ def fail(message: str, code: int) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
+    """A JSON object from a file. Raises :class:`InputError` if the file is missing, cannot be read, or holds something else."""
     try:
         raw = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:

@@ -107,8 +107,18 @@ def command(
             "notes": notes_of(files.roster, result),
             "receipt": str(path),
         }
-        told = ("columns", "estimate", "standard_error", "statistics", "epsilon", "delta", "parties_counted", "notes", "receipt")
-        shown.result({name: document[name] for name in told})
+        fields = (
+            "columns",
+            "estimate",
+            "standard_error",
+            "statistics",
+            "epsilon",
+            "delta",
+            "parties_counted",
+            "notes",
+            "receipt",
+        )
+        shown.result({name: document[name] for name in fields})
     if charged is not None:
         document["ledger"] = {"file": str(ledger), **balance_json(charged)}
     if json:

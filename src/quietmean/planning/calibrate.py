@@ -173,7 +173,9 @@ def choose_levels(
 ) -> tuple[float, float]:
     """(sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``.
 
-    ``estimates`` say what noise costs in executions with dropouts as planned; by default those of the scenarios.
+    ``estimates`` give the error from noise in executions with dropouts as planned; by default those of the scenarios. Raises
+    :class:`InputError` if ``calibration`` is not exact and epsilon >= 1 or some execution cannot be hidden at the papers'
+    sigma_star.
     """
     estimates = estimates or [scenario.estimate for scenario in scenarios if scenario.dropouts == target.dropouts]
     exact = calibration == Calibration.EXACT

@@ -1,4 +1,4 @@
-"""Coalitions: what if any c parties collude? All are tried where that is feasible, random ones otherwise."""
+"""Certificates against all coalitions of c parties: every coalition is tried where that is feasible, else random ones."""
 
 from __future__ import annotations
 

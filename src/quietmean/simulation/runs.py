@@ -121,7 +121,8 @@ def simulate(
     """Simulate ``runs`` independent runs, each with its own schedule, dropouts and noise.
 
     ``values`` has shape (n, d); without it every run draws values uniformly from a cube whose diagonal is the plan's sensitivity.
-    The randomness is insecure by construction: for simulation only.
+    The randomness is insecure by construction: for simulation only. Raises :class:`InputError` for less than one run and for
+    values of another shape, :class:`ProtocolFailure` if no run finishes.
     """
     if runs < 1:
         raise InputError(f"{runs} runs simulate nothing: choose at least 1")
@@ -161,7 +162,7 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     total = _stack_execution(plan, schedules, traces, stacked, root.derive(first))
     vector, weight, by = (part.reshape(count, parties, *part.shape[1:]) for part in total)
     if not plan.protocol.releases_are_public:
-        # Every party ends with an estimate of its own: the first that finished speaks for its run.
+        # Every party has an estimate of its own: that of the first party to finish stands for the run.
         by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0

@@ -1,7 +1,7 @@
 """Bytes over one TLS connection, read straight into their final buffer and encrypted in pieces that fit the processor cache.
 
-Streams of the standard library copy what comes in three times and what goes out as a whole; with vectors of a megabyte that costs
-more than the encryption.
+Streams of the standard library copy incoming data three times and outgoing data once as a whole. For vectors of a megabyte that
+costs more than the encryption.
 """
 
 from __future__ import annotations

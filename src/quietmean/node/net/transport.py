@@ -1,4 +1,4 @@
-"""Connections: one TCP + TLS stream for each direction between two parties, dialled by whoever asks.
+"""Connections between parties: one TCP + TLS stream for each direction, opened by the party that sends the requests.
 
 Requests go from the dialling side to the listening side; answers come back on the same connection, in any order.
 """

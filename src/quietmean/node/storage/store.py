@@ -50,6 +50,7 @@ class Store(Database):
     ) -> Self:
         """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else.
 
+        ``value``: the party's private vector, shape (d,); only a keyed digest of it and of ``weight`` is stored.
         ``fresh`` gives the seed and the nonce of a new store. ``owner``: a secret of the party that is not in the store, so that
         other data are noticed even after the end, when the store's own secrets are gone; without it they are not, from then on.
         ``grid``: that of the plan.

@@ -30,7 +30,7 @@ class InformationMatrix:
     columns of ``basis``, shape (n_H, n_H), with variances ``release``, shape (n_H,): infinite where the view says nothing, 0
     where it gives the combination away. So Lambda = basis diag(1 / release) basis', and a change v of the honest values shifts
     the view by sqrt(v' Lambda v) standard deviations. ``release_error``: the solver's estimate of its error in ``release``.
-    Without ``exact`` it is an upper bound instead: the view tells no more about any change of the values than this.
+    Without ``exact`` it is an upper bound instead: the view reveals no more about any change of the values than this.
     """
 
     honest: tuple[PartyId, ...]

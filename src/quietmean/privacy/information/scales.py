@@ -1,4 +1,4 @@
-"""The noise scales of a transcript: what a party adds to its own value, and what the rest is measured against."""
+"""The noise scales of a transcript: the private noise on each value, and the typical size of all other noise."""
 
 from __future__ import annotations
 

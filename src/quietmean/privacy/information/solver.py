@@ -1,4 +1,4 @@
-"""The information matrix of a view, by a sparse solver and by its dense twin.
+"""The information matrix of a view, by a sparse solver and by a dense reference solver.
 
 For a unit change of one honest value, mu^2 is the least sum of squares of the standardised changes u of the unknown noise that,
 with unobserved messages free, leave every observed message as it was::
@@ -112,7 +112,7 @@ class ViewSolver:
         return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
 
     def _bound(self, adversary: Adversary) -> InformationMatrix:
-        """No view tells more about values than the values themselves with the private noise on each of them."""
+        """No view reveals more than the values themselves with the private noise on each of them: an upper bound."""
         honest, (_, private_variance) = tuple(adversary.honest(self.transcript.parties)), self.bare
         if private_variance == 0.0:
             raise NumericalError("too ill-conditioned a transcript, and no private noise on values that bounds what it tells")
@@ -176,7 +176,7 @@ def _solve(
 
 
 def _ingredients(transcript: Transcript, observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which messages are observed or went into an observed one: the others tell nothing, and rounding must not say otherwise."""
+    """Which messages are observed or went into an observed one: the others reveal nothing, and rounding must not change that."""
     start = transcript.messages
     marked = vstack([transcript.dependence, csr_array(observed[None, :].astype(np.float64))], format="csr")
     graph = csr_array((marked.data, marked.indices, marked.indptr), shape=(start + 1, start + 1))

@@ -1,4 +1,4 @@
-"""How many threads linear algebra may use."""
+"""Limits on the number of threads that linear algebra uses."""
 
 from __future__ import annotations
 
