@@ -93,7 +93,7 @@ def command(
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
             certificate = analysis.against(adversary.corrupt, adversary.observed)
             document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
-            # The theorems speak of shares that are passed on and of noise that pairs have in common.
+            # The theorems are about shares that are passed on and noise that pairs have in common.
             if isinstance(happened, Execution) and _has_cancelled_noise(happened):
                 document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
             if report is not None:

@@ -140,7 +140,7 @@ def _loose_ends(result: NodeResult) -> dict[str, Any]:
 
 
 def notes_of(roster: Roster, result: NodeResult) -> list[str]:
-    """The same in words, for whoever must judge the result."""
+    """What the execution could not settle, in sentences for the user."""
     from quietmean.node.phase import Phase
 
     notes = list(result.remarks)

@@ -27,7 +27,7 @@ class Files:
     roster: Roster
     identity: Identity
     party: PartyId
-    # Where what belongs to this party and study is by default, without its ending.
+    # Default path of the files of this party and study, without their ending.
     stem: Path
 
     @classmethod

@@ -157,7 +157,7 @@ def rank(
 
 
 def general_protocols(server: Server = Server.NONE) -> list[str]:
-    """Those that are compared by default: see :func:`rank`."""
+    """The protocols that are compared by default: see :func:`rank`."""
     return [
         name
         for name, kind in registry().items()
@@ -166,7 +166,7 @@ def general_protocols(server: Server = Server.NONE) -> list[str]:
 
 
 def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> list[Protocol]:
-    """Protocols by name with ``options``, each for those that have it; ``offered`` ones are taken by whoever has them.
+    """Protocols by name with ``options``, each for those that have it; ``offered`` ones go to the protocols that have them.
 
     Raises :class:`InputError` for an option that none of them has, with the nearest one that is known.
     """

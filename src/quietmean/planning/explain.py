@@ -1,4 +1,4 @@
-"""Why the first candidate is first, and when another would be: in sentences for people."""
+"""Sentences that explain why the first candidate is first, and when another one would be."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def optimal_variances(
     equal = _solve(views, costs, largest_mu, equal=True)
     result = _levels(protocol, free)
     excess = _excess(executions, coalitions, result, largest_mu)
-    # The solver stops a little off; scaling all noise makes the inequalities hold exactly.
+    # The solver is not exact; scaling all noise makes the inequalities hold.
     result = replace(result, sigma_star=result.sigma_star * excess, sigma_delta=result.sigma_delta * excess)
     return OptimalVariances(result, float(costs @ free) * excess**2, float(costs @ equal))
 

@@ -1,4 +1,4 @@
-"""Why a view leaks what it leaks: the conditions of IncA's Theorems 4.5 to 4.9, in sentences."""
+"""Reasons for the leakage of a view: the conditions of IncA's Theorems 4.5 to 4.9, in sentences."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Diagnosis:
 
 
 def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
-    """Of protocols whose parties send shares to each other; equal shares to all receivers of a message."""
+    """For protocols whose parties send shares to each other, with equal shares to all receivers of a message."""
     honest = np.array(adversary.honest(transcript.parties), dtype=np.int64)
     place = np.full(transcript.parties, -1)
     place[honest] = np.arange(honest.size)

@@ -22,8 +22,9 @@ EXACT, UPPER_BOUND = "exact", "upper bound"
 
 
 class LossConversion:
-    """What certificates turn into (epsilon, delta). Neighbouring relation: replacement at an L2 distance <= the sensitivity.
+    """Conversion of a certificate's mu to (epsilon, delta).
 
+    Neighbouring relation: replacement at an L2 distance <= the sensitivity.
     ``kind``: what the numbers are; ``definition``: of what; ``notes``: what they assume, one clause each.
     """
 

@@ -1,4 +1,4 @@
-"""Why a certificate says what it says: for the worst-off party, what protects it and who could harm it most."""
+"""Reasons for the numbers of a certificate: what protects the worst-off party, and who could harm it most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit: attack what the real party machines send, and hold the outcome against the certificate.
+"""The audit: attack what the real party machines send, and compare the outcome with the certificate.
 
 Two worlds differ in one party's value by the sensitivity. The adversary's view is Gaussian with the same covariance S in both,
 so the best test there is (Neyman and Pearson) compares one number with a threshold: w . view with w = S^+ (difference of means).

@@ -126,7 +126,7 @@ class _World:
     def _on_arrival(self, message: Message, recipient: PartyId) -> None:
         sender, node = self.nodes[message.sender], self.nodes[recipient]
         if sender.round != message.round or recipient not in sender.unresolved:
-            return  # a copy, or the sender has given up and kept its share
+            return  # a duplicate, or the sender has stopped trying and kept its share
         if node.round < message.round:
             node.parked.append(message)
         elif node.round == message.round and node.online:

@@ -58,12 +58,12 @@ class SimulationResult(Tabular):
 
     @property
     def failed(self) -> int:
-        """Runs in which nobody was left to release a result."""
+        """Number of runs in which no party was left to release a result."""
         return self.runs - len(self.estimates)
 
     @property
     def estimate(self) -> Vector:
-        """Of the first run, shape (d,)."""
+        """The estimate of the first run, shape (d,)."""
         first: Vector = self.estimates[0]
         return first
 
@@ -85,7 +85,7 @@ class SimulationResult(Tabular):
 
     @property
     def mse_standard_error(self) -> float:
-        """Of ``mse``; runs are independent, coordinates of one run need not be."""
+        """The standard error of ``mse``. Runs are independent; coordinates of one run need not be."""
         per_run = (self.errors**2).mean(axis=1)
         return float(per_run.std(ddof=1) / np.sqrt(len(per_run))) if len(per_run) > 1 else float("inf")
 

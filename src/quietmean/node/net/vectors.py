@@ -42,7 +42,7 @@ def decode_vector(raw: Payload, width: int = 8, grid: float = 0.0) -> Vector:
     if width == 4:
         return from_units(np.frombuffer(raw, dtype="<i4"), grid)
     vector = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)
-    # Any entry that is not finite makes this so; large finite ones can too, then every entry is looked at.
+    # Any entry that is not finite makes this so; large finite ones can too, then every entry is checked.
     with np.errstate(all="ignore"):
         square = float(np.dot(vector, vector))
     if not math.isfinite(square) and not np.isfinite(vector).all():

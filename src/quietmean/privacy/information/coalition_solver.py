@@ -43,7 +43,7 @@ class _Elimination:
 class CoalitionSolver:
     """Information matrices of one execution for many adversaries.
 
-    :meth:`against` takes any adversary, and each costs a solution of its own; :meth:`information` takes coalitions, and says
+    :meth:`against` takes any adversary, and each costs a solution of its own; :meth:`information` takes coalitions, and gives
     the same, only faster where they are many: the elimination of messages is done once, when it is first needed.
     """
 

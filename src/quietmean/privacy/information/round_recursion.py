@@ -48,7 +48,7 @@ class _Seen:
 
 
 def recursive_information(structure: RoundStructure, adversary: Adversary) -> InformationMatrix | None:
-    """Lambda of the adversary's view, or None where the recursion could not vouch for it. Exact up to ``release_error``."""
+    """Lambda of the adversary's view, exact up to ``release_error``; None where the recursion does not apply or fails."""
     bare = bare_information(structure, adversary)
     return None if bare is None else bare.with_independent_noise(structure.variance)
 
