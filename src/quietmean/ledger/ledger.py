@@ -98,10 +98,10 @@ class Ledger:
     ) -> Entry:
         """Charge a study before its first message is sent.
 
-        ``study`` identifies one execution with one noise. A second call for it charges nothing, unless ``mu`` is higher than
-        before: then the entry is raised to the higher mu. Raises :class:`InputError` if the budget does not allow ``mu``, if the
-        account does not exist or counts per party what the study protects per record, or if another account is charged with the
-        study.
+        ``study`` identifies one execution with one noise. A second call for it charges nothing, with one exception: if the study
+        is not settled yet and ``mu`` is higher than before, its entry is raised to ``mu``. Raises :class:`InputError` if the
+        budget does not allow ``mu``, if the account does not exist or counts per party what the study protects per record, if
+        another account is charged with the study, or if ``mu`` is negative.
         """
         check_mu(mu)
         stamp = _stamp(when)
@@ -144,7 +144,8 @@ class Ledger:
     def settle(self, study: str, mu: float, *, when: datetime, note: str = "") -> Entry:
         """Replace the reserved mu of a study by what it really cost, be it less or more.
 
-        After several calls the highest mu holds. Raises :class:`InputError` for a study that was never reserved.
+        After several calls the highest mu holds. Raises :class:`InputError` for a study that was never reserved, or a
+        negative mu.
         """
         check_mu(mu)
         stamp = _stamp(when)

@@ -83,7 +83,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
-        """The inverse of :meth:`to_json`. Raises :class:`InputError` for another version and for missing or impossible fields."""
+        """The inverse of :meth:`to_json`. Raises :class:`InputError` for a plan of another version or with a missing field."""
         if raw.get("format") != FORMAT:
             raise InputError(f"this is not a plan of this version (format {raw.get('format')!r}): make one with quietmean plan")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
