@@ -1,4 +1,4 @@
-"""``quietmean attack``: break an execution as well as can be, and hold the outcome against its certificate."""
+"""``quietmean attack``: attack an execution in the best possible way, and compare the outcome with its certificate."""
 
 from __future__ import annotations
 

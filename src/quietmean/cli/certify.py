@@ -93,7 +93,7 @@ def command(
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
             certificate = analysis.against(adversary.corrupt, adversary.observed)
             document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
-            # The theorems speak of shares that are passed on and of noise that pairs have in common.
+            # The theorems are about shares that are passed on and noise that pairs have in common.
             if isinstance(happened, Execution) and _has_cancelled_noise(happened):
                 document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
             if report is not None:
@@ -156,6 +156,7 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
 
 
 def parse_parties(text: str) -> frozenset[PartyId]:
+    """Parties from a text such as "0,4,7". Raises :class:`InputError` for anything but whole numbers."""
     try:
         return frozenset(int(part) for part in text.split(",") if part.strip())
     except ValueError:
@@ -163,6 +164,7 @@ def parse_parties(text: str) -> frozenset[PartyId]:
 
 
 def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
+    """Intercepted messages (party, round) from a JSON file; none without a file. Raises :class:`InputError` for other content."""
     import msgspec
 
     if path is None:

@@ -34,19 +34,19 @@ def watching(roster: Roster) -> Iterator[Callable[[Sequence[Standing]], None]]:
         with Live(console=err, auto_refresh=False, transient=True) as live:
             yield lambda standings: live.update(_table(roster, standings), refresh=True)
         return
-    told: dict[int, str] = {}
+    reported: dict[int, str] = {}
 
-    def tell(standings: Sequence[Standing]) -> None:
+    def report(standings: Sequence[Standing]) -> None:
         for standing in standings:
             text = _verdict(standing)
             if standing.agrees and not standing.ready:
-                # It will ask in a moment; whether it could not is told at the end.
+                # Its own check has not reached this party yet; the end result reports it if that never happens.
                 continue
-            if told.setdefault(standing.party, "no answer yet") != text:
-                told[standing.party] = text
+            if reported.setdefault(standing.party, "no answer yet") != text:
+                reported[standing.party] = text
                 err.print(f"quietmean: {printable(roster.name(standing.party))}: {printable(text)}", markup=False)
 
-    yield tell
+    yield report
 
 
 def _verdict(standing: Standing) -> str:

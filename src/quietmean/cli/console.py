@@ -31,7 +31,7 @@ def print_json(document: Any) -> None:
 
 
 def printable(message: str) -> str:
-    """On one line; a file's or a peer's words may be part of it, and nothing in them may steer the terminal."""
+    """The text on one line. Parts may come from a file or a peer, so it contains no control characters for the terminal."""
     return "".join(sign if sign.isprintable() else "?" for sign in " ".join(message.split()))
 
 
@@ -47,7 +47,7 @@ def fail(message: str, code: int) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
+    """A JSON object from a file. Raises :class:`InputError` if the file is missing, cannot be read, or holds something else."""
     try:
         raw = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
@@ -78,7 +78,7 @@ class _Lines(logging.Handler):
 
 
 def show_log(name: str) -> None:
-    """Show a logger's warnings to the person in front."""
+    """Show a logger's warnings on standard error."""
     logger = logging.getLogger(name)
     logger.addHandler(_Lines(logging.WARNING))
     logger.propagate = False

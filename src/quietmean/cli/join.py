@@ -107,8 +107,18 @@ def command(
             "notes": notes_of(files.roster, result),
             "receipt": str(path),
         }
-        told = ("columns", "estimate", "standard_error", "statistics", "epsilon", "delta", "parties_counted", "notes", "receipt")
-        shown.result({name: document[name] for name in told})
+        fields = (
+            "columns",
+            "estimate",
+            "standard_error",
+            "statistics",
+            "epsilon",
+            "delta",
+            "parties_counted",
+            "notes",
+            "receipt",
+        )
+        shown.result({name: document[name] for name in fields})
     if charged is not None:
         document["ledger"] = {"file": str(ledger), **balance_json(charged)}
     if json:
@@ -130,7 +140,7 @@ def _loose_ends(result: NodeResult) -> dict[str, Any]:
 
 
 def notes_of(roster: Roster, result: NodeResult) -> list[str]:
-    """The same in words, for whoever must judge the result."""
+    """What the execution could not settle, in sentences for the user."""
     from quietmean.node.phase import Phase
 
     notes = list(result.remarks)

@@ -78,7 +78,7 @@ class Charge:
         from quietmean.ledger import Ledger
 
         with Ledger.open(ledger) as book:
-            # An unknown account is told before the party's store is made.
+            # An unknown account is reported before the party's store is made.
             book.account(account)
             charge = cls(ledger, account, _execution_id(settings))
             unit = settings.plan.target.unit

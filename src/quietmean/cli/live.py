@@ -46,7 +46,7 @@ class EventStream:
             self._file.write(line + "\n")
             self._file.flush()
         except OSError:
-            # Whoever listened has gone, or the disk is full: the study goes on.
+            # The reader has gone, or the disk is full: the study goes on.
             self._file = None
 
 
@@ -97,7 +97,7 @@ class NodeDisplay:
 
 @contextmanager
 def display(events: bool | Path) -> Iterator[NodeDisplay]:
-    """``events``: to this file, or (True) to standard error, where then nothing else goes but the last word of a failure."""
+    """``events``: to this file, or (True) to standard error, which then carries nothing else but the final error message."""
     to_stderr = events is True
     if to_stderr:
         logger = logging.getLogger(_LOGGER)

@@ -1,4 +1,4 @@
-"""Options of protocols on the command line: made from what protocols declare of their fields, whoever wrote them."""
+"""Options of protocols on the command line, made from the fields that protocols declare, also those of other distributions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cyclopts import Group, Parameter
 from quietmean.core.errors import InputError
 from quietmean.protocols import registry
 
-# What the shell can say. Of several kinds the widest is taken; a text may stand beside numbers, as "auto" does.
+# What can be given on the command line. Of several kinds the widest is taken; a text may stand beside numbers, as "auto" does.
 _NUMBERS = (int, float)
 
 

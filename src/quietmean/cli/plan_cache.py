@@ -19,7 +19,7 @@ _MOST_FILES = 500
 
 
 class PlanCache:
-    """A directory of JSON files. Where it cannot be written nothing is kept, and nobody is bothered."""
+    """A directory of JSON files. Where it cannot be written, nothing is kept and no error is raised."""
 
     def __init__(self, directory: Path | None = None) -> None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

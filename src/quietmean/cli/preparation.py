@@ -27,7 +27,7 @@ class Files:
     roster: Roster
     identity: Identity
     party: PartyId
-    # Where what belongs to this party and study is by default, without its ending.
+    # Default path of the files of this party and study, without their ending.
     stem: Path
 
     @classmethod
@@ -65,7 +65,10 @@ class Files:
         return self.workload.encode(records, clip=clip, row_names=rows)
 
     def plan(self, path: Path | None) -> Plan:
-        """The plan that all parties make from the study, or the one in a file if it is a plan for this study."""
+        """The plan that all parties make from the study, or the one in a file.
+
+        Raises :class:`InputError` if the plan in the file is for another study or another number of parties.
+        """
         from quietmean.planning.plan import Plan
 
         study, parties = self.study, len(self.roster)
@@ -78,7 +81,7 @@ class Files:
                 raise InputError(
                     f"the plan is for {name} = {given[name]} but the study and roster say {value}: make the plan anew"
                 )
-        # A plan made from a target alone leaves open what the coordinates mean: the study says it.
+        # A plan made from a target alone does not state what the coordinates mean: take it from the study.
         if plan.context and plan.context != study.context():
             raise InputError(
                 f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
@@ -106,7 +109,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Show:
-    """Who watches a node."""
+    """The receivers of a node's events and views."""
 
     report: Report
     observe: Callable[[NodeView], None] | None = field(default=None)

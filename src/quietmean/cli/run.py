@@ -153,8 +153,8 @@ def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]
 
     truth = {name: float(one.value[0]) for name, one in column_means(local.truth).items()}
     document = local.outcome.to_json()
-    for told, answer in zip(document["statistics"], local.truth, strict=True):
-        told["true_value"] = answer.estimates.by_term(answer.estimates.value)
+    for entry, answer in zip(document["statistics"], local.truth, strict=True):
+        entry["true_value"] = answer.estimates.by_term(answer.estimates.value)
     return {
         **document,
         "true_mean": local.outcome.by_column(truth),

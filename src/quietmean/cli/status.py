@@ -67,7 +67,7 @@ def _files(store: Path | None, study: Path | None) -> list[tuple[Path, Path]]:
 
 
 def _judged(status: dict[str, Any]) -> dict[str, Any]:
-    """What the file says is the past: a process that is gone does not run, whatever it wrote last."""
+    """The status as of now: a process that has ended does not run, whatever its file states."""
     if status.get("state") == "running" and status["alive"] is False:
         return status | {"state": "gone", "reason": "its process has ended without a word; the same command continues the study"}
     return status

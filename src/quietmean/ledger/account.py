@@ -22,7 +22,7 @@ SPENT: Final = "spent"
 class Entry:
     """One study on an account. ``mu`` counts: the reserved one at first, the certified one once it is spent.
 
-    ``unit``: whose replacement mu speaks of. Times are UTC, ISO 8601.
+    ``unit``: whose replacement mu is about. Times are UTC, ISO 8601.
     """
 
     study: str

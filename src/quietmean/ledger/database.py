@@ -12,7 +12,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 
 SCHEMA = 1
-# Tells a ledger from any other SQLite file, such as a party's store.
+# Distinguishes a ledger from any other SQLite file, such as a party's store.
 _APPLICATION = 0x514D4C47
 _WAIT_SECONDS = 30.0
 _ATTEMPTS = 5
@@ -37,7 +37,7 @@ class Database:
         self.path = path
         self._database = (connect or _connect)(path)
         try:
-            with self._told():
+            with self._readable_errors():
                 self._prepare()
         except BaseException:
             self._database.close()
@@ -58,7 +58,7 @@ class Database:
     @contextlib.contextmanager
     def transaction(self, kind: str) -> Iterator[None]:
         """``kind`` is IMMEDIATE to change something, DEFERRED to read as of one instant."""
-        with self._told():
+        with self._readable_errors():
             self._database.execute(f"BEGIN {kind}")
             try:
                 yield
@@ -108,8 +108,8 @@ class Database:
             return
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Trouble with the file, in a person's words. Whoever gets it must not send."""
+    def _readable_errors(self) -> Iterator[None]:
+        """Turns errors of SQLite into an :class:`InputError`. After one, nothing may be sent: the charge may not be on disk."""
         try:
             yield
         except sqlite3.Error as error:

@@ -51,7 +51,11 @@ class Ledger:
     def set_budget(
         self, name: str, epsilon: float, delta: float, *, when: datetime, unit: PrivacyUnit = PrivacyUnit.RECORD
     ) -> Account:
-        """Make an account or change its budget, to no less than is charged to it already. The unit stays as it was made."""
+        """Make an account, or change the budget of one. The unit of an account never changes.
+
+        Raises :class:`InputError` for an empty name, an impossible budget, another unit than that of the account, or a smaller
+        budget than what is charged to the account already.
+        """
         if not name.strip():
             raise InputError("an account without a name cannot be found again: give it one")
         budget = Budget.of(epsilon, delta, _stamp(when))
@@ -92,10 +96,12 @@ class Ledger:
     def reserve(
         self, account: str, study: str, mu: float, *, name: str, when: datetime, unit: PrivacyUnit = PrivacyUnit.RECORD
     ) -> Entry:
-        """Charge a study before its first message leaves; refuse it if the budget does not allow ``mu``.
+        """Charge a study before its first message is sent.
 
-        ``study`` identifies one execution with one noise: asked again, nothing is charged again. Only a higher mu than before is
-        charged as such, if it fits.
+        ``study`` identifies one execution with one noise. A second call for it charges nothing, with one exception: if the study
+        is not settled yet and ``mu`` is higher than before, its entry is raised to ``mu``. Raises :class:`InputError` if the
+        budget does not allow ``mu``, if the account does not exist or counts per party what the study protects per record, if
+        another account is charged with the study, or if ``mu`` is negative.
         """
         check_mu(mu)
         stamp = _stamp(when)
@@ -136,7 +142,11 @@ class Ledger:
         )
 
     def settle(self, study: str, mu: float, *, when: datetime, note: str = "") -> Entry:
-        """Replace the reserved mu of a study by what it really cost, be it less or more. Asked again, the higher mu stays."""
+        """Replace the reserved mu of a study by what it really cost, be it less or more.
+
+        After several calls the highest mu holds. Raises :class:`InputError` for a study that was never reserved, or a
+        negative mu.
+        """
         check_mu(mu)
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):

@@ -1,4 +1,4 @@
-"""The peer: sockets, clock, durable store and log. One party of a study, over the network."""
+"""A node: one party of a study over the network, with sockets, a clock, a durable store and a log."""
 
 from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry

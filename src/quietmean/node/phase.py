@@ -1,4 +1,4 @@
-"""Where a party is in a study."""
+"""The phases of a study, and the position of a party in them."""
 
 from __future__ import annotations
 

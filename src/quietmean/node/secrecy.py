@@ -10,7 +10,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def forbid_core_dumps() -> None:
-    """Should this process crash, the system writes no core file, an image of its memory, where limits on these exist."""
+    """If this process crashes, the system writes no core file (an image of its memory), where core files can be limited."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -16,7 +16,8 @@ from quietmean.transcript import Transcript
 class LinearEstimate:
     """The estimate is sum_i weight_i x_i + Gaussian noise; for unit noise levels its variance per coordinate has two parts.
 
-    ``star_variance`` per unit of sigma_star^2, ``delta_variance`` per unit of sigma_delta^2 (None where no noise is cancelled).
+    ``weights``: shape (n,). ``star_variance`` is per unit of sigma_star^2, ``delta_variance`` per unit of sigma_delta^2 (None
+    where no noise is cancelled).
     """
 
     weights: NDArray[np.float64]
@@ -34,13 +35,16 @@ class LinearEstimate:
 
 
 def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> float:
-    """Variance of the noise in the estimate per coordinate, at the transcript's own noise levels."""
+    """Variance of the noise in the estimate per coordinate, at the transcript's own noise levels.
+
+    ``weights``: the parties' public weights, shape (n,).
+    """
     values, noise = _influence(transcript)
     return float(((noise * transcript.noise_scale) ** 2).sum()) / float(values @ weights) ** 2
 
 
 def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> LinearEstimate:
-    """Of the sum of all released messages over their total weight. ``weights``: the parties' public weights (n,)."""
+    """For the sum of all released messages over their total weight. ``weights``: the parties' public weights, shape (n,)."""
     values, noise = _influence(transcript)
     noise = noise**2
     total = float(values @ weights)

@@ -46,7 +46,7 @@ _PREDICTIONS = 20_000
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM, _MODEL = 600, 300
 # sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
-# limits the damage of dropouts that nobody planned for.
+# limits the damage of more dropouts than planned.
 _RATIOS = np.geomspace(1e-2, 1e3, 121)
 _TOLERANCE = 0.01
 
@@ -125,7 +125,7 @@ def _levels_of_many(target: Target, protocol: Protocol, template: Protocol, seed
     if any(estimate.delta_variance is not None for estimate in estimates):
         colluding = min(max(round(target.colluding * _MODEL / target.parties), 1), _MODEL - 1)
         model = replace(target, parties=_MODEL, colluding=colluding)
-        # As many rounds as the many have, where they can be chosen.
+        # As many rounds as with all parties, where rounds can be chosen.
         smaller = protocol.filled(rounds=template.rounds) if "rounds" in protocol.options() else protocol
         found = _levels(model, smaller.template(model), Calibration.EXACT, None, seed.derive("model"))
         ratio = found.delta / found.star
@@ -173,7 +173,9 @@ def choose_levels(
 ) -> tuple[float, float]:
     """(sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``.
 
-    ``estimates`` say what noise costs in executions with dropouts as planned; by default those of the scenarios.
+    ``estimates`` give the error from noise in executions with dropouts as planned; by default those of the scenarios. Raises
+    :class:`InputError` if ``calibration`` is not exact and epsilon >= 1 or some execution cannot be hidden at the papers'
+    sigma_star.
     """
     estimates = estimates or [scenario.estimate for scenario in scenarios if scenario.dropouts == target.dropouts]
     exact = calibration == Calibration.EXACT

@@ -23,8 +23,10 @@ _OVERHEAD_BYTES = 40
 
 @dataclass(frozen=True)
 class Candidate:
-    """``mse`` per coordinate, predicted, dropouts included. Messages and bytes are per party, on average: ``mixing`` ones, then
-    those of ``telling`` everybody the result.
+    """A calibrated protocol with its predicted ``mse`` per coordinate, dropouts included.
+
+    Messages and bytes are per party, on average. ``mixing``: messages of the protocol itself. ``telling``: messages that spread
+    the result to all parties.
     """
 
     plan: Plan
@@ -47,16 +49,16 @@ class Candidate:
     @property
     def rounds(self) -> int:
         protocol = self.plan.protocol
-        telling = self.plan.dissemination.rounds if protocol.releases_are_public else 0
-        return protocol.rounds + telling
+        dissemination = self.plan.dissemination.rounds if protocol.releases_are_public else 0
+        return protocol.rounds + dissemination
 
     @property
     def bytes_sent(self) -> float:
-        """Of a mixing message as much as its protocol says, of a telling one the vector."""
+        """A mixing message has the size that its protocol states; a message that spreads the result has that of a vector."""
         plan, dimension = self.plan, self.plan.target.dimension
         content = plan.protocol.message_bytes(plan.target.parties, dimension)
-        told = plan.protocol.vector_bytes(dimension)
-        return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (told + _OVERHEAD_BYTES)
+        vector = plan.protocol.vector_bytes(dimension)
+        return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (vector + _OVERHEAD_BYTES)
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target
@@ -132,7 +134,7 @@ def rank(
 
     ``protocols``: configured ones, or names of those that are taken as they are; by default all that take any bounded values,
     tolerate that parties leave, and need no more than ``server``. ``max_messages``: what a party may send on average before the
-    result is told to all; rounds are cut to fit where a protocol has them. Raises :class:`InputError` where none can do what is
+    result is sent to all; rounds are cut to fit where a protocol has them. Raises :class:`InputError` where none can do what is
     asked; if ``strict``, as by default where protocols are named, also where one of them cannot.
     """
     chosen = general_protocols(server) if protocols is None else protocols
@@ -143,9 +145,9 @@ def rank(
     for protocol in values:
         try:
             plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration)
-            candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _telling_messages(plan)), max_messages))
+            candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _result_messages(plan)), max_messages))
         except InputError as error:
-            # Not every protocol can do what is asked; only who named one wants to know why.
+            # Not every protocol can meet the target; a refusal is raised only if protocols were named.
             refusals.append(error)
             if strict or (strict is None and protocols is not None):
                 raise
@@ -155,7 +157,7 @@ def rank(
 
 
 def general_protocols(server: Server = Server.NONE) -> list[str]:
-    """Those that are compared by default: see :func:`rank`."""
+    """The protocols that are compared by default: see :func:`rank`."""
     return [
         name
         for name, kind in registry().items()
@@ -164,7 +166,7 @@ def general_protocols(server: Server = Server.NONE) -> list[str]:
 
 
 def configured(names: Sequence[str], options: Mapping[str, Any], offered: Mapping[str, Any] | None = None) -> list[Protocol]:
-    """Protocols by name with ``options``, each for those that have it; ``offered`` ones are taken by whoever has them.
+    """Protocols by name with ``options``, each for those that have it; ``offered`` ones go to the protocols that have them.
 
     Raises :class:`InputError` for an option that none of them has, with the nearest one that is known.
     """
@@ -198,11 +200,11 @@ def _affordable(candidate: Candidate, most: int | None) -> Candidate:
 
 
 def mixing_messages(plan: Plan) -> float:
-    """What a party sends on average before the result is told to all."""
+    """Messages that a party sends on average before the result is sent to all."""
     return float(plan.schedule(Seed.public("cost")).out_degree.sum()) / plan.target.parties
 
 
-def _telling_messages(plan: Plan) -> float:
+def _result_messages(plan: Plan) -> float:
     if not plan.protocol.releases_are_public:
         return 0.0
     parties = plan.target.parties

@@ -1,4 +1,4 @@
-"""Why the first candidate is first, and when another would be: in sentences for people."""
+"""Sentences that explain why the first candidate is first, and when another one would be."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ Rank = Callable[[Target, Server], Ranking]
 def why_first(candidates: Sequence[Candidate]) -> str:
     """One sentence on the first of a ranking, with numbers."""
     first, others = candidates[0], candidates[1:]
-    name, told = first.plan.protocol.name, f"predicted MSE {first.mse:.3g} per coordinate"
+    name, prediction = first.plan.protocol.name, f"predicted MSE {first.mse:.3g} per coordinate"
     bare = "" if first.plan.protocol.private else f"; {name} protects nothing: its epsilon is infinite"
     if not others:
-        return f"{name} is the only candidate: {told}{bare}"
+        return f"{name} is the only candidate: {prediction}{bare}"
     cheaper = [other for other in others if other.bytes_sent < first.bytes_sent]
-    sentence = f"{name} has the least {told}, {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}"
+    sentence = (
+        f"{name} has the least {prediction}, {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}"
+    )
     if cheaper:
         least = min(cheaper, key=lambda other: other.bytes_sent)
         sentence += (
@@ -33,7 +35,7 @@ def why_first(candidates: Sequence[Candidate]) -> str:
 def when_another(target: Target, server: Server, candidates: Sequence[Candidate], ranking: Rank) -> list[str]:
     """Under which change of the target another protocol would be first. Each change is planned anew."""
     first = candidates[0].plan.protocol.name
-    told = []
+    sentences = []
     for condition, changed, accepted in _changes(target, server):
         try:
             found = ranking(changed, accepted)[0]
@@ -41,8 +43,8 @@ def when_another(target: Target, server: Server, candidates: Sequence[Candidate]
             continue
         name, times = found.plan.protocol.name, found.mse / candidates[0].mse
         outcome = f"{name} would be first" if name != first else f"{name} would stay first"
-        told.append(f"{condition} {outcome}, with predicted MSE {found.mse:.3g} ({times:.3g} times that above)")
-    return told
+        sentences.append(f"{condition} {outcome}, with predicted MSE {found.mse:.3g} ({times:.3g} times that above)")
+    return sentences
 
 
 def _changes(target: Target, server: Server) -> list[tuple[str, Target, Server]]:

@@ -1,6 +1,6 @@
 """Calibration of large populations: the ratio of noise levels from a model of some hundred parties, their size from bounds.
 
-At a fixed ratio mu is proportional to 1 / sigma. So one certified upper bound of mu at sigma_star = 1 tells how much noise is
+At a fixed ratio mu is proportional to 1 / sigma. So one certified upper bound of mu at sigma_star = 1 gives the noise that is
 needed, and bounds for a few parties need no matrix of all parties. One coalition holds the receivers of many parties at once.
 """
 
@@ -25,7 +25,8 @@ _WIDTH = 5e-3
 def worst_mu(target: Target, protocol: Protocol, seed: Seed, dropouts: float) -> float:
     """An upper bound of mu, at unit sensitivity, of the worst of some parties in one simulated execution.
 
-    The coalition holds everybody who received from them or shares noise with them, as far as there are colluders enough.
+    The coalition holds everybody who received from them or shares noise with them, as far as there are colluders enough. Raises
+    :class:`InputError` if a value would be disclosed.
     """
     execution = draw_execution(target, protocol, seed, dropouts)
     watched, coalition = _exposed(execution, target.colluding, protocol.trusted, seed)
@@ -52,7 +53,7 @@ def _exposed(
             continue
         watched.append(party)
         coalition |= near
-    # Where not even one party's counterparts fit, as many of them as there are colluders.
+    # Where the counterparts of not even one party fit, take as many of them as there are colluders.
     if not watched:
         watched = able[:1]
         coalition = set(sorted(_counterparts(execution, watched[0]) - trusted)[:colluding])

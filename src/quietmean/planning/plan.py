@@ -27,7 +27,7 @@ FORMAT = "quietmean-plan-1"
 
 
 class Integers(typing.Protocol):
-    """What draws whole numbers: a numpy Generator."""
+    """A source of random whole numbers, such as a numpy Generator."""
 
     def integers(self, low: int, /) -> Any:
         """Uniform below ``low``."""
@@ -37,8 +37,8 @@ class Integers(typing.Protocol):
 class Plan:
     """A protocol calibrated for a target.
 
-    ``context`` says what the coordinates mean (columns, bounds, unit): parties that disagree on it must not compute together.
-    ``prediction`` says what was predicted and how it was certified (see :mod:`quietmean.planning.calibrate`).
+    ``context`` states what the coordinates mean (columns, bounds, unit): parties that disagree on it must not compute together.
+    ``prediction`` states what was predicted and how it was certified (see :mod:`quietmean.planning.calibrate`).
     """
 
     target: Target
@@ -83,6 +83,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
+        """The inverse of :meth:`to_json`. Raises :class:`InputError` for a plan of another version or with a missing field."""
         if raw.get("format") != FORMAT:
             raise InputError(f"this is not a plan of this version (format {raw.get('format')!r}): make one with quietmean plan")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
@@ -111,12 +112,12 @@ class Plan:
         return self.protocol.draw_schedule(self.target.parties, seed)
 
     def execution(self, seed: Seed, trace: ExecutionTrace, weights: NDArray[np.float64] | None = None) -> Execution:
-        """The execution under a public seed and a history."""
+        """The execution under a public seed and a history. ``weights``: public weights, shape (n,); by default 1 per party."""
         weights = np.ones(self.target.parties) if weights is None else weights
         return Execution(self.protocol, self.schedule(seed), trace, self.target.sensitivity, weights)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
-        """First phase: the private mixing, up to this party's release."""
+        """First phase: the private mixing, up to this party's release. ``value``: its private vector, shape (d,)."""
         return self.protocol.machine(schedule, party, value, weight, noise)
 
     def dissemination_machine(self, party: PartyId, release: Release | None, seed: Seed) -> PartyMachine[Any]:

@@ -101,7 +101,7 @@ def _coalitions(
     transcript: Transcript, size: int, trusted: frozenset[PartyId], tried: int, seed: Seed
 ) -> list[tuple[PartyId, ...]]:
     """All coalitions if they are few; else those next to each party and random ones."""
-    # A party that is trusted by definition colludes with nobody; the guarantee says so.
+    # A party that is trusted by definition colludes with nobody; the guarantee states this.
     able = [party for party in range(transcript.parties) if party not in trusted]
     size = min(size, len(able) - (not trusted))
     if math.comb(len(able), size) <= tried:

@@ -23,7 +23,7 @@ from quietmean.protocols.inca import IncA, Injection
 
 Array = NDArray[np.float64]
 
-# Variances that cost nothing would be chosen infinite; this price per unit, relative to the rest, keeps them finite.
+# A variance without effect on the error would be chosen infinite. This cost per unit, relative to the rest, keeps it finite.
 _PRICE = 1e-6
 # Observations whose part outside the others is below this are redundant.
 _REDUNDANT = 1e-9
@@ -50,7 +50,8 @@ def optimal_variances(
 ) -> OptimalVariances:
     """The noise levels of least error that keep mu <= ``largest_mu`` (at each execution's sensitivity) against each coalition.
 
-    All executions share IncA parameters; their noise levels do not matter. Needs the extra ``conic``.
+    All executions have the same IncA parameters; their noise levels do not matter. Raises :class:`InputError` for another
+    protocol and where the extra ``conic`` is not installed, :class:`NumericalError` if the solver fails.
     """
     protocol = executions[0].protocol
     if not isinstance(protocol, IncA):
@@ -61,7 +62,7 @@ def optimal_variances(
     equal = _solve(views, costs, largest_mu, equal=True)
     result = _levels(protocol, free)
     excess = _excess(executions, coalitions, result, largest_mu)
-    # The solver stops a little off; scaling all noise makes the inequalities hold exactly.
+    # The solver is not exact; scaling all noise makes the inequalities hold.
     result = replace(result, sigma_star=result.sigma_star * excess, sigma_delta=result.sigma_delta * excess)
     return OptimalVariances(result, float(costs @ free) * excess**2, float(costs @ equal))
 
@@ -128,7 +129,7 @@ def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) 
     price = costs / costs.max() + _PRICE
     problem = cp.Problem(cp.Minimize(price @ variances), conditions)
     with warnings.catch_warnings():
-        # Whether it stopped a little early does not matter: the exact certificate has the last word.
+        # It does not matter if the solver stopped a little early: the exact certificate decides.
         warnings.simplefilter("ignore", UserWarning)
         problem.solve(solver=cp.CLARABEL)
     if problem.status not in ("optimal", "optimal_inaccurate") or levels.value is None:

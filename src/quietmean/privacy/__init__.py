@@ -1,4 +1,4 @@
-"""What an execution leaks, exactly: one information matrix, and everything that follows from it. Names no protocol."""
+"""Privacy analysis of executions of any protocol: one information matrix, and all privacy figures that follow from it."""
 
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis

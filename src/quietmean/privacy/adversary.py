@@ -1,4 +1,4 @@
-"""Adversaries: passive, all-powerful in computation, and exactly as informed as they say."""
+"""Adversaries: passive, with unlimited computing power, and with exactly the knowledge that they declare."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class View:
 
 @dataclass(frozen=True)
 class Adversary:
-    """Corrupted parties pool everything they send, receive, draw and know; observed messages were intercepted.
+    """Corrupt parties pool everything that they send, receive, draw and know; observed messages were intercepted.
 
     ``observed`` holds pairs (party, round): what the party held after that round, as it next sent it. Everything released and
     the whole communication pattern (who sent to whom, who was online) is always known (IncA, section 2.3).
@@ -48,7 +48,10 @@ class Adversary:
 
     @classmethod
     def random_eavesdropper(cls, fraction: float, transcript: Transcript, seed: Seed) -> Adversary:
-        """Intercepts each party's held value after each round but the last independently with probability ``fraction``."""
+        """Intercepts each party's held value after each round but the last, independently with probability ``fraction``.
+
+        Raises :class:`InputError` unless 0 <= ``fraction`` <= 1.
+        """
         if not 0 <= fraction <= 1:
             raise InputError(f"an observed fraction of {fraction:g} is impossible: choose 0..1")
         sent = np.nonzero((transcript.message_round > 0) & ~transcript.released)[0]
@@ -58,13 +61,17 @@ class Adversary:
         return cls(observed=frozenset((int(i), int(t) - 1) for i, t in zip(senders, rounds, strict=True)))
 
     def honest(self, parties: int) -> list[PartyId]:
+        """The honest ones of so many ``parties``, in order. Raises :class:`InputError` if a corrupt party does not exist."""
         unknown = [party for party in self.corrupt if not 0 <= party < parties]
         if unknown:
             raise InputError(f"corrupt party {min(unknown)} does not exist: parties are numbered 0..{parties - 1}")
         return [party for party in range(parties) if party not in self.corrupt]
 
     def view(self, transcript: Transcript) -> View:
-        """The masks of what is known."""
+        """What the adversary knows of a transcript.
+
+        Raises :class:`InputError` if a corrupt party or an observed message does not exist.
+        """
         self.honest(transcript.parties)
         members = np.zeros(transcript.parties, dtype=np.bool_)
         members[list(self.corrupt)] = True
@@ -76,7 +83,7 @@ class Adversary:
         return View(messages, transcript.noise_known @ members.astype(np.int64) > 0, members)
 
     def describe(self) -> str:
-        """One clause for people."""
+        """The adversary in one clause, for reports."""
         parts = []
         if self.corrupt:
             parts.append(f"parties {', '.join(map(str, sorted(self.corrupt)))} colluding")

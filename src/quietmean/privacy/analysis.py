@@ -1,4 +1,4 @@
-"""What one execution cost its parties: the only way from a transcript to an epsilon."""
+"""The privacy analysis of one execution: the only module that computes epsilons from a transcript."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class PrivacyAnalysis:
         return {}
 
     def against(self, corrupt: Iterable[PartyId] = (), observed: Iterable[tuple[PartyId, int]] = ()) -> Certificate:
-        """What colluding parties and intercepted messages (party, round) tell about each honest party.
+        """What colluding parties and intercepted messages (party, round) reveal about each honest party.
 
         Raises :class:`InputError` for parties or messages that do not exist, :class:`NumericalError` where no bound can be shown.
         """

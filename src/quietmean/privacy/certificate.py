@@ -62,8 +62,8 @@ class Terms:
 class Certificate(Tabular):
     """mu-GDP per honest party, exact up to rounding: ``mu`` is the estimate, ``mu_upper`` the bound that counts.
 
-    Where :attr:`numbers` says "upper bound", both are upper bounds: the noise is not Gaussian, or no solver could vouch for an
-    exact answer. Arrays have shape (n_H,), in the order of :attr:`honest`.
+    Where :attr:`numbers` says "upper bound", both are upper bounds: the noise is not Gaussian, or no solver
+    reached the accuracy of an exact answer. Arrays have shape (n_H,), in the order of :attr:`honest`.
     """
 
     adversary: Adversary
@@ -89,7 +89,7 @@ class Certificate(Tabular):
 
     @property
     def delta(self) -> float:
-        """At which :attr:`epsilon` is meant."""
+        """The delta at which :attr:`epsilon` holds."""
         return self.terms.delta
 
     @property
@@ -114,26 +114,26 @@ class Certificate(Tabular):
 
     @property
     def epsilon(self) -> Array:
-        """Per honest party, rounded up."""
+        """Epsilon per honest party, rounded up: shape (n_H,)."""
         return self.terms.epsilons(self.mu_upper)
 
     @property
     def max_epsilon(self) -> float:
-        """Of the worst-off party; 0 if nobody is honest."""
+        """Epsilon of the worst-off party; 0 if nobody is honest."""
         return self.terms.epsilon(self.max_mu)
 
     def epsilon_of(self, party: PartyId) -> float:
-        """Of one honest party. Raises :class:`InputError` if it is corrupt."""
+        """Epsilon of one honest party. Raises :class:`InputError` if it is corrupt."""
         if party not in self.honest:
             raise InputError(f"party {party} is not an honest party of this certificate: choose an honest one")
         return self.terms.epsilon(float(self.mu_upper[self.honest.index(party)]))
 
     def delta_at(self, epsilon: float) -> Array:
-        """The least delta at ``epsilon`` per honest party, rounded up."""
+        """The least delta at ``epsilon`` per honest party, rounded up: shape (n_H,)."""
         return self.terms.deltas(self.mu_upper, epsilon)
 
     def to_json(self, *, epsilon: float | None = None, prior_sd: float | None = None, matrix: bool = False) -> dict[str, Any]:
-        """The answer of ``quietmean certify`` against one adversary. Raises :class:`InputError` for what bounds do not give."""
+        """The answer of ``quietmean certify`` against one adversary. Raises :class:`InputError` for what an upper bound lacks."""
         if self.numbers != EXACT and (prior_sd is not None or matrix):
             raise InputError(
                 "mutual information and the information matrix are those of Gaussian noise in an exact certificate, and this one "

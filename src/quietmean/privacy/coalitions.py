@@ -1,4 +1,4 @@
-"""Coalitions: what if any c parties collude? All are tried where that is feasible, random ones otherwise."""
+"""Certificates against all coalitions of c parties: every coalition is tried where that is feasible, else random ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CoalitionCertificate(Tabular):
     """The worst of many coalitions of one size, for one execution.
 
     ``mu`` is, for each party, the largest over the tried coalitions without it: shape (n,); upper bounds. If ``exhaustive``, this
-    is a guarantee against every coalition of this size. Otherwise it speaks of random coalitions: the chance that a fresh one is
+    is a guarantee against every coalition of this size. Otherwise it is about random coalitions: the chance that a fresh one is
     worse than all ``tried`` is below ``exceed_probability`` with 95 % confidence (Clopper-Pearson), and no more is claimed. If
     ``searched``, bad ones were looked for: a lower bound on the worst case, and no probability is claimed.
     """
@@ -60,7 +60,7 @@ class CoalitionCertificate(Tabular):
 
     @property
     def delta(self) -> float:
-        """At which :attr:`epsilon` is meant."""
+        """The delta at which :attr:`epsilon` holds."""
         return self.terms.delta
 
     @property
@@ -74,12 +74,12 @@ class CoalitionCertificate(Tabular):
 
     @property
     def epsilon(self) -> Array:
-        """Per party, rounded up: shape (n,)."""
+        """Epsilon per party, rounded up: shape (n,)."""
         return self.terms.epsilons(self.mu)
 
     @property
     def max_epsilon(self) -> float:
-        """Of the worst-off party, rounded up."""
+        """Epsilon of the worst-off party, rounded up."""
         return self.terms.epsilon(self.max_mu)
 
     @property
@@ -201,7 +201,7 @@ class _Tally:
         self.tried = 0
 
     def add(self, coalition: Sequence[PartyId]) -> bool:
-        """Is this one worse than all before?"""
+        """Try a coalition; returns whether it is worse than all before."""
         members = frozenset(coalition)
         self.tried += 1
         if members in self._seen:

@@ -1,4 +1,4 @@
-"""Several studies, several units, several languages of privacy: what follows from mu by arithmetic alone.
+"""Composition of several studies, group privacy, and conversion to other privacy definitions, all computed from mu alone.
 
 Neighbouring relation: the one that mu was certified for (replacement of one unit). Every function rounds towards less privacy:
 mu, epsilon and delta up, error rates of the adversary and what is left of a budget down.
@@ -103,11 +103,14 @@ def _square_sum(mus: Sequence[float]) -> Fraction:
     return sum((Fraction(mu) ** 2 for mu in mus), Fraction(0))
 
 
-# --- other languages ---------------------------------------------------------------------------------------------------------
+# --- other definitions -------------------------------------------------------------------------------------------------------
 
 
 def renyi_epsilon(mu: float, order: float) -> float:
-    """Renyi divergence of an order > 1 between the views of two neighbours, in nats: order mu^2 / 2. Exact; rounded up."""
+    """Renyi divergence of an order > 1 between the views of two neighbours, in nats: order mu^2 / 2. Exact; rounded up.
+
+    Raises :class:`InputError` for a negative mu or an order that is not a finite number > 1.
+    """
     check_mu(mu)
     if not (math.isfinite(order) and order > 1):
         raise InputError(f"the order of a Renyi divergence is {order:g}: choose a finite number > 1")
@@ -117,7 +120,8 @@ def renyi_epsilon(mu: float, order: float) -> float:
 def classical_renyi_epsilon(mu: float, delta: float) -> float:
     """epsilon at delta by way of the Renyi curve (Mironov 2017): mu^2 / 2 + mu sqrt(2 ln(1 / delta)), at the best order.
 
-    An upper bound, offered by name to compare with accountants that only know the curve; :func:`epsilon_of_mu` is tight.
+    An upper bound, to compare with accountants that use only the curve; :func:`epsilon_of_mu` is tight. Raises
+    :class:`InputError` for a negative mu or unless 0 < delta < 1.
     """
     check_mu(mu)
     if not 0 < delta < 1:
@@ -126,10 +130,10 @@ def classical_renyi_epsilon(mu: float, delta: float) -> float:
 
 
 def type_two_error(mu: float, type_one: float) -> float:
-    """The least type II error of any test that tells two neighbours apart with this type I error: Phi(Phi^-1(1 - a) - mu).
+    """The least type II error of any test of one neighbour against the other at this type I error a: Phi(Phi^-1(1 - a) - mu).
 
     Rounded down: no adversary does better. The curve is its own inverse, so the same function gives the least type I error at a
-    type II error.
+    type II error. Raises :class:`InputError` for a negative mu or an error rate outside 0..1.
     """
     check_mu(mu)
     _check_error("type I error", type_one)
@@ -148,9 +152,10 @@ def type_two_error(mu: float, type_one: float) -> float:
 
 
 def mu_of_errors(type_one: float, type_two: float) -> float:
-    """The mu at which a test with these two error rates is the best possible: what a test that was seen proves; rounded up.
+    """The mu at which a test with these two error rates is the best possible; rounded up.
 
-    0 if guessing does as well. Infinite if one rate is 0 and the other is not 1: no finite mu allows it.
+    So a mechanism that allows such a test has at least this mu, up to rounding. 0 if guessing does as well. Infinite if one rate
+    is 0 and the other is not 1: no finite mu allows it. Raises :class:`InputError` for a rate outside 0..1.
     """
     _check_error("type I error", type_one)
     _check_error("type II error", type_two)
@@ -169,7 +174,7 @@ def _check_error(name: str, rate: float) -> None:
 
 
 def check_mu(mu: float) -> None:
-    """Refuse what is no mu; infinity is one."""
+    """Raises :class:`InputError` unless mu >= 0; infinity is allowed."""
     if not mu >= 0:
         raise InputError(f"mu is {mu:g}: choose a number >= 0")
 
@@ -178,7 +183,10 @@ def check_mu(mu: float) -> None:
 
 
 def group_mu(mu: float, members: int) -> float:
-    """mu if ``members`` units change together and nothing is known but each one's mu: members mu; rounded up."""
+    """mu if ``members`` units change together and only the mu of each is known: members * mu; rounded up.
+
+    Raises :class:`InputError` if mu or the number of members is negative.
+    """
     check_mu(mu)
     if members < 0:
         raise InputError(f"a group of {members} is none: choose a whole number >= 0")
@@ -195,6 +203,9 @@ def set_mu(information: InformationMatrix, members: Collection[PartyId], sensiti
     - ``D^2 |S| lambda_max``: the sum is one quadratic form per coordinate, each at most lambda_max times its squared norm;
     - ``D^2 sum |Lambda_ij|``, by Cauchy and Schwarz; never above (sum of the members' mu)^2;
     - pi / 2 times the exact best corner (Nesterov 1998, as Lambda is positive semidefinite).
+
+    Raises :class:`InputError` for a member that is not honest, a sensitivity that is not a finite number > 0, or a dimension
+    below 1.
     """
     block, disclosed = _block(information, members)
     if not (math.isfinite(sensitivity) and sensitivity > 0):
@@ -218,9 +229,9 @@ def set_mu(information: InformationMatrix, members: Collection[PartyId], sensiti
 def _block(information: InformationMatrix, members: Collection[PartyId]) -> tuple[Array, bool]:
     """Lambda among the members, and whether a disclosed combination involves one of them."""
     chosen = sorted(set(members))
-    strangers = sorted(set(chosen) - set(information.honest))
-    if strangers:
-        raise InputError(f"party {strangers[0]} is not honest here: choose members among {list(information.honest)}")
+    corrupt = sorted(set(chosen) - set(information.honest))
+    if corrupt:
+        raise InputError(f"party {corrupt[0]} is not honest here: choose members among {list(information.honest)}")
     places = [information.honest.index(party) for party in chosen]
     disclosed = bool((np.abs(information.disclosed[:, places]) > _INVOLVED).any())
     return information.finite[np.ix_(places, places)], disclosed

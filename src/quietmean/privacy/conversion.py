@@ -1,7 +1,7 @@
-"""The curve of Gaussian differential privacy: delta of (mu, epsilon), and epsilon of (mu, delta). Bare conversions.
+"""The curve of Gaussian differential privacy: delta of (mu, epsilon), and epsilon of (mu, delta).
 
-What an execution costs is not for these functions alone to say: where noise is not Gaussian, mu becomes epsilon in another way.
-So only :mod:`quietmean.privacy` and the ledger use them; everybody else asks a privacy analysis.
+These formulas hold for Gaussian noise only; for other noise mu becomes epsilon in another way. So only
+:mod:`quietmean.privacy` and the ledger use them; all other code uses a privacy analysis.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def check_budget(epsilon: float | None = None, delta: float | None = None) -> None:
+    """Raises :class:`InputError` unless epsilon, if given, is finite and >= 0, and delta, if given, is between 0 and 1."""
     if epsilon is not None and not (np.isfinite(epsilon) and epsilon >= 0):
         raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
     if delta is not None and not 0 < delta < 1:

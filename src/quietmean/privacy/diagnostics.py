@@ -1,4 +1,4 @@
-"""Why a view leaks what it leaks: the conditions of IncA's Theorems 4.5 to 4.9, in sentences."""
+"""Reasons for the leakage of a view: the conditions of IncA's Theorems 4.5 to 4.9, in sentences."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ class Diagnosis:
         return self.rank >= self.honest - 1
 
     def sentences(self) -> list[str]:
-        """For people."""
+        """The diagnosis in sentences, for reports."""
         if self.honest <= 1:
             return ["only one party is honest: nothing but its own noise hides it"]
-        told = []
+        found = []
         if self.full_rank:
             how = "strongly connected (Theorem 4.8)" if self.strongly_connected else "enough (Theorem 4.5)"
-            told.append(f"the {self.honest} honest parties hide in one crowd: what they have in common that nobody saw is {how}")
+            found.append(f"the {self.honest} honest parties hide in one crowd: what they have in common that nobody saw is {how}")
         else:
-            told.append(
+            found.append(
                 f"what nobody saw hides changes in {self.rank} of {self.honest - 1} possible directions: "
                 "the condition of Theorem 4.5 fails, and more cancelled noise alone cannot bring central accuracy"
             )
         if len(self.groups) > 1:
             sizes = ", ".join(str(len(group)) for group in self.groups)
-            told.append(f"the honest parties fall into {len(self.groups)} groups with nothing hidden between them: {sizes}")
+            found.append(f"the honest parties fall into {len(self.groups)} groups with nothing hidden between them: {sizes}")
         if self.watched:
-            told.append(f"every message of parties {', '.join(map(str, self.watched))} was seen")
+            found.append(f"every message of parties {', '.join(map(str, self.watched))} was seen")
         if self.static and len(self.watched) >= 2:
-            told.append("neighbours never change and two honest parties are fully seen: Theorem 4.9, change neighbours instead")
-        return told
+            found.append("neighbours never change and two honest parties are fully seen: Theorem 4.9, change neighbours instead")
+        return found
 
 
 def diagnose(transcript: Transcript, adversary: Adversary) -> Diagnosis:
-    """Of protocols whose parties send shares to each other; equal shares to all receivers of a message."""
+    """For protocols whose parties send shares to each other, with equal shares to all receivers of a message."""
     honest = np.array(adversary.honest(transcript.parties), dtype=np.int64)
     place = np.full(transcript.parties, -1)
     place[honest] = np.arange(honest.size)

@@ -1,6 +1,6 @@
 """Gaussian differential privacy: from a budget (epsilon, delta) to mu, exactly.
 
-A mechanism is mu-GDP when telling two neighbouring inputs apart is as hard as telling N(0, 1) from N(mu, 1). For it
+A mechanism is mu-GDP if two neighbouring inputs are at least as hard to distinguish as N(0, 1) and N(mu, 1). For it
 
     delta(epsilon) = Phi(-epsilon / mu + mu / 2) - e^epsilon Phi(-epsilon / mu - mu / 2)
 

@@ -1,7 +1,7 @@
-"""From the view that a transcript describes to what the execution spends: the last step of every certificate.
+"""Conversion of a view's mu to the mu and epsilon that an execution costs: the last step of every certificate.
 
-A transcript has Gaussian noise. Where the real noise is Gaussian too, mu of the view is what is spent, exactly. A protocol with
-other noise brings an :class:`LossConversion` of its own, whose mu is an upper bound.
+A transcript has Gaussian noise. Where the real noise is Gaussian too, mu of the view is the exact cost. A protocol with
+other noise has an :class:`LossConversion` of its own, whose mu is an upper bound.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ EXACT, UPPER_BOUND = "exact", "upper bound"
 
 
 class LossConversion:
-    """What certificates turn into (epsilon, delta). Neighbouring relation: replacement at an L2 distance <= the sensitivity.
+    """Conversion of a certificate's mu to (epsilon, delta).
 
+    Neighbouring relation: replacement at an L2 distance <= the sensitivity.
     ``kind``: what the numbers are; ``definition``: of what; ``notes``: what they assume, one clause each.
     """
 

@@ -1,4 +1,4 @@
-"""Mutual information as a measure of what is revealed: nats, and the fraction of a value's variance that they stand for."""
+"""Mutual information as a measure of what is revealed: in nats, and as the fraction of a value's variance that is explained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Array = NDArray[np.float64]
 
 
 def revealed_variance(nats: ArrayLike) -> Array:
-    """R^2 = 1 - exp(-2 I): the fraction of a Gaussian value's variance that a view worth ``nats`` explains; 1 if infinite."""
+    """R^2 = 1 - exp(-2 I): the fraction of a Gaussian value's variance that a view with ``nats`` of information I explains.
+
+    1 if I is infinite. ``nats`` may have any shape; the result has the same.
+    """
     return -np.expm1(-2.0 * np.asarray(nats, dtype=np.float64))
 
 
@@ -26,7 +29,7 @@ def of_noisy_value(prior_sd: float, noise_sd: float) -> float:
 def of_sum(parties: int) -> float:
     """I(S_i; S_1 + ... + S_n) in nats for equal Gaussians: 1/2 ln(n / (n - 1)), what a sum reveals of each of n terms.
 
-    No protocol that computes the sum exactly reveals less.
+    No protocol that computes the sum exactly reveals less. Raises :class:`InputError` for less than one party.
     """
     if parties < 1:
         raise InputError(f"a sum of {parties} values is none: give at least 1")
@@ -36,9 +39,10 @@ def of_sum(parties: int) -> float:
 def of_interval_intersection(entropy: float, widths: ArrayLike) -> float:
     """Nats that messages s + Uniform(w_k) reveal together of a value s of differential ``entropy``: an approximation.
 
-    Each message confines s to an interval of its width w_k; together to their intersection, whose expected logarithm for
-    densities that are flat at that scale is ln of 1 / sum(1 / w_k) less Euler's constant, for many messages:
-    h(S) + ln sum(1 / w_k) + gamma - 1. Exact to O(1 / K) for K equal widths; see :func:`of_equal_intervals`.
+    ``widths``: w_k in the units of s, shape (K,). Each message confines s to an interval of its width w_k; together to their
+    intersection, whose expected logarithm for densities that are flat at that scale is ln of 1 / sum(1 / w_k) less Euler's
+    constant, for many messages: h(S) + ln sum(1 / w_k) + gamma - 1. Exact to O(1 / K) for K equal widths; see
+    :func:`of_equal_intervals`.
     """
     inverse = 1.0 / np.asarray(widths, dtype=np.float64)
     return float(entropy + np.log(inverse.sum()) + np.euler_gamma - 1.0)
@@ -47,7 +51,8 @@ def of_interval_intersection(entropy: float, widths: ArrayLike) -> float:
 def of_equal_intervals(entropy: float, width: float, messages: int) -> float:
     """The same for K messages of one width: h(S) - ln w + H_K - 1, with the harmonic number H_K.
 
-    Exact as long as the density of s is flat over intervals of this width. Grows by ln 2 for twice as many messages, without end.
+    Exact as long as the density of s is flat over intervals of this width. Grows by ln 2 for twice as many messages, without
+    limit. Raises :class:`InputError` for less than one message.
     """
     if messages < 1:
         raise InputError(f"{messages} messages reveal nothing that this law describes: give at least 1")

@@ -50,7 +50,7 @@ def certificate_page(execution: Execution, *, delta: float, size: int = 0, adver
 
 
 def _at_least(point: CurvePoint, known: CoalitionCertificate) -> CurvePoint:
-    """Where the certificate itself tried coalitions of this size, the curve says nothing milder."""
+    """Where the certificate itself tried coalitions of this size, the curve is at least as high."""
     if point.size != known.size:
         return point
     worst = max(point.worst, known.max_epsilon)

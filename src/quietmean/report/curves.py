@@ -32,7 +32,7 @@ _LOGARITHMIC = 12.0
 
 
 def parties_figure(parties: Sequence[int], epsilons: Array) -> Figure:
-    """A bar for each party, from the largest epsilon to the smallest."""
+    """A bar for each party, from the largest epsilon to the smallest. ``epsilons``: one per party, shape (n,)."""
     figure, axes = _canvas(_BARS, _TOP)
     order = np.argsort(-epsilons, kind="stable")
     finite = epsilons[np.isfinite(epsilons)]

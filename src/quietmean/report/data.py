@@ -1,4 +1,4 @@
-"""What a report shows: plain data, filled in by whoever ran or certified a study."""
+"""The data that a report shows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class StudyReport:
-    """One study. Arrays over what was estimated have shape (terms,), in units that people know.
+    """One study. Arrays over what was estimated have shape (terms,), in the units of the data.
 
     ``only_means``: every term is a column, and its estimate the column's mean. ``bounds``: what a term can be at the least and
-    at the most. ``privacy`` says all about epsilons, ``certificate`` is the one that the study is about. ``truth`` only in local
+    at the most. ``privacy`` gives all epsilons, ``certificate`` is that of the study. ``truth`` only in local
     mode.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
     """
@@ -46,5 +46,5 @@ class StudyReport:
 
     @property
     def delta(self) -> float:
-        """At which all epsilons are meant."""
+        """The delta at which all epsilons hold."""
         return self.privacy.delta

@@ -1,4 +1,4 @@
-"""Why a certificate says what it says: for the worst-off party, what protects it and who could harm it most."""
+"""Reasons for the numbers of a certificate: what protects the worst-off party, and who could harm it most."""
 
 from __future__ import annotations
 
@@ -163,13 +163,13 @@ class _Explainer:
         delivered, neighbours = self._execution.trace.delivered(self._execution.schedule), self._execution.schedule.neighbours
         for place, sender in zip(*(part.tolist() for part in np.nonzero(delivered.any(axis=2))), strict=True):
             receivers = tuple(int(other) for other in neighbours[place, sender][delivered[place, sender]])
-            # What the transcript leaves out, sealed or masked, tells its receivers nothing. A party may send several in a round.
+            # Messages that the transcript leaves out (encrypted or masked) reveal nothing. A party may send several in a round.
             rows = rows_of.get((place + 1, sender), [])
             for row in rows:
                 to = known.indices[known.indptr[row] : known.indptr[row + 1]]
-                told = receivers if len(rows) == 1 else tuple(other for other in receivers if other in to)
-                if told:
-                    yield place + 1, sender, told, bool(seen[row])
+                reached = receivers if len(rows) == 1 else tuple(other for other in receivers if other in to)
+                if reached:
+                    yield place + 1, sender, reached, bool(seen[row])
 
     def _tried_messages(
         self, party: PartyId, own: Sequence[tuple[int, PartyId, tuple[PartyId, ...], bool]], before: float

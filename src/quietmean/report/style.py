@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by colour-blind readers too, and greys. Each has one meaning throughout a report.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, and greys. Each has one meaning throughout a report.
 INK = "#1b2733"
 MUTED = "#5d6b78"
 RULE = "#d3d9de"
@@ -38,7 +38,7 @@ _VARIABLES = {
 
 WIDTH = 10.0  # inches, of all figures: 960 pixels on a page
 
-# Everything that would tell when and with what a figure was made is left out.
+# The date and the software version are left out: the same figure gives the same bytes.
 _NO_METADATA = dict.fromkeys(("Format", "Type", "Creator", "Date"))
 
 

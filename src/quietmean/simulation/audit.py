@@ -1,4 +1,4 @@
-"""The audit: attack what the real party machines send, and hold the outcome against the certificate.
+"""The audit: attack what the real party machines send, and compare the outcome with the certificate.
 
 Two worlds differ in one party's value by the sensitivity. The adversary's view is Gaussian with the same covariance S in both,
 so the best test there is (Neyman and Pearson) compares one number with a threshold: w . view with w = S^+ (difference of means).
@@ -87,7 +87,7 @@ def attack(
     confidence: float = CONFIDENCE,
     machine: MachineMaker[Any] | None = None,
 ) -> AttackResult:
-    """Try to tell apart two values of ``target`` that differ by the sensitivity, ``trials`` times for each of them.
+    """Try to distinguish two values of ``target`` that differ by the sensitivity, ``trials`` times for each of them.
 
     ``machine(party, value, noise)`` makes the party machines under attack; by default those of the execution's protocol. Raises
     :class:`ProtocolFailure` if they send something else than the declared transcript says.
@@ -230,23 +230,23 @@ class _View:
         for block, size in _blocks(trials, self.execution.parties):
             secret = insecure_seed(seed, "attack", world, block).secret
             noise = InsecurePopulationNoise(int.from_bytes(secret[:8], "big"), self.execution.parties)
-            parts.append(self._surprise(weights, target, world, seed, noise, size))
+            parts.append(self._residual(weights, target, world, seed, noise, size))
         return np.concatenate(parts)
 
-    def _surprise(
+    def _residual(
         self, weights: Vector, target: PartyId, world: int, seed: int, noise: InsecurePopulationNoise, size: int
     ) -> Vector:
         """w . (view less what is expected of it), shape (size,)."""
         own = self.adversary.corrupt
         seen = self._weighted(weights, self._values(target, world, seed, size), noise.party)
-        # Who colludes knows its own noise, and world 0: it runs the machines itself, without the noise of honest parties.
+        # The coalition knows its own noise and world 0, so it can run the machines itself, without the noise of honest parties.
         known = self._values(target, 0, seed, size if own else 1)
 
-        def told(party: PartyId) -> NoiseSource:
+        def known_noise(party: PartyId) -> NoiseSource:
             source = noise.party(party)
             return source if party in own else _KnownToCoalition(source, own)
 
-        return seen - self._weighted(weights, known, told)
+        return seen - self._weighted(weights, known, known_noise)
 
     def _weighted(self, weights: Vector, values: Vector, noise: Callable[[PartyId], NoiseSource]) -> Vector:
         total = np.zeros(values.shape[1])

@@ -44,7 +44,7 @@ class NetworkModel:
 
 @dataclass(frozen=True, eq=False)
 class EventResult:
-    """``execution`` says what really happened (who was online, what was lost): it can be certified as it is."""
+    """``execution`` records what happened (who was online, what was lost), and can be certified. ``estimate``: shape (d,)."""
 
     estimate: Vector
     execution: Execution
@@ -126,7 +126,7 @@ class _World:
     def _on_arrival(self, message: Message, recipient: PartyId) -> None:
         sender, node = self.nodes[message.sender], self.nodes[recipient]
         if sender.round != message.round or recipient not in sender.unresolved:
-            return  # a copy, or the sender has given up and kept its share
+            return  # a duplicate, or the sender has stopped trying and kept its share
         if node.round < message.round:
             node.parked.append(message)
         elif node.round == message.round and node.online:
@@ -160,7 +160,10 @@ class _World:
 def simulate_events(
     execution: Execution, values: Vector, noise: PopulationNoise, network: NetworkModel | None = None, *, seed: int = 0
 ) -> EventResult:
-    """Run real party machines over a simulated network; ``execution.history.online`` says who is away in which round."""
+    """Run the real party machines over a simulated network; ``execution.trace.online`` states who is online in which round.
+
+    ``values``: shape (n, d). Raises :class:`ProtocolFailure` if no party releases a result.
+    """
     world = _World(execution, values, noise, network or NetworkModel(), seed)
     world.run()
     releases = [node.step.release for node in world.nodes if node.step.release is not None]

@@ -58,12 +58,12 @@ class SimulationResult(Tabular):
 
     @property
     def failed(self) -> int:
-        """Runs in which nobody was left to release a result."""
+        """Number of runs in which no party was left to release a result."""
         return self.runs - len(self.estimates)
 
     @property
     def estimate(self) -> Vector:
-        """Of the first run, shape (d,)."""
+        """The estimate of the first run, shape (d,)."""
         first: Vector = self.estimates[0]
         return first
 
@@ -85,7 +85,7 @@ class SimulationResult(Tabular):
 
     @property
     def mse_standard_error(self) -> float:
-        """Of ``mse``; runs are independent, coordinates of one run need not be."""
+        """The standard error of ``mse``. Runs are independent; coordinates of one run need not be."""
         per_run = (self.errors**2).mean(axis=1)
         return float(per_run.std(ddof=1) / np.sqrt(len(per_run))) if len(per_run) > 1 else float("inf")
 
@@ -121,7 +121,8 @@ def simulate(
     """Simulate ``runs`` independent runs, each with its own schedule, dropouts and noise.
 
     ``values`` has shape (n, d); without it every run draws values uniformly from a cube whose diagonal is the plan's sensitivity.
-    The randomness is insecure by construction: for simulation only.
+    The randomness is insecure by construction: for simulation only. Raises :class:`InputError` for less than one run and for
+    values of another shape, :class:`ProtocolFailure` if no run finishes.
     """
     if runs < 1:
         raise InputError(f"{runs} runs simulate nothing: choose at least 1")
@@ -161,7 +162,7 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
     total = _stack_execution(plan, schedules, traces, stacked, root.derive(first))
     vector, weight, by = (part.reshape(count, parties, *part.shape[1:]) for part in total)
     if not plan.protocol.releases_are_public:
-        # Every party ends with an estimate of its own: the first that finished speaks for its run.
+        # Every party has an estimate of its own: that of the first party to finish stands for the run.
         by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
     done = weights > 0

@@ -1,4 +1,4 @@
-"""What the statistics of a study say, one by one and as one table."""
+"""The answers of a study: the estimates of its statistics, one by one and as one table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quietmean.statistics.statistic import WHOLE, Estimates, Statistic
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A statistic and what came out, from so many ``records`` (or parties, if they are the unit)."""
+    """A statistic and its estimates, from so many ``records`` (or parties, if they are the unit)."""
 
     statistic: Statistic
     estimates: Estimates
@@ -22,7 +22,7 @@ class Answer:
 
     @property
     def labels(self) -> list[str]:
-        """What people call each term."""
+        """The name of each term in reports."""
         text = self.statistic.text
         return [text if term == WHOLE else f"{text} {term}" for term in self.estimates.terms]
 

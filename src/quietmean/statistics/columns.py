@@ -1,4 +1,4 @@
-"""What a study declares of the columns that it asks about."""
+"""The columns that a study declares, and their bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quietmean.core.schema import nearest
 
 
 class Column(BaseModel):
-    """A numeric column and its public bounds, in its own units. Raises :class:`InputError` for bounds that are none."""
+    """A numeric column and its public bounds, in its own units. Raises :class:`InputError` unless low < high, both finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -67,5 +67,5 @@ def read_text(text: str) -> dict[str, Any]:
 
 
 def _data(kind: type[Statistic], key: str, text: str) -> Any:
-    """JSON data for a field; what is no field is told later, with those that are."""
+    """JSON data for a field. An unknown field is kept as text and reported later, together with the known fields."""
     return next((one.data(text) for one in parameters_of(kind).values() if one.key == key), text)

@@ -1,4 +1,4 @@
-"""What a statistic must bring: the features of a record that it needs, and what their mean says."""
+"""The interface of a statistic: which features of a record it needs, and how it computes estimates from their means."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Feature(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """How many numbers."""
+        """How many numbers the feature has."""
 
     @property
     @abstractmethod
@@ -45,7 +45,7 @@ class Feature(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What came out: means of features with noise.
+    """The released results: means of features with noise.
 
     ``weight``: the public number of records, or of parties if they are the unit. ``means``: of each feature, shape (size,).
     ``noises``: of each feature, the standard deviation of the privacy noise on its coordinates, which is independent.
@@ -56,7 +56,7 @@ class Released:
     noises: Mapping[Feature, float]
 
     def mean(self, feature: Feature) -> Array:
-        """Over all records, shape (size,), with noise."""
+        """The mean of a feature over all records, shape (size,), with noise."""
         return self.means[feature]
 
     def noise(self, feature: Feature) -> float:
@@ -66,7 +66,7 @@ class Released:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """What a statistic says, one entry a term: arrays of shape (terms,), in units that people know.
+    """The estimates of a statistic, one entry per term: arrays of shape (terms,), in the units of the data.
 
     ``standard_error`` is that of the privacy noise. ``low`` and ``high``: what the term can be at the least and at the most,
     whatever the data. A statistic that is one number has the single term ``""``.
@@ -80,11 +80,11 @@ class Estimates:
 
     @classmethod
     def number(cls, value: float, standard_error: float, low: float, high: float) -> Self:
-        """A single one."""
+        """The estimates of a statistic that is one number."""
         return cls((WHOLE,), *(np.array([entry]) for entry in (value, standard_error, low, high)))
 
     def by_term(self, values: Array) -> Any:
-        """Plain JSON data: a number, or an object by term."""
+        """Plain JSON data of ``values``, shape (terms,): a number, or an object by term."""
         if self.terms == (WHOLE,):
             return float(values[0])
         return dict(zip(self.terms, values.tolist(), strict=True))
@@ -122,7 +122,7 @@ class Statistic(Configured, ABC):
 
     @property
     def text(self) -> str:
-        """As on the command line, without its share: the name that people see."""
+        """The name of the statistic in reports: as on the command line, without its share."""
         given = self.describe()
         by_place = [_brief(given[name]) for name in self.by_place if name in given]
         named = [
@@ -135,11 +135,11 @@ class Statistic(Configured, ABC):
 
     @abstractmethod
     def features(self, columns: Columns) -> tuple[Feature, ...]:
-        """What of a record has to be released. Raises :class:`InputError` for columns that are not declared."""
+        """The features of a record that have to be released. Raises :class:`InputError` for columns that are not declared."""
 
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        """What the means of these features say: public post-processing."""
+        """The estimates from the means of these features: public post-processing."""
 
 
 def _brief(value: Any) -> str:

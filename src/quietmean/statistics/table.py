@@ -13,9 +13,10 @@ from quietmean.core.errors import InputError
 
 
 def read_columns(path: Path, columns: Sequence[str], *, missing: str = "refuse") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The named columns as floats (rows, columns), and each row's number in the file, from 1 (the first row of data).
+    """The named columns as floats, shape (rows, columns), and each row's number in the file, from 1 (the first row of data).
 
-    ``missing`` is ``refuse`` (an empty or NaN cell is an error) or ``drop`` (its whole row is left out).
+    ``missing`` is ``refuse`` (an empty or NaN cell is an error) or ``drop`` (its whole row is left out). Raises
+    :class:`InputError` for a column that is absent or not numeric, for a refused cell, and if no row is left.
     """
     frame = read_table(path)
     absent = [column for column in columns if column not in frame.columns]
@@ -42,7 +43,7 @@ def read_columns(path: Path, columns: Sequence[str], *, missing: str = "refuse")
 
 
 def read_table(path: Path) -> pl.DataFrame:
-    """A CSV or Parquet file, by its ending."""
+    """A CSV or Parquet file, by its ending. Raises :class:`InputError` if it is missing or cannot be read."""
     if path.is_dir():
         raise InputError(f"{path} is a folder and cannot be read as a table: give a CSV or Parquet file")
     try:

@@ -64,7 +64,11 @@ class Workload:
         return math.sqrt(sum((scale * feature.sensitivity) ** 2 for feature, scale in self.scales.items()))
 
     def encode(self, records: Array, *, clip: bool = False, row_names: NDArray[np.int64] | None = None) -> Encoded:
-        """A party's vector from its records (rows, columns). Values outside the bounds are refused unless ``clip``."""
+        """A party's vector from its ``records``, shape (rows, columns), in the units of the columns.
+
+        ``clip`` moves values outside the bounds to the nearest bound. ``row_names``: the numbers of the rows for error messages,
+        shape (rows,). Raises :class:`InputError` if there are no records, or for a value outside the bounds without ``clip``.
+        """
         if not len(records):
             raise InputError("a party has no records: every party needs at least one, or leave it out")
         outside = self.outside(records)
@@ -82,13 +86,13 @@ class Workload:
         return Encoded(vectors.mean(axis=0), 1.0, int(outside.sum()))
 
     def outside(self, records: Array) -> NDArray[np.bool_]:
-        """Which values (rows, columns) lie outside their bounds."""
+        """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""
         low, high = (np.array([getattr(column, side) for column in self.columns]) for side in ("low", "high"))
         outside: NDArray[np.bool_] = (records < low) | (records > high)
         return outside
 
     def decode(self, mean: Vector, noise: float, weight: float) -> tuple[Answer, ...]:
-        """What the mean (d,) of so much ``weight`` says, with noise of this standard deviation on each coordinate."""
+        """The answers from the mean vector, shape (d,), of total ``weight``; ``noise``: standard deviation on each coordinate."""
         ends = np.cumsum([feature.size for feature in self.scales])
         means = {
             feature: part / scale for (feature, scale), part in zip(self.scales.items(), np.split(mean, ends[:-1]), strict=True)

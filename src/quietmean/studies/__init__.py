@@ -1,4 +1,4 @@
-"""Studies: what a consortium agrees on, run, certified and written down."""
+"""Studies: what several parties agree to compute, and how it is run, certified and recorded."""
 
 from quietmean.studies.outcome import StudyOutcome, conclude
 from quietmean.studies.study import Study

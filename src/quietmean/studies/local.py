@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 Report = Callable[[str, dict[str, Any]], None]
 
 
-# Part of a round's time-out that local parties wait for one whose process has ended.
+# How long local parties wait for one whose process has ended, as a part of a round's time-out.
 _GONE = 0.2
 
 
@@ -39,11 +39,12 @@ class LocalStudy:
 
 
 def encode_parties(workload: Workload, parts: Sequence[Array], rows: Sequence[NDArray[np.int64]], *, clip: bool) -> list[Encoded]:
+    """Each party's vector from its records, shape (rows, columns), and their row numbers, shape (rows,)."""
     return [workload.encode(part, clip=clip, row_names=names) for part, names in zip(parts, rows, strict=True)]
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
-    """A fraction of the parties, rounded down, each killed for good as it enters a random mixing round."""
+    """A fraction of the parties, rounded down, each killed permanently as it enters a random mixing round."""
     rounds = plan.protocol.rounds
     staying = plan.protocol.indispensable
     if rounds == 0:
@@ -63,7 +64,7 @@ def run_study(
     # Before any process starts.
     plan.protocol.check_values(values)
     with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
-        # Keys and values of the throw-away parties are gone with the directory.
+        # The temporary keys and the values are deleted with the directory.
         network = asyncio.run(
             run_local(
                 plan,
@@ -71,7 +72,7 @@ def run_study(
                 Path(scratch) / "parties",
                 weights=weights,
                 round_timeout=round_timeout,
-                # Who is killed here is never started again.
+                # A killed party is never started again.
                 gone_timeout=round_timeout * _GONE,
                 kills=kills,
                 report=report,

@@ -1,4 +1,4 @@
-"""From what a party or all parties know at the end of a study to a result with its error, its privacy and a receipt."""
+"""The outcome of a study: the result with its error, its privacy and a receipt, from what a party knows at the end."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class StudyOutcome:
-    """A finished study: what its statistics say, and what its privacy is.
+    """A finished study: the estimates of its statistics, and its privacy.
 
-    Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not speak of
+    Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not include the
     values lost with parties that dropped out. ``worst_found``: where not every coalition could be tried, the worst
     that a search found.
     """
@@ -41,12 +41,12 @@ class StudyOutcome:
 
     @property
     def epsilon(self) -> float:
-        """Of the worst-off party against the certificate's coalitions, at the target's delta; rounded up."""
+        """Epsilon of the worst-off party against the certificate's coalitions, at the target's delta; rounded up."""
         return self.certificate.max_epsilon
 
     @property
     def everyone_else_epsilon(self) -> float:
-        """Of the worst-off party if all others collude; rounded up."""
+        """Epsilon of the worst-off party if all others collude; rounded up."""
         return self.privacy.epsilon(float(self.privacy.single_honest().max()))
 
     def certificate_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class StudyOutcome:
         return values if len(self.workload.columns) > 1 else values.get(self.workload.columns.names[0])
 
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
-        """The execution file, with how to certify it and the public result. ``origin``: what it came from, under that name."""
+        """Write the execution, how to certify it, and the public result. ``origin``: an additional entry of the file."""
         receipt = {
             **self.execution.to_json(),
             "certify": {"colluding": self.certificate.size, "delta": self.target.delta, "epsilon": self.target.epsilon},
@@ -92,7 +92,7 @@ class StudyOutcome:
 
 
 def conclude(workload: Workload, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:
-    """Decode, account and certify. ``mean`` (d,) is that of the parties' vectors."""
+    """Decode the result and certify the execution. ``mean``: that of the parties' vectors, with noise, shape (d,)."""
     privacy = execution.privacy(target.delta)
     certificate = privacy.coalitions(target.colluding)
     stated = execution.error_variance()

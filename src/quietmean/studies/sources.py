@@ -1,4 +1,4 @@
-"""Which records belong to which party."""
+"""Assignment of the rows of a table to parties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ Parts = tuple[list[str], list[NDArray[np.float64]], list[NDArray[np.int64]]]
 
 
 def parties_of_table(path: Path, columns: Sequence[str], parties: int | None, party_column: str | None, missing: str) -> Parts:
-    """Names, records (rows, columns) and row numbers of each party: by a column of the table, or evenly (row r to r mod n)."""
+    """Names, records of shape (rows, columns) and row numbers of each party.
+
+    ``party_column`` names each row's party, or the rows are dealt out evenly to so many ``parties``: row r to party r mod n.
+    Raises :class:`InputError` unless exactly one of the two is given, and for less than two parties or more parties than rows.
+    """
     if (parties is None) == (party_column is None):
         raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
     values, rows = read_columns(path, columns, missing=missing)

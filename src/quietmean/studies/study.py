@@ -41,7 +41,10 @@ class Study(BaseModel):
 
     @classmethod
     def load(cls, path: Path) -> Study:
-        """From a TOML file with tables [study], [[column]] and perhaps [[statistic]]."""
+        """From a TOML file with tables [study], [[column]] and perhaps [[statistic]].
+
+        Raises :class:`InputError` if the file is missing or cannot be read, or where :meth:`parse` does.
+        """
         try:
             raw = tomllib.loads(path.read_text())
         except FileNotFoundError:
@@ -58,7 +61,7 @@ class Study(BaseModel):
 
     @classmethod
     def parse(cls, raw: dict[str, Any]) -> Study:
-        """From plain data; all mistakes at once."""
+        """From plain data. Raises :class:`InputError` that lists all wrong fields at once."""
         try:
             study = cls.model_validate(raw)
         except ValidationError as error:

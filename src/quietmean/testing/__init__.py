@@ -1,4 +1,4 @@
-"""The public test kit for whoever writes a protocol or a statistic, or wants to check ours.
+"""The public test kit, for authors of protocols and statistics, and for independent checks of ours.
 
 * :func:`check_protocol` and its parts: the declared and the traced transcript, the batch kernel and the party machines agree,
   mass is conserved, and a restart changes nothing;

@@ -1,4 +1,4 @@
-"""Are two transcripts the same execution? Compared by what is told, never by how the variables are laid out."""
+"""Comparison of two transcripts: whether all messages and their joint distribution agree, in whatever order variables are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from quietmean.core.party import PartyId
 from quietmean.transcript import Transcript
 
 Matrix = NDArray[np.float64]
-# Sender, round, everybody who knows it, released to all.
-Telling = tuple[PartyId, int, tuple[PartyId, ...], bool]
+# The key of a message: sender, round, everybody who knows it, and whether it is released to all.
+MessageKey = tuple[PartyId, int, tuple[PartyId, ...], bool]
 
 
 def assert_same_transcript(first: Transcript, second: Transcript, one: str, other: str, tolerance: float) -> None:
@@ -21,11 +21,11 @@ def assert_same_transcript(first: Transcript, second: Transcript, one: str, othe
     Only what leaves a party counts. The data maps must agree; of the noise, whose columns may be in any order, the covariance
     of all messages must, for the noise of every group and every set of parties that know it.
     """
-    tellings, rows = _tellings(first)
-    others, other_rows = _tellings(second)
-    difference = {one: sorted(set(tellings) - set(others)), other: sorted(set(others) - set(tellings))}
+    keys, rows = _message_keys(first)
+    others, other_rows = _message_keys(second)
+    difference = {one: sorted(set(keys) - set(others)), other: sorted(set(others) - set(keys))}
     assert not any(difference.values()), f"only in one of them, as (sender, round, known to, released): {difference}"
-    assert tellings == others, f"{one} and {other} repeat a message a different number of times"
+    assert keys == others, f"{one} and {other} repeat a message a different number of times"
     values, noise = first.eliminated()
     other_values, other_noise = second.eliminated()
     _assert_close(values[rows], other_values[other_rows], f"values in messages, {one} and {other}", tolerance)
@@ -37,17 +37,17 @@ def assert_same_transcript(first: Transcript, second: Transcript, one: str, othe
         _assert_close(grams.get(key, nothing), other_grams.get(key, nothing), what, tolerance, units[key[0]])
 
 
-def _tellings(transcript: Transcript) -> tuple[list[Telling], list[int]]:
+def _message_keys(transcript: Transcript) -> tuple[list[MessageKey], list[int]]:
     """Everything that somebody besides its sender knows, in canonical order, and its rows."""
     known = transcript.message_known.toarray()
-    found: list[tuple[Telling, int]] = []
+    found: list[tuple[MessageKey, int]] = []
     for row in range(transcript.messages):
         sender, released = int(transcript.sender[row]), bool(transcript.released[row])
         knowers = tuple(np.nonzero(known[row])[0].tolist())
         if released or set(knowers) - {sender}:
             found.append(((sender, int(transcript.message_round[row]), knowers, released), row))
     found.sort()
-    return [telling for telling, _ in found], [row for _, row in found]
+    return [key for key, _ in found], [row for _, row in found]
 
 
 def _grams(transcript: Transcript, noise: Matrix) -> dict[tuple[str, tuple[PartyId, ...]], Matrix]:

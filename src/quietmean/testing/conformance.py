@@ -1,6 +1,6 @@
-"""Does a protocol keep its promises? Checks for any registered protocol, on any execution of it.
+"""Conformance checks for any registered protocol, on any execution of it.
 
-The population program, read with symbols and with numbers, and the party machines, traced and run, must tell the same story.
+The symbolic transcript, the batch program, and the party machines (traced and run) must agree.
 Each check raises ``AssertionError`` with what differs. :func:`check_protocol` runs all of them; feed it many executions, for
 example those of ``quietmean.testing.strategies.executions``.
 """
@@ -41,7 +41,7 @@ def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
 
 
 def mixes(execution: Execution) -> bool:
-    """Does every party pass mass around and release its part of it at the end?"""
+    """Whether every party mixes with others and releases its part of the total at the end."""
     releasers = execution.protocol.releasers(execution.parties)
     if not execution.protocol.is_linear or not execution.protocol.releases_are_public:
         return False
@@ -64,7 +64,10 @@ def check_transcript(execution: Execution) -> None:
 
 
 def check_batch(execution: Execution, values: Vector, seed: int = 0) -> None:
-    """The program read with numbers and the party machines release the same on the same noise, whichever way it is drawn."""
+    """The batch program and the party machines release the same on the same noise, whichever way it is drawn.
+
+    ``values``: shape (n, d).
+    """
     for noise in (InsecurePopulationNoise(seed, execution.parties), InsecureStackedNoise(seed, execution.parties)):
         machines = execution.run(values, noise)
         batch = execution.run_batch(values, noise)
@@ -77,18 +80,19 @@ def check_batch(execution: Execution, values: Vector, seed: int = 0) -> None:
 
 
 def check_weights(execution: Execution) -> None:
-    """Weights travel as values do: where every value is its party's weight, every noiseless release is its own weight."""
+    """Weights mix as values do: if every value is its party's weight, the vector of every release without noise is its weight."""
     result = execution.run(execution.weights[:, None], InsecureSilentPopulation(execution.parties))
     for party, release in result.releases.items():
-        told = np.array([release.weight])
+        weight = np.array([release.weight])
         what = f"weight against values of party {party}"
-        _assert_close(release.vector, told, float(execution.weights.sum()), what, _rounding(execution))
+        _assert_close(release.vector, weight, float(execution.weights.sum()), what, _rounding(execution))
 
 
 def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
-    """Mixing moves mass and loses none: if all finish, the total is what it is when nobody talks to anybody at all.
+    """Mixing conserves mass: if all parties finish, the total is the same as without any message.
 
-    Temporary dropouts and lost messages included. With noise, the total depends on the noise that is meant to stay alone.
+    This includes temporary dropouts and lost messages. Only the noise that is meant to stay changes the total. ``values``:
+    shape (n, d).
     """
     finishing = _everyone_finishes(execution)
     silent = replace(finishing, trace=replace(finishing.trace, lost=np.ones(execution.schedule.neighbours.shape, bool)))
@@ -105,7 +109,7 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
 def check_restarts(execution: Execution, values: Vector, seed: int = 0) -> None:
     """Parties that crash after every step and resume from their stored state send and release the same to the last bit.
 
-    Nor may the order in which messages arrive matter, and every one of them must be expected.
+    Nor may the order in which messages arrive matter, and every one of them must be expected. ``values``: shape (n, d).
     """
     steady = _watch(execution, values, seed, restart=False)
     restarted = _watch(execution, values, seed, restart=True)
@@ -224,8 +228,8 @@ def _everyone_finishes(execution: Execution) -> Execution:
 
 def _total(result: LockstepResult) -> Vector:
     """Total vector and, as one more coordinate, total weight."""
-    told = np.array([np.append(release.vector, release.weight) for release in result.releases.values()])
-    total: Vector = told.sum(axis=0)
+    rows = np.array([np.append(release.vector, release.weight) for release in result.releases.values()])
+    total: Vector = rows.sum(axis=0)
     return total
 
 

@@ -1,4 +1,4 @@
-"""Does a statistic keep its promises? Checks for any statistic, on any columns and records."""
+"""Conformance checks for any statistic, on any columns and records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _NOISE, _DRAWS, _SPREAD = 1e-4, 400, 0.25
 
 
 def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed: int = 0) -> None:
-    """All checks, on ``records`` (rows, columns) and the corners of their bounds. Raises ``AssertionError`` with what differs.
+    """All checks, on ``records`` of shape (rows, columns) and the corners of their bounds.
 
-    The statistic is what it writes of itself; its features are functions of one record, no further apart than they say; without
-    noise there is no error, and with it the error is as large as stated, within what the estimates can be.
+    Raises ``AssertionError`` with what differs. The statistic can be read back from what it writes. Its features are functions of
+    one record, with the stated sensitivity. Estimates lie within their stated range. Without noise their standard error is 0;
+    with noise it is as large as stated.
     """
     assert parse_statistic(statistic.describe()) == statistic, f"{statistic.text} is not what it writes in a study file"
     if statistic.share == 1:

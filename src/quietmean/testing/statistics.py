@@ -40,7 +40,7 @@ def assert_standard_normal(samples: Samples, error_rate: float = ERROR_RATE) -> 
 
 
 def assert_uniform_counts(counts: NDArray[np.int64], error_rate: float = ERROR_RATE) -> None:
-    """Counts of independent draws are uniform over their cells: chi-square test (expect at least 5 in every cell)."""
+    """Counts of independent draws, shape (cells,), are uniform: chi-square test (expect at least 5 in every cell)."""
     assert counts.mean() >= 5, "too few draws a cell for a chi-square test"
     p_value = float(stats.chisquare(counts).pvalue)
     assert p_value >= error_rate, f"chi-square p-value {p_value:.3g} is below {error_rate:g}: not uniform"

@@ -1,4 +1,4 @@
-"""All parties of a study on one machine, each a process of its own."""
+"""A local run: all parties of a study on one machine, each in a process of its own."""
 
 from quietmean.node.local.runner import Kill, LocalOutcome, LocalReport, ProxyFactory, run_local
 

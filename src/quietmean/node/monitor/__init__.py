@@ -1,4 +1,4 @@
-"""What a running node looks like from outside: events, views and the status file."""
+"""Monitoring of a running node from outside: events, views and the status file."""
 
 from quietmean.node.monitor.events import (
     AgreementWaits,

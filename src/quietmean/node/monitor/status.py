@@ -1,4 +1,4 @@
-"""The status file beside a store, for other processes: the store itself is locked by the process that uses it.
+"""The status file of a node, for other processes, which cannot read its store: the store is locked by the node's process.
 
 The file is replaced atomically, readable by its owner only, and holds nothing secret.
 """
@@ -40,7 +40,10 @@ def write_status(path: Path, status: Mapping[str, Any]) -> None:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """A status file, with "alive" as it is now: true, false, or None where this cannot be determined."""
+    """A status file, with "alive" as it is now: true, false, or None where this cannot be determined.
+
+    Raises :class:`InputError` if the file is missing, cannot be read, or is no status file of this version.
+    """
     try:
         document = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Between machines: keys and roster, TLS, frames, connections, and the side that listens."""
+"""Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
 from quietmean.node.net.identity import Identity
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket

@@ -1,4 +1,4 @@
-"""Who a party is: an Ed25519 key pair. The private half stays in one file that only its owner may read."""
+"""The identity of a party: an Ed25519 key pair. The private key is kept in one file that only its owner may read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class Identity:
         return Seed(self.private_key.private_bytes_raw()).derive(*labels)
 
     def save(self, path: Path) -> None:
-        """Write the private key (PEM, PKCS 8) with mode 0600. An existing file is never overwritten."""
+        """Write the private key (PEM, PKCS 8) to a new file with mode 0600.
+
+        Raises :class:`InputError` if the file exists already, as a key is never overwritten, or if it cannot be written.
+        """
         pem = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -55,7 +58,10 @@ class Identity:
 
     @classmethod
     def load(cls, path: Path) -> Identity:
-        """Read a private key file; one that others than its owner can read is refused."""
+        """Read a private key file.
+
+        Raises :class:`InputError` if it cannot be read, if anybody but its owner has access to it, or if it holds no Ed25519 key.
+        """
         try:
             mode = path.stat().st_mode
             pem = bytearray(path.stat().st_size)
@@ -77,7 +83,7 @@ class Identity:
 
 
 def parse_public_key(text: str) -> Ed25519PublicKey:
-    """The key of a public line. Raises :class:`InputError`."""
+    """The key of a public line. Raises :class:`InputError` if the line holds no Ed25519 public key."""
     try:
         raw = base64.b64decode(text.removeprefix(KEY_PREFIX), validate=True)
     except (binascii.Error, ValueError):

@@ -21,7 +21,7 @@ _FIELDS = ("name", "address", "key")
 
 @dataclass(frozen=True, slots=True)
 class RosterEntry:
-    """One party: a name for people, (host, port), and the public line of its key."""
+    """One party: a name for display, (host, port), and its public key as a line of text."""
 
     name: str
     address: Address

@@ -1,7 +1,7 @@
 """Bytes over one TLS connection, read straight into their final buffer and encrypted in pieces that fit the processor cache.
 
-Streams of the standard library copy what comes in three times and what goes out as a whole; with vectors of a megabyte that costs
-more than the encryption.
+Streams of the standard library copy incoming data three times and outgoing data once as a whole. For vectors of a megabyte that
+costs more than the encryption.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ByteStream(asyncio.BufferedProtocol):
             self._reading = None
 
     async def write(self, *parts: Payload) -> None:
-        """Send, and return when the peer has read so much that the next part is welcome."""
+        """Send, and return once the send buffer has room for the next part."""
         small = b"".join(part for part in parts if len(part) <= PIECE)
         if len(small) == sum(map(len, parts)):
             await self._send(small)
@@ -116,7 +116,7 @@ class ByteStream(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def close(self) -> None:
-        """Send what is still buffered and close; returns when the connection is no more."""
+        """Send what is still buffered and close; returns when the connection is closed."""
         if self._transport is not None:
             self._transport.close()
             await asyncio.shield(self._closed)
@@ -144,7 +144,7 @@ class ByteStream(asyncio.BufferedProtocol):
             self._filled += nbytes
             if self._filled < len(self._target):
                 return
-            # What comes before the reader looks again goes to the stage.
+            # Data that arrive before the next read go to the staging buffer.
             self._target = None
         else:
             self._end += nbytes

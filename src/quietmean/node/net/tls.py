@@ -80,7 +80,7 @@ class Credentials:
 def _file_of(pem: bytes) -> Iterator[Path]:
     """A file with the leaf and its key for a moment, since OpenSSL reads key files only; on Linux it is in memory.
 
-    The leaf is signed and does not expire: whoever finds its key speaks for the party.
+    The leaf is signed and does not expire: anybody who obtains its key can act as the party.
     """
     if sys.platform == "linux" and _DESCRIPTORS.is_dir():
         with os.fdopen(os.memfd_create("quietmean-leaf"), "w+b", buffering=0) as file:

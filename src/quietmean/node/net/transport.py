@@ -1,4 +1,4 @@
-"""Connections: one TCP + TLS stream for each direction between two parties, dialled by whoever asks.
+"""Connections between parties: one TCP + TLS stream for each direction, opened by the party that sends the requests.
 
 Requests go from the dialling side to the listening side; answers come back on the same connection, in any order.
 """
@@ -77,7 +77,7 @@ class Connection:
 
     @classmethod
     async def dial(cls, address: Address, context: ssl.SSLContext, traffic: Traffic) -> Self:
-        """Connect and shake hands. No server name is sent: keys are pinned, it has no use."""
+        """Connect, with the TLS handshake. No server name is sent: with pinned keys it has no use."""
         stream = ByteStream()
         host, port = address
         await asyncio.get_running_loop().create_connection(
@@ -164,7 +164,7 @@ class Link:
         while self._connection is None:
             if self._dialling is None or self._dialling.done():
                 self._dialling = asyncio.create_task(self._dial_until_connected())
-            # Whoever asks may lose patience; a handshake that is broken off would look like an attack at the other end.
+            # The caller may cancel, the handshake goes on: an aborted one would look like an attack to the other party.
             await asyncio.shield(self._dialling)
         return self._connection
 
@@ -238,7 +238,7 @@ class Link:
             self.trouble = str(error) or "it does not answer"
 
     def _report_refusal(self, reason: str) -> None:
-        # Dialling goes on, since the other side may be mended and started again; the same reason is reported once.
+        # Dialling goes on, since the other node may be repaired and started again; the same reason is reported once.
         if reason != self.trouble:
             self.trouble = reason
             self._endpoint.refusal(self._endpoint.roster.name(self._peer), reason)

@@ -1,4 +1,4 @@
-"""Vectors as bytes: float64 values as they lie in memory, or 32-bit steps of the study's grid."""
+"""Encoding of vectors as bytes: float64 values as they are in memory, or 32-bit steps of the study's grid."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from quietmean.node.net.wire import Payload
 
 
 def encode_vector(vector: Vector, grid: float = 0.0) -> memoryview:
-    """Shape (d,): int32 steps of ``grid``, 4 bytes a number, if there is one and all fit; else float64, 8 bytes, not copied.
+    """The bytes of a vector of shape (d,): int32 steps of ``grid``, 4 bytes each, if there is a grid and all steps fit.
 
-    float64 also where steps are too many for 32 bits, which happens to releases only: it holds them exactly.
+    Else float64, 8 bytes each, not copied. Only releases can have steps that need more than 32 bits; float64 holds them exactly.
     """
     if grid and on_grid(vector, grid):
         units = to_units(vector, grid)
@@ -33,13 +33,16 @@ def _bytes_of(array: NDArray[np.float64] | NDArray[np.int32]) -> memoryview:
 
 
 def decode_vector(raw: Payload, width: int = 8, grid: float = 0.0) -> Vector:
-    """Shape (d,), finite, and on the grid if there is one. ``width``: bytes a number, 4 or 8."""
+    """The vector, shape (d,). ``width``: bytes per number, 4 or 8.
+
+    Raises :class:`PeerError` unless all numbers are finite and, if there is a grid, on it.
+    """
     if len(raw) % width or (width != 8 and not grid):
         raise PeerError(f"a vector of {len(raw)} bytes in values of {width}, which is none of this study's")
     if width == 4:
         return from_units(np.frombuffer(raw, dtype="<i4"), grid)
     vector = np.frombuffer(raw, dtype="<f8").astype(np.float64, copy=False)
-    # Any entry that is not finite makes this so; large finite ones can too, then every entry is looked at.
+    # Any entry that is not finite makes this so; large finite ones can too, then every entry is checked.
     with np.errstate(all="ignore"):
         square = float(np.dot(vector, vector))
     if not math.isfinite(square) and not np.isfinite(vector).all():
@@ -57,10 +60,11 @@ class VectorCodec:
     grid: float = 0.0
 
     def encode(self, vector: Vector) -> memoryview:
+        """The bytes of a vector of shape (dimension,): see :func:`encode_vector`."""
         return encode_vector(vector, self.grid)
 
     def width(self, raw: Payload) -> int:
-        """Bytes a number in what :meth:`encode` made: by its length."""
+        """Bytes per number in what :meth:`encode` returned, from its length."""
         return 4 if self.grid and raw and len(raw) == 4 * self.dimension else 8
 
     def decode(self, raw: Payload) -> Vector:

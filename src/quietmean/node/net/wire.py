@@ -1,7 +1,7 @@
-"""What goes over a connection: frames of two lengths, a MessagePack header and raw float64 or int32 values.
+"""The wire format: frames of two lengths, a MessagePack header, and raw float64 or int32 values.
 
 ``4 bytes header length | 4 bytes payload length | header | payload``, lengths big-endian, values little-endian. Every length is
-checked against its limit before anything of that size is read or reserved. Whatever is not as it should be is a PeerError.
+checked against its limit before anything of that size is read or reserved. Anything malformed raises PeerError.
 """
 
 from __future__ import annotations

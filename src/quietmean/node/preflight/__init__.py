@@ -1,4 +1,4 @@
-"""Before a study: is everybody there, with the same study, plan and roster, and data that pass?"""
+"""The check before a study: whether all parties are reachable, agree on study, plan and roster, and have valid data."""
 
 from quietmean.node.preflight.check import CheckSession
 from quietmean.node.preflight.readiness import Agreed, Reply, Standing, package_version

@@ -1,4 +1,4 @@
-"""The check before a study starts: is every party ready? It uses the same pinned TLS as the study itself.
+"""The check whether every party is ready, before a study starts. It uses the same pinned TLS as the study itself.
 
 A party that runs a check listens at its address, answers the checks of the others, and sends one to each of them. A party that
 has joined answers too, without any effect on it.

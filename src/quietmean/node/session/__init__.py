@@ -1,4 +1,4 @@
-"""One party's part in one study, whatever carries its messages: agreement, mixing, dissemination, closing, result."""
+"""The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
 from quietmean.node.session.finalization import kept_result
 from quietmean.node.session.result import NodeResult

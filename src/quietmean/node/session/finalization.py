@@ -1,4 +1,4 @@
-"""Finalization: all parties exchange their logs, so that each can account for the execution that really happened.
+"""Finalization: all parties exchange their logs, so that each can certify the execution that really happened.
 
 A log is durable before it is acknowledged, and the result is durable before this party leaves. A party that crashes here goes on
 from its store, and one that is started again after the end returns the same result.

@@ -1,9 +1,9 @@
 """Gossiped logs: the logs of all parties' mixing rounds, as far as they are known here, sent along with every message.
 
-With a message travel its sender's own log up to the last closed round, and the logs that came to the sender in the same way. The
-receiver thereby has the logs of all whose values or noise can be in the message, up to the round that matters, also if these
-parties leave later. Relative to the public schedule, a log is a table of bits that are nearly always set; it compresses to almost
-nothing.
+A message carries its sender's own log up to the last closed round, and the logs that the sender received in the same way. So the
+receiver has the logs of all parties whose values or noise can be in the message, up to the round that matters, even if these
+parties leave later. Relative to the public schedule, a log is a table of bits that are nearly always set, so it compresses to
+almost nothing.
 """
 
 from __future__ import annotations

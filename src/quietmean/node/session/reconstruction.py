@@ -1,23 +1,23 @@
 """The real history of the mixing phase, reconstructed from all parties' logs.
 
-A party that finished sends its complete log. Of the others, where shares are sent, the gossip has the logs: each message carries
-what its sender knew of everybody's rounds, its own up to the one before (see :mod:`.gossip`), and those who stay exchange it in
-the end. So the history of everything that influenced a message to somebody who stayed is known exactly, through any chain of
-parties that have left since; and what all who stayed have seen together is exactly what the record says.
+A party that finished sends its complete log. In protocols that send shares, the logs of the other parties come from gossip: each
+message carries the logs that its sender has, its own up to the previous round (see :mod:`.gossip`), and the parties that finish
+exchange these logs at the end. So everything that influenced a message to a party that finished is known exactly, through any
+chain of parties that have left since. What all parties that finished have seen together is recorded exactly.
 
-What is not known is what only those have seen who left. Assumed of them:
+What only parties that left have seen is not known. The assumptions about them:
 
-* Such a party was online in all rounds from the last known one to its last sign (a message of its, or one that it acknowledged)
-  and in one more, in which it may have seen what it was sent; but for the very last round only a sign or a release counts, since
-  in a history whoever is online in it has made a release.
-* A share that its sender cancelled, and of which no log of such a receiver says anything, arrived in those rounds, and was kept
-  by its sender too.
+* Such a party was online in all rounds from the last known one to its last sign of life (a message that it sent or acknowledged),
+  and in one more, in which it may have seen what was sent to it. For the very last round only a sign of life or a release counts,
+  since in a history every party that is online in that round has made a release.
+* A share that its sender cancelled, and that no log of such a receiver mentions, arrived in those rounds. Its sender kept it as
+  well.
 * A message between two such parties arrived, in rounds in which both count as online.
-* What such parties did later, with one another alone, is not in the record. It has influenced nobody who stayed; those who left
-  may have seen more of one another than the record says.
+* What such parties did later, only with one another, is not in the record. It has influenced no party that finished. The parties
+  that left may have seen more of one another than the record states.
 
-Protocols that send no shares gossip nothing. There all that is known of a party that left is what those who stayed exchanged with
-it, and of its other rounds and messages the same is assumed, without the additional round.
+Protocols that send no shares do not gossip logs. There, all that is known of a party that left is what the parties that finished
+exchanged with it. The same is assumed of its other rounds and messages, without the additional round.
 """
 
 from __future__ import annotations

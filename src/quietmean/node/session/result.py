@@ -1,4 +1,4 @@
-"""The result of a study at one party."""
+"""The result of a study at one party: the released total, the real execution, and what could not be settled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NodeResult:
     """``total_vector`` (d,) and ``total_weight`` sum the releases of the parties ``heard``.
 
     ``execution`` is the mixing phase as it really went; ``transfers`` counts own messages that were accepted; bytes are those of
-    all frames of this process, ``seconds`` its time in the study. ``remarks``: of the protocol, for people. ``silent``: parties
+    all frames of this process, ``seconds`` its time in the study. ``remarks``: of the protocol, for the user. ``silent``: parties
     whose final log did not come. ``known_until``: for each party, the last mixing round that a log of it covers, final or
     gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
     """

@@ -1,4 +1,4 @@
-"""The settings of a node: one party in one study."""
+"""The settings of a node: identity, roster, plan, private value, store and time-outs of one party in one study."""
 
 from __future__ import annotations
 

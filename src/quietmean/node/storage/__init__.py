@@ -1,4 +1,4 @@
-"""What a party must not forget, on disk before anything that depends on it is sent."""
+"""The durable state of a party: it is on disk before anything that depends on it is sent."""
 
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
 from quietmean.node.storage.store import Store

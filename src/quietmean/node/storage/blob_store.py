@@ -1,4 +1,4 @@
-"""Large vectors of a store, in a file of their own beside it: written once, where SQLite would write them two or three times.
+"""The file for the large vectors of a store: each is written once, where SQLite would write it two or three times.
 
 The database holds short tokens. Order makes it safe: a vector is on disk before the transaction that names it commits, and its
 slots are reused only after a transaction that no longer names it has committed. Slots that no committed row names are free.

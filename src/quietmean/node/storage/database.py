@@ -57,7 +57,7 @@ class Database:
         self._blobs.close()
 
     def _prepare(self) -> None:
-        # Exclusive: a second process on the same store must fail at once, not corrupt the ledger.
+        # Exclusive: a second process on the same store must fail at once, not corrupt the store.
         for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
             self._database.execute(f"PRAGMA {setting}").fetchall()
         version = self._one("PRAGMA user_version")[0]

@@ -50,6 +50,7 @@ class Store(Database):
     ) -> Self:
         """Open or make the store of a study for this input. Raises :class:`InputError` if it belongs to something else.
 
+        ``value``: the party's private vector, shape (d,); only a keyed digest of it and of ``weight`` is stored.
         ``fresh`` gives the seed and the nonce of a new store. ``owner``: a secret of the party that is not in the store, so that
         other data are noticed even after the end, when the store's own secrets are gone; without it they are not, from then on.
         ``grid``: that of the plan.
@@ -359,12 +360,12 @@ class Store(Database):
 
 
 def _is_public(phase: int) -> bool:
-    """Whether vectors of a phase may be seen by anybody, and so need not be wiped: releases are, and what is made of them."""
+    """Whether vectors of a phase are public, so that they need not be wiped: releases, and everything computed from them."""
     return phase > Phase.MIXING
 
 
 def _input_digest(key: Seed, nonce: bytes, value: Vector, weight: float) -> bytes:
-    # Keyed: whoever reads only this learns nothing about the value, not even by trying all values. The value is read where it
-    # lies, so that no copy of it is left behind.
+    # The digest is keyed, so it reveals nothing about the value, even to a reader who tries all values. The value is read in
+    # place, so that no copy of it remains in memory.
     shape = ",".join(str(size) for size in np.shape(value))
     return key.derive("input", nonce, shape, hashlib.sha256(encode_vector(value)).digest(), weight.hex()).secret

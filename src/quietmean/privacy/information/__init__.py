@@ -1,4 +1,4 @@
-"""What a view tells about the honest values: one information matrix, and the solvers that find it or bound it."""
+"""What a view reveals about the honest values: the information matrix, and the solvers that compute it or bound it."""
 
 from quietmean.privacy.information.coalition_solver import CoalitionSolver
 from quietmean.privacy.information.iterative import bound_mu

@@ -43,7 +43,7 @@ class _Elimination:
 class CoalitionSolver:
     """Information matrices of one execution for many adversaries.
 
-    :meth:`against` takes any adversary, and each costs a solution of its own; :meth:`information` takes coalitions, and says
+    :meth:`against` takes any adversary, and each costs a solution of its own; :meth:`information` takes coalitions, and gives
     the same, only faster where they are many: the elimination of messages is done once, when it is first needed.
     """
 
@@ -82,7 +82,7 @@ class CoalitionSolver:
         noisy, error = _information(covariance, values[np.ix_(observed, np.array(honest))], extra)
         information = InformationMatrix.of_noisy_values(honest, noisy, extra, max(error, _ACCURACY))
         information = information.with_independent_noise(self._views.bare[1])
-        # Where it is doubtful, perhaps something is disclosed exactly, which a covariance with a ridge cannot tell.
+        # Where it is doubtful, something may be disclosed exactly, which a covariance with a ridge cannot show.
         return self._views.sparse(adversary) if information.relative_error > _DOUBTFUL else information
 
     def _large(self, adversary: Adversary) -> InformationMatrix:

@@ -2,8 +2,8 @@
 
 Where parties pass on mixtures without fresh noise, what is observed is nearly redundant, and the sparse solver, which works with
 squares, loses half of the digits. The view's information about values that carry extra noise v is P / v, with P the block for
-the values of the projector onto the row space of G, the map from all noise, extra noise included, to what is observed. Singular
-values of G tell that space from what rounding added to it, and how much rounding may have turned it.
+the values of the projector onto the row space of G, the map from all noise, extra noise included, to what is observed. The
+singular values of G separate that space from what rounding added to it, and bound how much rounding may have turned it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Matrix = NDArray[np.float64]
 # Elimination makes matrices dense: beyond this many messages it takes too long.
 MOST_MESSAGES = 2500
 _EPSILON = float(np.finfo(np.float64).eps)
-# Singular values below this many units of rounding are taken for rounding, those above for real; in between nobody can tell.
+# Singular values below this many units of rounding are taken for rounding, those above for real; in between it cannot be decided.
 _ROUNDING, _REAL = 10.0, 1e6
 
 
@@ -39,12 +39,12 @@ def direct_information(
     shifts = np.sqrt(extra) * values[np.ix_(view.messages, np.array(honest))]
     total = np.hstack([noise[np.ix_(view.messages, ~view.noise)], shifts])
     size, magnitude = np.linalg.norm(total, axis=1), _magnitudes(transcript, extra)[view.messages]
-    told = size > 0
-    if not told.any():
+    informative = size > 0
+    if not informative.any():
         return np.zeros((len(honest), len(honest))), 0.0
-    total = total[told] / size[told, None]
+    total = total[informative] / size[informative, None]
     _, scales, right = np.linalg.svd(total, full_matrices=False)
-    unit = _EPSILON * np.sqrt(sum(total.shape)) * max(float(scales[0]), float((magnitude[told] / size[told]).max()))
+    unit = _EPSILON * np.sqrt(sum(total.shape)) * max(float(scales[0]), float((magnitude[informative] / size[informative]).max()))
     rank = int((scales > _ROUNDING * unit).sum())
     if scales[rank - 1] < _REAL * unit:
         raise NumericalError("messages are so nearly redundant that rounding hides what they tell")

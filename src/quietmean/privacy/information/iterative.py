@@ -46,7 +46,8 @@ def bound_mu(
     """Bounds on mu of honest ``parties``, in their order, at this L2 ``sensitivity``. The upper ones are what is to be reported.
 
     For all honest parties (``None``) exactly, up to rounding, where the transcript goes in rounds: O(n^2) numbers stored. For
-    a sample by iteration until ``relative_width``, or until that is out of reach: memory grows with the transcript alone.
+    a sample by iteration until ``relative_width``, or until that is out of reach: memory grows with the transcript alone. Raises
+    :class:`InputError` for a party that is not honest.
     """
     honest = adversary.honest(transcript.parties)
     wrong = set(parties or ()) - set(honest)

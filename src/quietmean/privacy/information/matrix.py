@@ -27,10 +27,10 @@ class InformationMatrix:
     """Lambda about the values of the honest parties (n_H of them, in the order of ``honest``), per coordinate.
 
     The whole view is worth exactly one release of the honest values plus independent Gaussian noise along the orthonormal
-    columns of ``basis``, shape (n_H, n_H), with variances ``release``, shape (n_H,): infinite where the view says nothing, 0
-    where it gives the combination away. So Lambda = basis diag(1 / release) basis', and a change v of the honest values shifts
+    columns of ``basis``, shape (n_H, n_H), with variances ``release``, shape (n_H,): infinite where the view reveals nothing,
+    0 where it discloses the combination. So Lambda = basis diag(1 / release) basis', and a change v of the honest values shifts
     the view by sqrt(v' Lambda v) standard deviations. ``release_error``: the solver's estimate of its error in ``release``.
-    Without ``exact`` it is an upper bound instead: the view tells no more about any change of the values than this.
+    Without ``exact`` it is an upper bound instead: the view reveals no more about any change of the values than this.
     """
 
     honest: tuple[PartyId, ...]
@@ -80,7 +80,7 @@ class InformationMatrix:
 
     @property
     def disclosed(self) -> Matrix:
-        """Orthonormal basis of the linear combinations that the view gives away without noise: shape (r, n_H)."""
+        """Orthonormal basis of the linear combinations that the view discloses without noise: shape (r, n_H)."""
         return self.basis[:, self.release == 0].T
 
     def with_independent_noise(self, variance: float) -> InformationMatrix:
@@ -135,7 +135,7 @@ class InformationMatrix:
 
 
 def _eigenvectors(symmetric: Matrix) -> tuple[Matrix, Matrix]:
-    """Eigenvalues and eigenvectors; a party about whom the matrix says nothing keeps an eigenvalue of exactly zero."""
+    """Eigenvalues and eigenvectors; a party about whom the matrix has no information keeps an eigenvalue of exactly zero."""
     seen = symmetric.any(axis=0)
     eigenvalues, basis = np.zeros(len(symmetric)), np.eye(len(symmetric))
     eigenvalues[seen], basis[np.ix_(seen, seen)] = np.linalg.eigh(symmetric[np.ix_(seen, seen)])

@@ -48,7 +48,7 @@ class _Seen:
 
 
 def recursive_information(structure: RoundStructure, adversary: Adversary) -> InformationMatrix | None:
-    """Lambda of the adversary's view, or None where the recursion could not vouch for it. Exact up to ``release_error``."""
+    """Lambda of the adversary's view, exact up to ``release_error``; None where the recursion does not apply or fails."""
     bare = bare_information(structure, adversary)
     return None if bare is None else bare.with_independent_noise(structure.variance)
 
@@ -207,18 +207,22 @@ class _State:
 def _transition(step: Step, seen: _Seen, place: Ints) -> tuple[Entries, Entries, Entries]:
     """New messages from earlier ones without their noise, from hidden noise, and from honest values.
 
-    What is unseen counts as it is, with its noise. What is seen is a constant, and tells its noise if that is used again.
+    An unseen message enters with its noise. A seen message is a constant; if its own noise is used again, the message determines
+    that noise given the rest of its content.
     """
     row, used, weight = step.dependence
     again, owner, reuse = step.reuse
     reuse = reuse / seen.unit
-    unseen, unheard = ~seen.message[used], ~seen.message[owner] & seen.hidden[owner]
-    told = seen.message[owner] & seen.hidden[owner]
-    states = _joined((row[unseen], place[used[unseen]], weight[unseen]), (again[told], place[owner[told]], -reuse[told]))
-    states[2][unseen.sum() :] /= seen.size[owner[told]]
+    unseen, reuse_unseen = ~seen.message[used], ~seen.message[owner] & seen.hidden[owner]
+    reuse_seen = seen.message[owner] & seen.hidden[owner]
+    states = _joined(
+        (row[unseen], place[used[unseen]], weight[unseen]), (again[reuse_seen], place[owner[reuse_seen]], -reuse[reuse_seen])
+    )
+    states[2][unseen.sum() :] /= seen.size[owner[reuse_seen]]
     noisy = unseen & seen.hidden[used]
     noise = _joined(
-        (row[noisy], used[noisy], weight[noisy] * seen.size[used[noisy]]), (again[unheard], owner[unheard], reuse[unheard])
+        (row[noisy], used[noisy], weight[noisy] * seen.size[used[noisy]]),
+        (again[reuse_unseen], owner[reuse_unseen], reuse[reuse_unseen]),
     )
     party, person, share = step.values
     values = party, seen.honest[person], share

@@ -1,4 +1,4 @@
-"""The noise scales of a transcript: what a party adds to its own value, and what the rest is measured against."""
+"""The noise scales of a transcript: the private noise on each value, and the typical size of all other noise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def extra_variance(bare: Transcript, private_variance: float) -> float:
 
 
 def without_private_noise(transcript: Transcript) -> tuple[Transcript, float]:
-    """Take out noise that a party adds to its value once, before anything else, and say its variance.
+    """Take out the noise that a party adds to its value once, before anything else; also returns its variance.
 
     It is a noise term that occurs in one row alone, the only row where the party's value occurs, and that the party alone
     knows. Adding it back to an information matrix is exact, and without it the system is free of widely different scales.

@@ -1,4 +1,4 @@
-"""The information matrix of a view, by a sparse solver and by its dense twin.
+"""The information matrix of a view, by a sparse solver and by a dense reference solver.
 
 For a unit change of one honest value, mu^2 is the least sum of squares of the standardised changes u of the unknown noise that,
 with unobserved messages free, leave every observed message as it was::
@@ -40,7 +40,7 @@ _REFINEMENTS = 20
 _MANY = 16
 # A faster method whose relative error may be larger than this gives way to the sparse solver, which refines.
 _DOUBTFUL = 1e-7
-# Largest gap, with values scaled to unit extra noise: beyond it the refined solution cannot be vouched for.
+# Largest gap, with values scaled to unit extra noise: beyond it the refined solution is not accepted.
 _ACCEPTED = 1e-9
 _Solve: TypeAlias = Callable[[Transcript, Adversary, tuple[PartyId, ...], float], tuple[Matrix, float]]
 _Factorise: TypeAlias = "Callable[[csc_array[np.float64]], SuperLU[np.float64]]"
@@ -54,7 +54,7 @@ def information_matrix(transcript: Transcript, adversary: Adversary, method: str
 
 
 class ViewSolver:
-    """Information matrices of one transcript for any adversaries; what they have in common is worked out once.
+    """Information matrices of one transcript for any adversaries; what they have in common is computed once.
 
     ``method`` is ``auto`` (round by round where the transcript allows it, else sparse), ``sparse`` (any execution) or ``dense``
     (small ones, and the reference in tests).
@@ -77,8 +77,8 @@ class ViewSolver:
     def information(self, adversary: Adversary) -> InformationMatrix:
         """Lambda of the adversary's view about the honest values.
 
-        Raises :class:`NumericalError` rather than return a number that cannot be vouched for, and :class:`InputError` for an
-        adversary that names a party or a message that does not exist.
+        Raises :class:`NumericalError` if no solver reaches the required accuracy and no bound exists, and :class:`InputError` for
+        an adversary with a party or a message that does not exist.
         """
         honest = tuple(adversary.honest(self.transcript.parties))
         if not honest:
@@ -94,17 +94,17 @@ class ViewSolver:
         return found if found is not None and found.relative_error <= _DOUBTFUL else None
 
     def sparse(self, adversary: Adversary) -> InformationMatrix:
-        """By one sparse system for the whole execution, refined; where that fails, by slower means, the bound being the last."""
+        """By one sparse system for the whole execution, refined. If that fails, by slower solvers, and at last by a bound."""
         for solve in (_quick, direct_information, _stable):
             try:
-                found = self._vouched(adversary, solve)
+                found = self._solved_by(adversary, solve)
             except (RuntimeError, NumericalError):
                 continue
             if solve is not direct_information or found.relative_error <= _DOUBTFUL:
                 return found
         return self._bound(adversary)
 
-    def _vouched(self, adversary: Adversary, solve: _Solve) -> InformationMatrix:
+    def _solved_by(self, adversary: Adversary, solve: _Solve) -> InformationMatrix:
         honest = tuple(adversary.honest(self.transcript.parties))
         bare, private_variance = self.bare
         extra = extra_variance(bare, private_variance)
@@ -112,7 +112,7 @@ class ViewSolver:
         return InformationMatrix.of_noisy_values(honest, noisy, extra, error).with_independent_noise(private_variance)
 
     def _bound(self, adversary: Adversary) -> InformationMatrix:
-        """No view tells more about values than the values themselves with the private noise on each of them."""
+        """No view reveals more than the values themselves with the private noise on each of them: an upper bound."""
         honest, (_, private_variance) = tuple(adversary.honest(self.transcript.parties)), self.bare
         if private_variance == 0.0:
             raise NumericalError("too ill-conditioned a transcript, and no private noise on values that bounds what it tells")
@@ -176,7 +176,7 @@ def _solve(
 
 
 def _ingredients(transcript: Transcript, observed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which messages are observed or went into an observed one: the others tell nothing, and rounding must not say otherwise."""
+    """Which messages are observed or went into an observed one: the others reveal nothing, and rounding must not change that."""
     start = transcript.messages
     marked = vstack([transcript.dependence, csr_array(observed[None, :].astype(np.float64))], format="csr")
     graph = csr_array((marked.data, marked.indices, marked.indptr), shape=(start + 1, start + 1))

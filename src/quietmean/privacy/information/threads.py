@@ -1,4 +1,4 @@
-"""How many threads linear algebra may use."""
+"""Limits on the number of threads that linear algebra uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
-# Up to this many rows a second thread waits for the first more than it helps, on a busy machine by far.
+# Up to this many rows a second thread costs more time than it saves, on a busy machine much more.
 _SMALL = 2500
 
 
@@ -20,7 +20,7 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for linear algebra: with many small problems more only wait for each other, the more so on a busy machine."""
+    """One thread for linear algebra: on many small problems several threads only wait for each other."""
     with _controller().limit(limits=1, user_api="blas"):
         yield
 
