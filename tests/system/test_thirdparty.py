@@ -19,6 +19,12 @@ ROOT = Path(__file__).parent.parent.parent
 PROJECT = ROOT / "tests" / "thirdparty"
 CLI = ("-m", "quietmean.cli.main")
 RECORDS = 120
+# The same examples on every run, as in all other tests.
+PROFILE = """
+from hypothesis import HealthCheck, settings
+settings.register_profile("page", derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("page")
+"""
 
 
 class Machine:
@@ -124,6 +130,22 @@ def test_the_table_of_protocols_has_it(machine: Machine) -> None:
     assert "| `--group-size` | `group_size` | how many parties at least share noise with each other |" in section
 
 
+def test_noise_that_cancels_may_do_so_up_to_rounding_where_nobody_stays(machine: Machine) -> None:
+    """All drop out: the mass that would be there if all finished is compared on the scale of the noise that it holds."""
+    program = """
+from dataclasses import replace
+import numpy as np
+from quietmean.graphs import ExecutionTrace
+from quietmean.testing import check_protocol, example_execution
+
+execution = example_execution("group-masks", 2, group_size=2, sigma_star=1.0, sigma_delta=1.0)
+nobody = replace(execution, trace=ExecutionTrace(np.array([[True, True], [False, False]])))
+for seed in range(370, 380):
+    check_protocol(nobody, np.zeros((2, 1)), seed)
+"""
+    machine.python("-c", program)
+
+
 def test_a_wrong_build_of_it_is_found_out(machine: Machine) -> None:
     """The kit has teeth: the population of a build with twice the pair noise is not that of its machines."""
     program = """
@@ -149,7 +171,7 @@ def test_all_that_its_page_says_works(machine: Machine, page: str) -> None:
         name, *arguments = shlex.split(command)
         assert name == "quietmean"
         machine.python(*CLI, *arguments)
-    machine.python("-c", "\n".join(blocks(page, "python")))
+    machine.python("-c", PROFILE + "\n".join(blocks(page, "python")))
 
 
 def test_the_study_file_of_the_page_is_one(machine: Machine) -> None:
