@@ -1,6 +1,6 @@
 """Fields of a configured value, declared once.
 
-JSON in and out, options of the command line with their help, checks and the strategies of tests all follow from the declaration:
+JSON in and out, options of the command line with their help, checks and the strategies of tests all follow from the declaration::
 
     @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
     class Example(Configured):
