@@ -18,6 +18,7 @@ from quietmean.graphs import History, Schedule
 from quietmean.transcript import Transcript
 from quietmean.transcript.numbers import REAL, Arithmetic, NumericReading, NumericTerms
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
+from quietmean.transcript.symbols import SymbolicReading
 
 if TYPE_CHECKING:
     from quietmean.privacy import Accounting
@@ -278,12 +279,13 @@ class Protocol(ABC, Generic[Parameters]):
 
     def transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
         """The declared transcript; equal to the traced one, or (see :meth:`full_transcript`) worth the same to any coalition."""
-        # Running parties need no matrices: they start without this import.
-        from quietmean.transcript.symbols import SymbolicReading
+        return self.symbols(parameters, schedule, history).transcript()
 
+    def symbols(self, parameters: Parameters, schedule: Schedule, history: History) -> SymbolicReading:
+        """The program read with symbols."""
         reading, weights = SymbolicReading(schedule.parties), np.ones(schedule.parties)
         self.population(parameters, schedule, history, reading.values, weights, reading.noise, reading)
-        return reading.transcript()
+        return reading
 
     def full_transcript(self, parameters: Parameters, schedule: Schedule, history: History) -> Transcript:
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""

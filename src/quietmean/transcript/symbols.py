@@ -108,6 +108,11 @@ class SymbolicTerms(PopulationTerms):
             self._drawn[purpose, index] = self._new(purpose, np.full(self._parties, scale), everyone, everyone)
         return self._drawn[purpose, index]
 
+    def columns(self, purpose: str, index: int) -> Ints:
+        """The transcript's columns of :meth:`normal` noise, one for each party; none where it was never drawn."""
+        drawn = self._drawn.get((purpose, index))
+        return np.zeros(0, dtype=np.int64) if drawn is None else drawn.column & _NUMBER
+
     def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> LinearForms:
         return self._new(purpose, scales, np.arange(parties.size), parties)
 
