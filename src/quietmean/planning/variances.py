@@ -10,7 +10,7 @@ import importlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, Injection
+from quietmean.transcript import Transcript
 
 Array = NDArray[np.float64]
 
@@ -77,13 +78,12 @@ class _View:
 
 def _view(execution: Execution, coalition: frozenset[PartyId]) -> _View:
     adversary = Adversary(coalition)
-    transcript = execution.transcript().with_noise_scales({"star": 1.0, "delta": 1.0})
+    transcript, columns = _unit_transcript(execution)
     honest = adversary.honest(execution.parties)
     values, noise = transcript.eliminated()
     observed = np.nonzero(adversary.view(transcript).messages)[0]
-    terms = execution.transcript().noise.shape[1] // execution.parties - 1
-    columns = [execution.parties + np.array(honest) * terms + index for index in range(terms)]
-    blocks = [values[np.ix_(observed, np.array(honest))], *(noise[np.ix_(observed, own)] for own in columns)]
+    blocks = [values[np.ix_(observed, np.array(honest))]]
+    blocks += [noise[np.ix_(observed, own[np.isin(np.arange(own.size), honest)])] for own in columns]
     kept = _independent(np.hstack(blocks))
     return _View([block[kept] @ block[kept].T for block in blocks], blocks[0][kept] * execution.sensitivity)
 
@@ -103,12 +103,19 @@ def _independent(rows: Array) -> NDArray[np.int64]:
 
 def _costs(execution: Execution) -> Array:
     """What each variance (star first) adds to the variance of the estimate."""
-    transcript = execution.transcript().with_noise_scales({"star": 1.0, "delta": 1.0})
+    transcript, columns = _unit_transcript(execution)
     values, noise = transcript.eliminated()
     total = float(values[transcript.released].sum(axis=0) @ execution.weights)
     squares = (noise[transcript.released].sum(axis=0) / total) ** 2
-    star, delta = squares[: execution.parties], squares[execution.parties :]
-    return np.array([star.sum(), *delta.reshape(execution.parties, -1).sum(axis=0)])
+    return np.array([squares[transcript.noise_group == "star"].sum(), *(squares[own].sum() for own in columns)])
+
+
+def _unit_transcript(execution: Execution) -> tuple[Transcript, list[NDArray[np.int64]]]:
+    """At unit noise levels; and for each noise term the columns of the parties' draws of it, none where nobody drew it."""
+    protocol = cast("IncA", execution.protocol)
+    reading = protocol.symbols(execution.schedule, execution.trace)
+    columns = [reading.noise.columns("delta", index + 1) for index in range(protocol.injections.noise_terms)]
+    return reading.transcript().with_noise_scales({"star": 1.0, "delta": 1.0}), columns
 
 
 def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) -> Array:

@@ -24,6 +24,7 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
+    from quietmean.transcript.symbols import SymbolicReading
 
 ANY_DOMAIN = "any bounded set"
 
@@ -207,13 +208,17 @@ class Protocol(Configured, ABC):
         return REAL
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) worth the same to anybody."""
+        """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) worth the same to any coalition."""
+        return self.symbols(schedule, trace).transcript()
+
+    def symbols(self, schedule: Schedule, trace: ExecutionTrace) -> SymbolicReading:
+        """The program read with symbols."""
         # Running parties need no matrices: they start without this import.
         from quietmean.transcript.symbols import SymbolicReading
 
         reading, weights = SymbolicReading(schedule.parties), np.ones(schedule.parties)
         self.population(schedule, trace, reading.values, weights, reading.noise, reading)
-        return reading.transcript()
+        return reading
 
     def full_transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """Equal to the traced one; overridden where :meth:`transcript` leaves out what follows from the rest."""

@@ -43,6 +43,11 @@ class LinearForms(Rows):
         return cls(size, np.concatenate(rows), np.concatenate(columns), np.concatenate(weights))
 
     @property
+    def _complete(self) -> bool:
+        """Is there one entry for each row, in the order of the rows?"""
+        return self.only is not None and self.row.size == self.size
+
+    @property
     def entries(self) -> tuple[Ints, Ints, Floats]:
         return self.row, self.column, self.weight
 
@@ -59,8 +64,8 @@ class LinearForms(Rows):
 
     def __rmatmul__(self, flow: Flow) -> LinearForms:
         if self.only is not None:
-            place, to, weight = self.only[flow.source], flow.to, flow.weight
-            if place.size and place.min() < 0:
+            place, to, weight = flow.source if self._complete else self.only[flow.source], flow.to, flow.weight
+            if not self._complete:
                 there = place >= 0
                 place, to, weight = place[there], to[there], weight[there]
             return LinearForms(flow.shape[0], to, self.column[place], weight * self.weight[place])
@@ -81,10 +86,8 @@ class LinearForms(Rows):
 
     def of(self, members: Ints) -> tuple[Ints, Ints, Floats]:
         """The entries of some rows, each named once."""
-        if self.only is not None:
-            place = self.only[members]
-            if place.size == 0 or place.min() >= 0:
-                return members, self.column[place], self.weight[place]
+        if self._complete:
+            return members, self.column[members], self.weight[members]
         mask = np.zeros(self.size, dtype=np.bool_)
         mask[members] = True
         return self.at(mask).entries
@@ -107,6 +110,11 @@ class SymbolicTerms(PopulationTerms):
             everyone = np.arange(self._parties)
             self._drawn[purpose, index] = self._new(purpose, np.full(self._parties, scale), everyone, everyone)
         return self._drawn[purpose, index]
+
+    def columns(self, purpose: str, index: int) -> Ints:
+        """The transcript's columns of :meth:`normal` noise, one for each party; none where it was never drawn."""
+        drawn = self._drawn.get((purpose, index))
+        return np.zeros(0, dtype=np.int64) if drawn is None else drawn.column & _NUMBER
 
     def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> LinearForms:
         return self._new(purpose, scales, np.arange(parties.size), parties)
@@ -191,8 +199,8 @@ class SymbolicReading(Reading):
         row, column, weight = LinearForms.joined(count, self._entries).entries
         parts = {}
         for kind, width in ((_VALUE, self._parties), (_NOISE, noise.count), (_MESSAGE, count)):
-            here = (column >> _KIND_BITS) == (kind >> _KIND_BITS)
-            parts[kind] = _matrix(row[here], column[here] & _NUMBER, weight[here], (count, width))
+            here = np.nonzero((column >= kind) & (column <= kind + _NUMBER))[0]
+            parts[kind] = _matrix(row[here], column[here] - kind, weight[here], (count, width))
         sender = np.concatenate(self._senders)
         sizes, rounds, public = (np.array(column) for column in zip(*self._told, strict=True))
         known = [np.concatenate(part) for part in zip((np.arange(count), sender), *self._heard, strict=True)]
