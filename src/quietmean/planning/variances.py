@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, NumericalError
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
@@ -76,7 +77,7 @@ class _View:
 
 def _view(execution: Execution, coalition: frozenset[PartyId]) -> _View:
     adversary = Adversary(coalition)
-    transcript = execution.transcript().with_noise_scales({"star": 1.0, "delta": 1.0})
+    transcript = execution.transcript().with_noise_scales({NoiseGroup.INDEPENDENT: 1.0, NoiseGroup.CANCELLING: 1.0})
     honest = adversary.honest(execution.parties)
     values, noise = transcript.eliminated()
     observed = np.nonzero(adversary.view(transcript).messages)[0]
@@ -102,7 +103,7 @@ def _independent(rows: Array) -> NDArray[np.int64]:
 
 def _costs(execution: Execution) -> Array:
     """What each variance (star first) adds to the variance of the estimate."""
-    transcript = execution.transcript().with_noise_scales({"star": 1.0, "delta": 1.0})
+    transcript = execution.transcript().with_noise_scales({NoiseGroup.INDEPENDENT: 1.0, NoiseGroup.CANCELLING: 1.0})
     values, noise = transcript.eliminated()
     total = float(values[transcript.released].sum(axis=0) @ execution.weights)
     squares = (noise[transcript.released].sum(axis=0) / total) ** 2

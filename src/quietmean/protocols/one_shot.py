@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.transcript import Transcript, TranscriptBuilder
@@ -71,7 +72,7 @@ class CorrelatedNoise:
         """One public message a party; the noise terms behind them are known to nobody."""
         builder = TranscriptBuilder(self.parties)
         factor = self.factor()
-        terms = [builder.add_noise([], 1.0, "star") for _ in range(factor.shape[1])]
+        terms = [builder.add_noise([], 1.0, NoiseGroup.INDEPENDENT) for _ in range(factor.shape[1])]
         for party in range(self.parties):
             noise = dict(zip(terms, factor[party].tolist(), strict=True))
             builder.add_message(party, 1, values={party: 1.0}, noise=noise, released=True)
@@ -126,9 +127,9 @@ class PairwiseNoise:
         builder = TranscriptBuilder(self.parties)
         noise: list[dict[int, float]] = [{} for _ in range(self.parties)]
         for party, sigma in enumerate(self.sigma_own.tolist()):
-            noise[party][builder.add_noise([party], sigma, "star")] = 1.0
+            noise[party][builder.add_noise([party], sigma, NoiseGroup.INDEPENDENT)] = 1.0
         for one, other, sigma in self.edges:
-            term = builder.add_noise([one, other], sigma, "delta")
+            term = builder.add_noise([one, other], sigma, NoiseGroup.CANCELLING)
             noise[max(one, other)][term], noise[min(one, other)][term] = 1.0, -1.0
         for party in np.nonzero(self.responded)[0].tolist():
             builder.add_message(party, 1, values={party: 1.0}, noise=noise[party], released=True)

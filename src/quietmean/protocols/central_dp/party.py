@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 
@@ -51,7 +52,7 @@ class CentralDpParty:
         for message in sorted(received, key=lambda message: message.sender):
             total = total + message.vector
             weight += message.weight
-        noise = self._noise.normal("star", 0, self._value.size) * self._sigma
+        noise = self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._sigma
         return Step(CentralDpState(2), release=Release(total + noise, weight))
 
     def miss_round(self, state: CentralDpState) -> Step[CentralDpState]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.protocols.consensus.edge import GIVEN_UP, Edge, EdgeRules
 from quietmean.protocols.consensus.local_noise import local_noise
@@ -97,7 +98,7 @@ class ConsensusParty:
         return frozenset(other for other, edge in active if edge.silent != GIVEN_UP)
 
     def _perturbation(self, slot: int) -> Vector:
-        return self._noise.normal("delta", slot, self._dimension) * self._scales[slot]
+        return self._noise.normal(NoiseGroup.CANCELLING, slot, self._dimension) * self._scales[slot]
 
     def _opened(self, inbox: dict[PartyId, Message], delivered: frozenset[PartyId]) -> tuple[Edge, ...]:
         edges = []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags, still_in_use
 from quietmean.protocols.consensus.local_noise import local_noise
@@ -44,14 +45,14 @@ def noisy_values(parameters: ConsensusParameters, values: Rows, noise: Populatio
     if parameters.local_noise in ("uniform", "laplace"):
         return noise.randomised(values, lambda party, value, its_noise: local_noise(parameters, value, its_noise))
     if parameters.local_noise == "gaussian":
-        return values + noise.normal("star", 0, parameters.sigma_local)
+        return values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_local)
     return values
 
 
 def perturbation(parameters: ConsensusParameters, noise: PopulationTerms) -> Rows:
     """z^(0) of every link."""
     links = parameters.links
-    return noise.normal_of(links.sender, "delta", links.slot, links.sigma)
+    return noise.normal_of(links.sender, NoiseGroup.CANCELLING, links.slot, links.sigma)
 
 
 def _nobody(iteration: int, x: Rows) -> None:

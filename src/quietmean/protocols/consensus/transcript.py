@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.population import population
@@ -57,7 +58,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
     terms: list[dict[int, float]] = [{} for _ in range(parameters.parties)]
     values = _value_rows(builder, parameters)
     for (first, second), scale in zip(parameters.edges.tolist(), sigma[:, 0].tolist(), strict=True):
-        noise = builder.add_noise([first, second], scale / math.sqrt(2.0), "delta")
+        noise = builder.add_noise([first, second], scale / math.sqrt(2.0), NoiseGroup.CANCELLING)
         terms[first][noise], terms[second][noise] = -1.0, 1.0
     last, public = parameters.rounds, parameters.broadcast
     rows = [
@@ -70,7 +71,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
         # All edges' looks at the level, as the one look that they are worth.
         with np.errstate(divide="ignore"):
             level = math.sqrt(2.0 / float((sigma[:, 0] ** -2.0).sum())) / (2.0 * parameters.c)
-        noise = builder.add_noise([0], level, "delta")
+        noise = builder.add_noise([0], level, NoiseGroup.CANCELLING)
         builder.add_message(0, last, messages={rows[0]: 1.0}, noise={noise: 1.0}, released=True)
     return builder.build()
 
@@ -92,7 +93,7 @@ def _value_rows(builder: TranscriptBuilder, parameters: ConsensusParameters) -> 
     rows = []
     for party in range(parameters.parties):
         gaussian = parameters.local_noise == "gaussian"
-        noise = {builder.add_noise([party], parameters.sigma_local, "star"): 1.0} if gaussian else {}
+        noise = {builder.add_noise([party], parameters.sigma_local, NoiseGroup.INDEPENDENT): 1.0} if gaussian else {}
         rows.append(builder.add_message(party, 0, values={party: 1.0}, noise=noise))
     return rows
 
@@ -123,7 +124,7 @@ class _Irregular:
         self._values = _value_rows(builder, self._parameters)
         self._initial = []
         for link, (sender, receiver) in enumerate(zip(links.sender.tolist(), links.receiver.tolist(), strict=True)):
-            noise = {builder.add_noise([sender], float(links.sigma[link]), "delta"): 1.0}
+            noise = {builder.add_noise([sender], float(links.sigma[link]), NoiseGroup.CANCELLING): 1.0}
             known = [receiver] if self._deliveries.arrived[0, link] else []
             # A party that is away in the first round sends nothing: then the variable stays its own.
             round_ = 1 if self._trace.online[1, sender] else 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.gopa.spec import (
@@ -46,7 +47,7 @@ class _Masking:
 
     def _published(self) -> Vector:
         """Value, own noise and the noise shared with every partner, whether that one is there or not."""
-        own = self._noise.normal("star", 0, self._value.size) * self._parameters.sigma_star
+        own = self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._parameters.sigma_star
         masked = self._value + own
         for other in self._schedule.partners(self._party):
             masked = masked + self._shared(other)
@@ -62,7 +63,7 @@ class _Masking:
 
     def _shared(self, other: PartyId) -> Vector:
         scale = sign(self._party, other) * self._parameters.sigma_delta
-        return self._noise.shared_normal(other, "delta", 0, self._value.size) * scale
+        return self._noise.shared_normal(other, NoiseGroup.CANCELLING, 0, self._value.size) * scale
 
     def _absent_partners(self, party: PartyId, arrived: frozenset[PartyId]) -> list[PartyId]:
         return [other for other in self._schedule.partners(party) if other not in arrived]

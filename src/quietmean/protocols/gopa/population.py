@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome
 from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
@@ -33,8 +34,8 @@ def population(
     absent = ~happened.arrived[partner]
     missing = np.bincount(party[absent], minlength=parties) > 0
 
-    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), np.ones(parties, dtype=np.bool_), 0)
-    shared = noise.shared_normal(pairs, "delta", 0, parameters.sigma_delta)
+    noisy = out.keep(values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_star), np.ones(parties, dtype=np.bool_), 0)
+    shared = noise.shared_normal(pairs, NoiseGroup.CANCELLING, 0, parameters.sigma_delta)
     masks = Flow.of((parties, len(pairs)), party, term, sign) @ shared
     rollbacks = Flow.of((parties, len(pairs)), party[absent], term[absent], -sign[absent]) @ shared
 

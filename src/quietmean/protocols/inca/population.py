@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.transcript.population import Injection, PopulationTerms, Reading, Results, Rows
@@ -27,7 +28,7 @@ def population(
     """Each round, parties send what they hold in equal shares and keep what did not arrive; then they inject the next portion."""
     delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
     late = _late_settlements(schedule, trace)
-    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), trace.online[0], 0)
+    noisy = out.keep(values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_star), trace.online[0], 0)
     held, weight = out.zeros(), np.zeros(schedule.parties)
     kept: list[tuple[_Late, Rows, float]] = []
     for round_ in range(schedule.rounds + 1):
@@ -62,7 +63,9 @@ def _injections(
     before = trace.online[:round_].sum(axis=0)[online]
     for count in np.unique(before):
         drawn = injection.cancellations[count] if round_ == parameters.rounds else injection.rows[count]
-        terms = [(coefficient, noise.normal("delta", index, parameters.sigma_delta)) for index, coefficient in drawn]
+        terms = [
+            (coefficient, noise.normal(NoiseGroup.CANCELLING, index, parameters.sigma_delta)) for index, coefficient in drawn
+        ]
         yield Injection(online[before == count], [(float(injection.portion[count]), noisy), *terms])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
@@ -19,5 +20,5 @@ def population(
     out: Reading,
 ) -> Results[Rows]:
     """Whoever stays releases its noisy value."""
-    noisy = out.release(values + noise.normal("star", 0, sigma), trace.finished, 2)
+    noisy = out.release(values + noise.normal(NoiseGroup.INDEPENDENT, 0, sigma), trace.finished, 2)
     return Results(noisy, weights, trace.finished)

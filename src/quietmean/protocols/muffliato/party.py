@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.muffliato.mixing import shares
@@ -53,7 +54,7 @@ class MuffliatoParty:
         return self._parameters.rounds
 
     def start(self) -> Step[MuffliatoState]:
-        noisy = self._value + self._noise.normal("star", 0, self._value.size) * self._parameters.sigma
+        noisy = self._value + self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._parameters.sigma
         return self._proceed(MuffliatoState(1, noisy, self._weight, noisy, self._weight))
 
     def end_round(

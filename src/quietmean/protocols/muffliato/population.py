@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule, arrivals
 from quietmean.protocols.muffliato.mixing import gossip_flow
@@ -25,7 +26,7 @@ def population(
     """What party i holds after round t is sent in round t + 1 to its neighbours. Nothing is released."""
     everyone, momentum = np.ones(schedule.parties, dtype=np.bool_), parameters.gamma
     delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
-    held = previous = values + noise.normal("star", 0, parameters.sigma)
+    held = previous = values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma)
     weight = before = weights.astype(np.float64)
     for round_ in range(1, schedule.rounds + 1):
         held = out.send(held, everyone, round_, arrivals(schedule, delivered, round_))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, Vector
 from quietmean.protocols.secagg.keys import Words
 from quietmean.protocols.secagg.spec import CONDITIONAL, NO_NOISE, SecAggParameters
@@ -47,7 +48,7 @@ def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: No
         rounded = _round_conditionally(rotated, weight * parameters.clip / parameters.granularity, seed)
     else:
         rounded = _round_at_random(rotated, seed)
-    rounded += discrete_gaussian(Seed(noise.secret("star", 0)), parameters.scale, rounded.size)
+    rounded += discrete_gaussian(Seed(noise.secret(NoiseGroup.INDEPENDENT, 0)), parameters.scale, rounded.size)
     return _to_ring(rounded, parameters.bits)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import digest
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols.protocol import Aggregated, Design, Releases, SelfCalibrating, Server
@@ -113,7 +114,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         builder = TranscriptBuilder(schedule.parties)
         counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
         if counted:
-            noise = {builder.add_noise([party], self.sigma, "star"): 1.0 for party in counted}
+            noise = {builder.add_noise([party], self.sigma, NoiseGroup.INDEPENDENT): 1.0 for party in counted}
             values = dict.fromkeys(counted, 1.0)
             builder.add_message(self.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
         return builder.build()
