@@ -1,4 +1,4 @@
-"""What parties have in common that just publish something. Nothing is sent to anybody in particular."""
+"""The machine of parties that only publish something. No message is sent to a single party."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PublishingState:
 
 
 class PublishingParty:
-    """Round 1 stands for publishing: who misses it has published nothing."""
+    """Round 1 stands for publishing: a party that misses it publishes nothing."""
 
     rounds = 1
     state_type = PublishingState

@@ -1,4 +1,4 @@
-"""A party that hands its value to the curator, and the curator, which adds them up and publishes the noisy sum."""
+"""A party that sends its value to the curator, and the curator, which adds the values up and publishes the noisy sum."""
 
 from __future__ import annotations
 

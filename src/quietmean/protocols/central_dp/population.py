@@ -21,7 +21,10 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """Values as they are go to the curator, who releases the noisy sum of those that arrived and its own."""
+    """The curator receives the values without noise, and releases the noisy sum of those that arrived and its own.
+
+    ``values`` have n rows (d,), ``weights`` the shape (n,). ``sigma``: standard deviation of the noise on the sum.
+    """
     parties, curator = schedule.parties, np.array([aggregator])
     is_curator = np.arange(parties) == curator
     sender, receiver = arrivals(schedule, trace.delivered(schedule), 1)

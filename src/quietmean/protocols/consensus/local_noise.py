@@ -15,8 +15,8 @@ from quietmean.randomness import BitStream, Seed
 def local_noise(parameters: ConsensusParameters, value: Vector, noise: NoiseSource) -> Vector:
     """The value (d,) with the party's local noise of standard deviation ``sigma_local``.
 
-    Only Gaussian noise has an (epsilon, delta) guarantee here. Uniform noise has no epsilon at all: a value outside the reach of
-    what was seen is excluded with certainty.
+    Only Gaussian noise has an (epsilon, delta) guarantee here. Uniform noise has no epsilon at all: a value further
+    from the noisy one than the noise can reach is excluded with certainty.
     """
     sigma = parameters.sigma_local
     if parameters.local_noise == "none":

@@ -21,9 +21,10 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """Everybody hides its value, and sends it or, without recipients, publishes it with what it received.
+    """Every party adds its noise to its value. It sends the sum or, without recipients, publishes it with what it received.
 
-    Who sends to an aggregator shows its message to it alone, so a coalition with the aggregator sees every message.
+    With an aggregator only the aggregator sees the single messages, and so does every coalition with it. ``values`` have n rows
+    (d,), ``weights`` the shape (n,).
     """
     parties, sends = schedule.parties, schedule.out_degree[0] > 0
     noisy = values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_own)

@@ -73,7 +73,10 @@ class Injection:
 
     @classmethod
     def general(cls, portion: NDArray[np.float64], noise: NDArray[np.float64]) -> Injection:
-        """Any valid (c, Z); refused with the reason otherwise."""
+        """Any valid (c, Z): ``portion`` is c, shape (T + 1,), ``noise`` is Z, shape (T + 1, T).
+
+        Raises :class:`InputError` with the violated condition for an invalid one.
+        """
         rounds = len(portion) - 1
         if noise.shape != (rounds + 1, rounds):
             raise InputError(f"Z has shape {noise.shape} but c has {rounds + 1} entries: Z needs shape ({rounds + 1}, {rounds})")
@@ -165,7 +168,7 @@ SCHEDULE: dict[str, Any] = {"help": "who sends to whom", "option": True, "choice
 OUT_DEGREE: dict[str, Any] = {
     "help": "to how many others each party sends in a round",
     "option": True,
-    # Its range depends on the number of parties: whoever draws the schedule knows both ends.
+    # Its range depends on the number of parties, which is known when the schedule is drawn.
     "flag": "neighbours",
 }
 VALUE_BITS: dict[str, Any] = {

@@ -19,6 +19,9 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """Whoever stays releases its noisy value."""
+    """Every party that stays releases its noisy value.
+
+    ``values`` have n rows (d,), ``weights`` the shape (n,). ``sigma``: standard deviation of the noise.
+    """
     noisy = out.release(values + noise.normal(NoiseGroup.INDEPENDENT, 0, sigma), trace.finished, 2)
     return Results(noisy, weights, trace.finished)

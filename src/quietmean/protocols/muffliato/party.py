@@ -26,9 +26,9 @@ class MuffliatoState:
 class MuffliatoParty:
     """Adds noise once, then sends what it holds to its neighbours, round after round, and averages with theirs.
 
-    An exchange counts for a party if it went through in both directions as far as it knows. If both ends know, the sum over all
-    parties stays what it was. If only one of the two messages arrived neither end uses it, though its receiver has seen it. If an
-    end does not know that its own arrived, the other one uses the exchange alone.
+    An exchange counts for a party if it knows that both messages arrived. If both parties know, the exchange does not change the
+    sum over all parties. If only one of the two messages arrived, neither party uses it, though its receiver has seen it. If one
+    party does not know that its own message arrived, only the other one uses the exchange.
     """
 
     state_type = MuffliatoState

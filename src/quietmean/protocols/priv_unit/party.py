@@ -14,6 +14,6 @@ class PrivUnitParty(PublishingParty):
 
 
 def private_report(parameters: PrivUnitParameters, value: Vector, weight: float, noise: NoiseSource) -> Release:
-    """PrivUnitG of the value's direction, times the public weight."""
+    """PrivUnitG of the direction of ``value`` (d,), times the public weight. Raises as :func:`direction_of`."""
     stream = BitStream(Seed(noise.secret("report", 0)))
     return Release(report(parameters, direction_of(value, weight), stream) * weight, weight)

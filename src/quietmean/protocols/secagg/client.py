@@ -1,7 +1,7 @@
 """What a party does as a client: pure functions of its secrets, its value and what the aggregator sent.
 
 Each answers one message of the aggregator. Whatever is not exactly as the protocol has it raises :class:`Malformed`: the party
-then takes no further part. All secrets are derived anew, so that a restarted party says the same to the last bit.
+then takes no further part. All secrets are derived anew, so that a restarted party sends the same to the last bit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.protocols.secagg.wire import Malformed
 from quietmean.randomness import Seed
 
-# Of an advert, what clients are told: both public keys.
+# The part of an advert that clients receive: both public keys.
 KEYS_BYTES = 2 * PUBLIC_BYTES
 
 

@@ -38,7 +38,7 @@ Settings = TypeVar("Settings", bound=SecAggParameters)
 
 @dataclass(frozen=True)
 class Shape:
-    """Who shares with how many, and how many inputs there must be; ``claim``: what the thresholds were chosen for."""
+    """Neighbours that a party shares with, and the fewest inputs; ``claim``: what the thresholds were chosen for."""
 
     threshold: int
     minimum: int
@@ -47,7 +47,10 @@ class Shape:
 
 
 def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
-    """SecAgg: by default two thirds, or what withstands split lists, but never more than the planned survivors."""
+    """Thresholds of SecAgg: by default two thirds of the parties, or enough to withstand inconsistent lists of survivors.
+
+    Never more than the planned survivors. Raises :class:`InputError` for a threshold above them.
+    """
     staying = target.responding
     wanted = max(math.ceil(2 * target.parties / 3), (target.parties + target.colluding) // 2 + 1, target.colluding + 1)
     threshold = given_value(asked.threshold, max(min(wanted, staying), target.parties // 2 + 1))

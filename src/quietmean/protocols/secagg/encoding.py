@@ -64,6 +64,7 @@ def decode_sum(parameters: SecAggParameters, total: Words, weight: float, dimens
 
 
 def empty_sum(parameters: SecAggParameters, dimension: int) -> Words:
+    """Zeros of shape (words,), in the type of masked inputs."""
     size = parameters.words(dimension)
     return np.zeros(size, dtype=np.uint16) if parameters.bits <= 16 else np.zeros(size, dtype=np.uint32)
 
@@ -85,7 +86,7 @@ def _clip(vector: Vector, radius: float) -> Vector:
 
 
 def rotate(vector: Vector, parameters: SecAggParameters) -> Vector:
-    """H S x / sqrt(D), padded with zeros to D entries, a power of two."""
+    """H S x / sqrt(D), shape (D,), for x (d,) padded with zeros to D entries, a power of two."""
     padded = np.zeros(parameters.words(vector.size))
     padded[: vector.size] = vector
     padded *= _signs(parameters.rotation, padded.size)
@@ -93,7 +94,7 @@ def rotate(vector: Vector, parameters: SecAggParameters) -> Vector:
 
 
 def rotate_back(vector: Vector, parameters: SecAggParameters) -> Vector:
-    """The inverse of :func:`rotate`, padding included."""
+    """The inverse of :func:`rotate`, shape (D,), padding included."""
     return _hadamard(vector) * _signs(parameters.rotation, vector.size)
 
 

@@ -1,8 +1,8 @@
 """The state machines: a client, and the aggregator, which plays the server and is a client of itself without a network.
 
-Odd rounds go to the aggregator, even ones come from it: adverts, key list, sealed shares, the same forwarded, masked input, who
-arrived, unmasking. A client that missed a round, or was sent something that it must not obey, is out and stays silent; its
-``failure`` says why. An aggregator that cannot go on tells all others why and releases nothing.
+Odd rounds go to the aggregator, even ones come from it: adverts, key list, sealed shares, the same forwarded, masked input, the
+list of arrivals, unmasking. A client that missed a round, or received a request that it must refuse, sends nothing more; its
+``failure`` states why. An aggregator that cannot go on sends the reason to all others and releases nothing.
 """
 
 from __future__ import annotations
@@ -247,9 +247,9 @@ class AggregatorParty:
         ]
         return Step(following, tuple(messages))
 
-    def _give_up(self, state: AggregatorState, reason: str, told: tuple[PartyId, ...]) -> Step[AggregatorState]:
+    def _give_up(self, state: AggregatorState, reason: str, recipients: tuple[PartyId, ...]) -> Step[AggregatorState]:
         """Nothing is kept, so that nothing can be unmasked later."""
         following = AggregatorState(state.round + 1, reason)
-        if not told or following.round > ROUNDS:
+        if not recipients or following.round > ROUNDS:
             return Step(following)
-        return Step(following, (Message(self._party, told, following.round, _NOTHING, 0.0, wire.ended(reason)),))
+        return Step(following, (Message(self._party, recipients, following.round, _NOTHING, 0.0, wire.ended(reason)),))

@@ -34,8 +34,8 @@ _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
 class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     """Secure aggregation (Bonawitz et al. 2017) with the distributed discrete Gaussian (Kairouz, Liu and Steinke 2021).
 
-    The declared transcript is the ideal functionality: one sum over the counted parties is told to everybody, with the noise of
-    each known to it alone, as continuous Gaussians. That the real run shows no more is the computational claim; certificates do
+    The declared transcript is the ideal functionality: one sum over the counted parties is published, with the noise of each
+    known to it alone, as continuous Gaussians. That the real run shows no more is the computational claim; certificates do
     not use the continuous noise but the bound for the discrete one in :mod:`~quietmean.protocols.secagg.certificate`.
     """
 
@@ -71,7 +71,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return Schedule.from_lists(star, parties, self._pairs(parties, seed))
 
     def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:
-        """Who masks with whom, shape (M, 2): all pairs."""
+        """The pairs that share a mask, shape (M, 2): all pairs."""
         return complete_pairs(parties)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
@@ -84,7 +84,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
 
     def message_bytes(self, parties: int, dimension: int) -> float:
-        """Of all that one party sends and, as its share, what the aggregator sends for it."""
+        """Averaged over all that one party sends and, as its share, what the aggregator sends for it."""
         partners = parties - 1 if self.neighbours is None else self.neighbours
         masked = (2 if self.bits <= 16 else 4) * self.words(dimension)
         return (_BYTES_PER_PARTNER * partners + _OTHER_BYTES + masked) / ROUNDS
@@ -107,7 +107,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return kind(self.rules(schedule.parties), schedule, party, value, weight, noise)
 
     def rules(self, parties: int) -> Rules:
-        """What all machines of a run have in common."""
+        """The parameters that all machines of a run share."""
         return Rules(self, parties, digest({"protocol": self.name, "parties": parties, **self.describe()}))
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:

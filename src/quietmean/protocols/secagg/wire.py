@@ -1,4 +1,4 @@
-"""The contents of messages as bytes. What is read comes from strangers: anything but the exact form is :class:`Malformed`."""
+"""The contents of messages as bytes. Received bytes are not trusted: anything but the exact form raises :class:`Malformed`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REASON_LIMIT = 200
 
 
 class Malformed(Exception):
-    """A content that cannot be read, or that must not be obeyed; says why."""
+    """A content that cannot be read, or a request that must be refused; its text states why."""
 
 
 def set_size(parties: int) -> int:

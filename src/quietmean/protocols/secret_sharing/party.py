@@ -150,7 +150,7 @@ class SecretSharingParty:
             return self._concluded(state)
         recipients = tuple(self._neighbours)
         if state.broken:
-            # Tells the others, who would not notice by themselves.
+            # Informs the others, who would not notice by themselves.
             size = self._parameters.number_bytes * self._count
             return Step(state, (Message(self._party, recipients, state.round, np.zeros(0), 0.0, _BROKEN + bytes(size)),))
         x, weight = self._estimate(state)
