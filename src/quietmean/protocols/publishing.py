@@ -10,6 +10,8 @@ from quietmean.core.party import Message, PartyId, Release, Step
 
 @dataclass(frozen=True, slots=True)
 class PublishingState:
+    """The round in progress, nothing else."""
+
     round: int
 
 

@@ -12,10 +12,14 @@ from quietmean.graphs import Schedule
 
 @dataclass(frozen=True, slots=True)
 class CentralDpState:
+    """The round in progress, nothing else."""
+
     round: int
 
 
 class CentralDpParty:
+    """A party or, if its number is that of the curator, the curator; its value has shape (d,)."""
+
     rounds = 1
     state_type = CentralDpState
 

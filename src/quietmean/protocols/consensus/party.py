@@ -27,6 +27,8 @@ class ConsensusState:
 
 
 class ConsensusParty:
+    """A party of consensus for a value (d,): averages with its neighbours over the edges in use."""
+
     state_type = ConsensusState
 
     def __init__(self, parameters: ConsensusParameters, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> None:

@@ -20,8 +20,9 @@ class CordpDmeState:
 
 
 class CordpDmeParty:
-    """Draws all noise before the round. In it, sends the hidden value to the aggregator, or publishes it if it has nobody to
-    send to; an aggregator adds what it received.
+    """Draws all noise before the round. In the round it sends the hidden value to the aggregator; without one it publishes it.
+
+    The aggregator adds what it received to its own and publishes the sum.
     """
 
     rounds = 1

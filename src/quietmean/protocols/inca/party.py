@@ -44,7 +44,7 @@ class IncaParty:
         self._numbers = numbers_of(parameters.grid, value)
         dimension = value.size
         self._noisy_value = value + noise.normal(NoiseGroup.INDEPENDENT, 0, dimension) * parameters.sigma_star
-        # A row mostly takes back what the one before it added: that need not be drawn twice.
+        # A row mostly subtracts the noise that the one before it added: that need not be drawn twice.
         self._cancelled_noise = lru_cache(maxsize=2)(lambda index: noise.normal(NoiseGroup.CANCELLING, index, dimension))
 
     @property

@@ -8,5 +8,7 @@ from quietmean.protocols.publishing import PublishingParty
 
 
 class LocalDpParty(PublishingParty):
+    """Publishes its value (d,) with Gaussian noise of standard deviation ``sigma``."""
+
     def __init__(self, sigma: float, value: Vector, weight: float, noise: NoiseSource) -> None:
         super().__init__(Release(value + noise.normal(NoiseGroup.INDEPENDENT, 0, value.size) * sigma, weight))

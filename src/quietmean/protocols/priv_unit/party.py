@@ -9,6 +9,8 @@ from quietmean.randomness import BitStream, Seed
 
 
 class PrivUnitParty(PublishingParty):
+    """Publishes the report of :func:`private_report` on its value (d,)."""
+
     def __init__(self, parameters: PrivUnitParameters, value: Vector, weight: float, noise: NoiseSource) -> None:
         super().__init__(private_report(parameters, value, weight, noise))
 

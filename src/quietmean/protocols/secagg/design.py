@@ -68,7 +68,8 @@ def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
 def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, float, str]:
     """The least noise with which the sum keeps (epsilon, delta) against ``colluding`` parties, the aggregator perhaps among them.
 
-    Counted on is the noise of minimum - colluding honest parties: fewer inputs give no result. Raises :class:`InputError`.
+    It relies on the noise of minimum - colluding honest parties: fewer inputs give no result. Raises :class:`InputError` if
+    no such noise exists.
     """
     if given_value(asked.noise, DISCRETE_GAUSSIAN) == NO_NOISE:
         raise InputError("noise none protects nothing once the sum is out: it is for tests, not for plans; leave the option out")
@@ -86,7 +87,7 @@ def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, f
 
 
 def counted_parties(target: Target) -> float:
-    """How many inputs are expected to count: who leaves in the last two rounds is counted."""
+    """The expected number of counted inputs: parties that drop out in the last two rounds are counted."""
     return target.parties - (target.parties - target.responding) * 5 / ROUNDS
 
 

@@ -26,8 +26,8 @@ Integers = list[int]
 class SecretSharingParameters(GraphParameters):
     """Values in [-``bound``, ``bound``] are multiples of 2^-``fraction_bits``; all arithmetic is exact, modulo ``modulus``.
 
-    ``c`` is the step of PDMM, a multiple of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them in
-    the clear.
+    ``c`` is the step of PDMM, a multiple of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them
+    without encryption.
     """
 
     bound: float = parameter(
