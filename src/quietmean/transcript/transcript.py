@@ -42,7 +42,7 @@ class Transcript:
     noise_group: NDArray[np.str_]  # (K,): what the noise is for; scales may be changed group by group
     sender: NDArray[np.int64]  # (M,)
     message_round: NDArray[np.int64]  # (M,)
-    released: NDArray[np.bool_]  # (M,): known to everybody
+    released: NDArray[np.bool_]  # (M,): known to all parties
     message_known: Known  # (M, n): sender and receivers
     noise_known: Known  # (K, n)
 

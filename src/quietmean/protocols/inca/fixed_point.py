@@ -75,7 +75,7 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
 
 
 def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target) -> dict[str, Any]:
-    """For plans, where nobody drops out: the step over the smallest noise, and what rounding adds to mu squared at most."""
+    """For plans without dropouts: the step over the smallest noise, and what rounding adds to mu squared at most."""
     if not parameters.grid:
         return {}
     smallest = min(sigma for sigma in _deviations(parameters) if sigma > 0)

@@ -33,7 +33,7 @@ class NetworkDesign:
 
     @property
     def mse(self) -> float:
-        """Per coordinate, if everybody reached the mean of the noisy values."""
+        """Per coordinate, if every party reached the mean of the noisy values."""
         return self.sigma**2 / self.parties
 
 

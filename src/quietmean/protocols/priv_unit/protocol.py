@@ -26,7 +26,7 @@ _DIMENSION = 100
 
 
 class PrivUnitG(PrivUnitParameters, SelfCalibrating):
-    """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against everybody else together."""
+    """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against all other parties together."""
 
     name = "priv-unit-g"
     summary = "every party publishes a private report of its unit vector: pure local differential privacy"

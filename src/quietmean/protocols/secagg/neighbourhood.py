@@ -27,7 +27,7 @@ class Neighbourhood:
 
 
 def assess(parties: int, colluding: int, dropped: int, neighbours: int, threshold: int) -> Neighbourhood:
-    """The bounds for given numbers: ``colluding`` parties against secrecy, ``dropped`` parties gone at the end."""
+    """The bounds for given numbers: ``colluding`` parties against secrecy, ``dropped`` parties absent at the end."""
     leak = parties * upper_tail(parties - 1, colluding, neighbours, threshold)
     missing = min(parties - 1, colluding + dropped)
     apart = 0.0 if neighbours == parties - 1 else parties * _all_from(parties, missing, neighbours // 2)
