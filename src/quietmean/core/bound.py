@@ -1,4 +1,4 @@
-"""A number that says in which direction it may be wrong."""
+"""A number with certain bounds on both sides."""
 
 from __future__ import annotations
 

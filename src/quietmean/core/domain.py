@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class PrivacyUnit(StrEnum):
-    """Whose change the guarantee hides."""
+    """The unit whose change the guarantee hides: a whole party's value, or one record of it."""
 
     PARTY = "party"
     RECORD = "record"

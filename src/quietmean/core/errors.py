@@ -14,11 +14,11 @@ class InputError(QuietmeanError):
 
 
 class ProtocolFailure(QuietmeanError):
-    """A protocol could not finish (too few parties, a peer that never came). Exit code 3."""
+    """A protocol could not finish (too few parties, a peer that never connected). Exit code 3."""
 
 
 class PeerError(QuietmeanError):
-    """A peer sent something that this protocol does not allow; the peer is to blame, not the local user."""
+    """A peer sent something that this protocol does not allow: an error of the peer, not of the local user."""
 
 
 class NumericalError(QuietmeanError):

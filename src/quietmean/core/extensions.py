@@ -1,4 +1,4 @@
-"""Kinds of things that other distributions bring: classes found by entry points."""
+"""Extensions from other distributions: classes found by entry points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 def with_extensions(built_in: Mapping[str, Kind], group: str, word: str, base: type) -> dict[str, Kind]:
     """``built_in`` and the classes of the entry points of ``group``, by their attribute ``name``.
 
-    Each is a complete subclass of ``base``; ``word`` is what people call one. Raises :class:`InputError` for an entry point that
+    Each is a complete subclass of ``base``; ``word`` names one in errors. Raises :class:`InputError` for an entry point that
     cannot be loaded, is no such class, or has the name of another one.
     """
     found = dict(built_in)
@@ -32,7 +32,7 @@ def _load(entry: EntryPoint, word: str, base: type) -> Any:
     what = f"{word} {entry.name!r} ({entry.value})"
     try:
         kind = entry.load()
-    # Somebody else's module may raise anything when it is imported.
+    # A module of another distribution may raise any exception when it is imported.
     except Exception as error:
         raise InputError(f"{what} cannot be loaded ({error}): mend or uninstall it") from error
     if not (isinstance(kind, type) and issubclass(kind, base)):

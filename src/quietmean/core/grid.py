@@ -29,26 +29,26 @@ def check_step(step: float) -> float:
 
 
 def on_grid(vector: Vector, step: float) -> bool:
-    """Are all entries finite multiples of ``step``, and less than 2^53 of them?"""
+    """Are all entries, in any shape, finite multiples of ``step`` and below 2^53 steps in size? Both in the same units."""
     with np.errstate(over="ignore"):
         units = vector / step
     return bool((np.abs(units) < LARGEST_UNITS).all() and (units == np.rint(units)).all())
 
 
 def to_units(vector: Vector, step: float) -> Units:
-    """Entries that are on the grid, in steps: exact."""
+    """A vector of any shape with entries on the grid, as whole numbers of steps: exact."""
     units: Units = (vector / step).astype(np.int64)
     return units
 
 
 def from_units(units: NDArray[np.signedinteger], step: float) -> Vector:
-    """The inverse of :func:`to_units`, exact below 2^53 steps."""
+    """The inverse of :func:`to_units`, for any shape: in the units of ``step``, exact below 2^53 steps."""
     vector: Vector = units.astype(np.float64) * step
     return vector
 
 
 def divide(units: Units, parts: int | Units) -> Units:
-    """units / parts, rounded to whole steps, halves up, and cut to +-(2^31 - 1). ``parts``: whole numbers > 0.
+    """units / parts, rounded to whole steps, halves up, and cut to +-(2^31 - 1). ``parts``: > 0, of any shape that broadcasts.
 
     Halves go up whatever the sign: only so does a change of ``units`` by a multiple of ``parts`` change the result by exactly
     that many steps, on which the privacy bound for grids rests.
@@ -58,7 +58,10 @@ def divide(units: Units, parts: int | Units) -> Units:
 
 
 def whole_steps(vector: Vector, step: float) -> Vector:
-    """To the nearest multiples of ``step``. Raises :class:`ProtocolFailure` where they are too large to be held exactly."""
+    """Each entry, in any shape, rounded to the nearest multiple of ``step``.
+
+    Raises :class:`ProtocolFailure` for an entry that is not finite or reaches 2^53 steps, beyond which float64 is not exact.
+    """
     with np.errstate(over="ignore"):
         units = np.rint(vector / step)
     if not (np.abs(units) < LARGEST_UNITS).all():
@@ -69,7 +72,7 @@ def whole_steps(vector: Vector, step: float) -> Vector:
 
 
 def too_large(step: float) -> ProtocolFailure:
-    """For numbers that a grid cannot hold."""
+    """The error for numbers that a grid cannot hold."""
     return ProtocolFailure(
         f"a number is off the grid of {step:g} or beyond 2^53 of its steps, which no honest party's is: start the study again "
         "with a coarser grid (option largest_value), or without value_bits = 32, and look for the party that sent it"

@@ -1,8 +1,8 @@
-"""Conveniences on values: methods that a layer above carries out.
+"""Convenience methods that are implemented in a layer above.
 
-``IncA(rounds=20).calibrate(target)`` reads as people think, but how to calibrate is known to the planner, which stands on the
-protocols. Such a method looks its function up when it is called, and cannot name the type of what it returns: who wants types
-calls the function itself. Nothing else may reach upwards.
+``IncA(rounds=20).calibrate(target)`` is convenient, but calibration belongs to the planner, a layer above the protocols. Such a
+method imports its function when it is called, and so its return type is Any. Call the function itself where types are needed.
+Nothing else may import from a layer above.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A party is a pure state machine: it is handed messages and round ends and returns what to send.
+"""A party is a pure state machine: it is given messages and ends of rounds, and returns what to send.
 
-The same machine runs in the simulator, over the network and under symbolic tracing. It does no input or output, knows
-no clock, and draws no noise of its own: whoever drives it hands the noise in. All rounds are synchronous:
+The same machine runs in the simulator, over the network and under symbolic tracing. It does no input or output, reads
+no clock, and draws no noise of its own: the caller supplies the noise. All rounds are synchronous:
 
 * ``start`` gives the state for round 1 and the messages to send in round 1;
-* ``end_round`` closes the round in progress: which messages arrived here, which of mine arrived there;
+* ``end_round`` closes the round in progress, given the messages that arrived here and the recipients that mine reached;
 * ``miss_round`` says that this party took no part in the round in progress.
 
 After the last round ``Step.release`` holds what the protocol makes public about this party's share.
@@ -26,10 +26,10 @@ Vector: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What ``sender`` tells ``recipients`` in ``round``: a vector of shape (d,) and the public weight it carries.
+    """What ``sender`` sends to ``recipients`` in ``round``: a vector of shape (d,) and the public weight it carries.
 
-    ``content`` is what else a protocol says, in its own encoding (keys, ciphertexts, packed bits); the vector may then be empty,
-    of shape (0,). Content comes from a stranger's machine: a party treats what it cannot read as not arrived.
+    ``content`` is what else a protocol sends, in its own encoding (keys, ciphertexts, packed bits); the vector may then be empty,
+    of shape (0,). Content is not trusted: a party treats content that it cannot read as not arrived.
     """
 
     sender: PartyId
@@ -41,9 +41,10 @@ class Message:
 
 
 def settlement(message: Message) -> Message:
-    """What takes a share out of the sender's holdings that it had kept, but that was used by its receiver: its negative.
+    """The correction of a sender's holdings for a share that counts twice: the negative of ``message``, sent to itself.
 
-    The sender is handed it like a message that came in, once it knows.
+    The sender kept the share because no acknowledgement had come, but the receiver used it. Once the sender learns of the
+    delivery, it is given the correction like any message that it receives.
     """
     return Message(message.sender, (message.sender,), message.round, -message.vector, -message.weight)
 
@@ -80,32 +81,38 @@ class PartyMachine(Protocol[State]):
     """One party of one protocol, bound to its value and its noise."""
 
     @property
-    def rounds(self) -> int: ...
+    def rounds(self) -> int:
+        """The number T of rounds."""
 
     @property
-    def state_type(self) -> type[State]: ...
+    def state_type(self) -> type[State]:
+        """The class of its states, with which a stored state is read again."""
 
-    def start(self) -> Step[State]: ...
+    def start(self) -> Step[State]:
+        """The state for round 1, and the messages of round 1."""
 
-    def end_round(self, state: State, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[State]: ...
+    def end_round(self, state: State, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[State]:
+        """Close the round in progress. ``received``: what arrived here; ``delivered``: whom this party's messages reached."""
 
-    def miss_round(self, state: State) -> Step[State]: ...
+    def miss_round(self, state: State) -> Step[State]:
+        """Close the round in progress without having taken part in it."""
 
     def expects(self, state: State) -> frozenset[PartyId]:
         """The parties whose messages are due in the round in progress."""
 
 
 class NoiseSource(Protocol):
-    """All that is random for one party, addressed by purpose and index: the same address gives the same.
+    """All randomness of one party, addressed by purpose and index: the same address always gives the same values.
 
-    What is ``shared`` with another party is the same at both ends and known to nobody else.
+    ``purpose`` is a :class:`~quietmean.core.noise.NoiseGroup` or another label. Noise that is ``shared`` with another party is
+    the same for both parties and known to no other.
     """
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         """Standard Gaussian noise, shape (d,)."""
 
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
-        """Standard Gaussian noise that ``other`` knows too, shape (d,)."""
+        """Standard Gaussian noise that ``other`` draws as well, shape (d,)."""
 
     def secret(self, purpose: str, index: int) -> bytes:
         """32 secret bytes, to seed a stream of bits."""
@@ -118,6 +125,7 @@ class PopulationNoise(Protocol):
         """Shape (n, d)."""
 
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
-        """Row m is what the two parties ``pairs[m]`` share. Pairs have shape (M, 2), smaller number first; result (M, d)."""
+        """Row m is the noise that the two parties ``pairs[m]`` share. Pairs (M, 2), smaller number first; result (M, d)."""
 
-    def party(self, party: PartyId) -> NoiseSource: ...
+    def party(self, party: PartyId) -> NoiseSource:
+        """The source of one of these parties."""

@@ -6,7 +6,7 @@ JSON in and out, options of the command line with their help, checks and the str
     class Example(Configured):
         rounds: int = parameter(help="mixing rounds", at_least=1, option=True)
 
-A field without a default is open: it has no value yet, and whoever meets the number of parties or the target fills it in.
+A field without a default is open: it has no value yet. It is filled in once the number of parties or the target is known.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _Later(Enum):
         return self.value
 
 
-# What a field holds in place of a value: nothing yet, or the wish that it be computed. Of every type, so that fields are typed as
-# what they become.
+# What a field holds in place of a value: OPEN for none yet, AUTO for one that is to be computed. Of type Any, so that a field is
+# typed as its later value.
 OPEN: Any = _Later.OPEN
 AUTO: Any = _Later.AUTO
 
@@ -43,10 +43,10 @@ _KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 
 @dataclass(frozen=True)
 class Parameter:
-    """What is known of one field besides its type and default.
+    """The declaration of one field.
 
-    ``help`` is a clause for people. Numbers lie in the stated range; ``remedy`` says what to choose instead. An ``option`` may be
-    chosen by who plans; all other fields are what calibration finds. ``flag`` is the name on the command line, None if it has
+    ``help`` is a clause for users. Numbers lie in the stated range; ``remedy`` states what to choose instead. An ``option`` may
+    be chosen when planning; all other fields are found by calibration. ``flag`` is the name on the command line, None if it has
     none. ``key`` is the name in JSON. ``read`` and ``write`` convert to and from JSON data. ``written`` decides whether
     the field is in a file; by default all but None are. With ``auto`` the text "auto" stands for what is computed.
     """
@@ -149,7 +149,7 @@ class Parameter:
 
 
 def is_kind(raw: Any, kind: type) -> bool:
-    """Is JSON data a whole number, a number, a text or a truth value, as ``kind`` says? Whole numbers are numbers."""
+    """Is JSON data a whole number, a number, a text or a truth value, according to ``kind``? Whole numbers are numbers."""
     accepted = (int, float) if kind is float else kind
     is_bool = isinstance(raw, bool)
     return isinstance(raw, accepted) and is_bool == (kind is bool) and not (isinstance(raw, float) and math.isnan(raw))
@@ -179,7 +179,7 @@ def parameter(
     written: Callable[[Any], bool] | None = None,
     auto: bool = False,
 ) -> Any:
-    """A dataclass field with what :class:`Parameter` says of it.
+    """A dataclass field with the declaration of a :class:`Parameter`.
 
     ``required``: an open field must be in an execution file. By default an option's flag and its key in JSON are its name.
     """
@@ -233,13 +233,13 @@ class Configured:
         return hash((type(self), self._compared()))
 
     def _compared(self) -> bytes:
-        """All fields, also those that files leave out: they say how what is open is made."""
+        """All fields, also those that files leave out: they determine how open ones are made."""
         known = ((one, getattr(self, name)) for name, one in parameters_of(type(self)).items())
         return canonical_json({one.name: one.to_json(value) for one, value in known if value is not OPEN})
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
-        """From a JSON object, whose other entries are ignored; what it does not have keeps its default. Raises InputError."""
+        """From a JSON object; other entries are ignored, missing ones keep their default. Raises :class:`InputError`."""
         given = {name: one.parse(raw[one.key]) for name, one in parameters_of(cls).items() if one.key in raw}
         return cls(**given)
 
@@ -256,7 +256,7 @@ class Configured:
         return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is OPEN})
 
     def require_complete(self) -> None:
-        """Raises :class:`InputError` that names a field which is open though nothing can run without it."""
+        """Raises :class:`InputError` with the name of a required field that is open."""
         for name, one in parameters_of(type(self)).items():
             if one.required and getattr(self, name) is OPEN:
                 raise InputError(f"field {one.key!r} is missing: add it, it is {one.wanted}")

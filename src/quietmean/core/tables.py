@@ -15,7 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 def frame_of(rows: Rows) -> DataFrame:
     """A Polars frame, one column for each key of the first row."""
-    # Only who asks for a frame needs the library.
+    # The library is needed only here.
     import polars
 
     return polars.DataFrame([dict(row) for row in rows])

@@ -1,4 +1,4 @@
-"""Who talks to whom and when: schedules, static topologies, churn, flows. All from public seeds."""
+"""Which party sends to which in each round: schedules, static topologies, churn, flows. All from public seeds."""
 
 from quietmean.graphs.execution_trace import ExecutionTrace, churn
 from quietmean.graphs.mixing import Flow, arrivals, share_flow

@@ -16,13 +16,15 @@ NEVER = 0
 
 @dataclass(frozen=True, eq=False)
 class ExecutionTrace:
-    """What happened to a schedule: ``online`` of shape (T + 1, n) for rounds 0..T; ``lost`` of shape (T, n, k_max).
+    """How a schedule was carried out: ``online`` of shape (T + 1, n) for rounds 0..T; ``lost`` of shape (T, n, k_max).
 
-    A message arrives if sender and receiver are online in its round and it is not marked lost. Every sender knows what
-    arrived (IncA, section 2.4), at the latest some rounds afterwards: ``settled``, shape (M, 4), lists (round, sender, receiver,
-    later round) of messages that arrived though the sender had to assume that they did not, and at the end of which later
-    round it took out again what it had kept (0: it never learnt, and this share counts twice). Everyone is online in round 0: who
-    never started is not a party.
+    A message arrives if sender and receiver are online in its round and it is not marked lost. Every sender learns which of its
+    messages arrived (IncA, section 2.4), some of them later than in their round. ``settled``, shape (M, 4), lists those as
+    (round, sender, receiver, later round): the sender first had to assume that the message was lost and kept its share, and
+    removed it at the end of the later round. A later round of 0 means that it never learnt, so that the share counts twice.
+    Every party is online in round 0: a participant that never started is not a party.
+
+    Raises :class:`InputError` if a party is offline in round 0, or for a later round in which the sender is offline.
     """
 
     online: NDArray[np.bool_]
@@ -42,6 +44,7 @@ class ExecutionTrace:
 
     @classmethod
     def everyone(cls, rounds: int, parties: int) -> ExecutionTrace:
+        """All parties online in all rounds, and no message lost."""
         return cls(np.ones((rounds + 1, parties), dtype=bool))
 
     @property
@@ -51,7 +54,10 @@ class ExecutionTrace:
         return last
 
     def delivered(self, schedule: Schedule) -> NDArray[np.bool_]:
-        """Shape (T, n, k_max): did the message of this round, sender and neighbour slot arrive?"""
+        """Shape (T, n, k_max): did the message of this round, sender and neighbour slot arrive?
+
+        Raises :class:`InputError` if the shapes do not fit the schedule.
+        """
         self._check(schedule)
         present = self.online[1:]
         arrived: NDArray[np.bool_] = schedule.neighbours != NOBODY
@@ -61,14 +67,17 @@ class ExecutionTrace:
         return arrived if self.lost is None else arrived & ~self.lost
 
     def acknowledged(self, schedule: Schedule) -> NDArray[np.bool_]:
-        """Shape (T, n, k_max): what had arrived as far as its sender knew when the round ended."""
+        """Shape (T, n, k_max): the messages whose arrival their sender knew of when the round ended."""
         arrived = self.delivered(schedule)
         for round_, sender, slot, _ in self.settled_slots(schedule):
             arrived[round_ - 1, sender, slot] = False
         return arrived
 
     def settled_slots(self, schedule: Schedule) -> list[tuple[int, int, int, int]]:
-        """(round, sender, neighbour slot, later round) for each message that was settled later."""
+        """(round, sender, neighbour slot, later round) for each message in ``settled``.
+
+        Raises :class:`InputError` if one of them did not arrive.
+        """
         if not len(self.settled):
             return []
         delivered, found = self.delivered(schedule), []
@@ -90,10 +99,11 @@ class ExecutionTrace:
 
 
 def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, temporary: float = 0.0) -> ExecutionTrace:
-    """A random churn trace.
+    """A random trace of dropouts.
 
-    ``permanent`` is the fraction of parties (rounded down) that leave for good at a uniformly random round 1..T (IncA, section
-    5.2); ``temporary`` the probability that a party is away in a round 1..T-1 and back later.
+    ``permanent`` is the fraction of parties (rounded down) that drop out permanently, each at a uniformly random round 1..T
+    (IncA, section 5.2). ``temporary`` is the probability that a party is offline in a round 1..T-1, independently for each.
+    Raises :class:`InputError` for a number outside [0, 1).
     """
     for name, fraction in (("permanent", permanent), ("temporary", temporary)):
         if not 0 <= fraction < 1:

@@ -1,4 +1,4 @@
-"""Sparse linear maps between the rows of a population, and the one by which a round of equal shares went."""
+"""Sparse linear maps between the rows of a population, and the one of a round in which parties send equal shares."""
 
 from __future__ import annotations
 
@@ -54,17 +54,21 @@ class Flow:
 
 
 def arrivals(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> tuple[Ints, Ints]:
-    """(senders, receivers) of the messages of a round that arrived; ``delivered`` is that of the history."""
+    """(senders, receivers) of the messages of a round that arrived, one entry for each in both arrays.
+
+    ``delivered``, shape (T, n, k_max), is :meth:`ExecutionTrace.delivered` of the schedule.
+    """
     sender, slot = np.nonzero(delivered[round_ - 1])
     return sender, schedule.neighbours[round_ - 1][sender, slot].astype(np.int64)
 
 
 def share_flow(schedule: Schedule, arrived: tuple[Ints, Ints], acknowledged: NDArray[np.bool_], round_: int) -> Flow:
-    """What every party holds after a round, in shares: each starts with (out-degree + 1) equal shares of its own.
+    """What every party holds after a round, in shares, as a matrix of shape (n, n).
 
-    ``arrived`` as :func:`arrivals` has it, ``acknowledged`` that of the history. A party keeps one share, and those that did not
-    arrive as far as it knows. With each column divided by the number of its shares this is W_t of IncA, Algorithm 2: its columns
-    sum to 1, unless a sender did not know that a share arrived.
+    Each party starts with (out-degree + 1) equal shares of its own. It keeps one, and those whose arrival it does not know of.
+    ``arrived`` is the result of :func:`arrivals`; ``acknowledged``, shape (T, n, k_max), is :meth:`ExecutionTrace.acknowledged`.
+    With each column divided by the number of its shares this is W_t of IncA, Algorithm 2: its columns sum to 1, unless a sender
+    did not know that a share arrived.
     """
     everyone, (sender, receiver) = np.arange(schedule.parties), arrived
     kept = schedule.out_degree[round_ - 1] + 1 - acknowledged[round_ - 1].sum(axis=1)

@@ -1,4 +1,4 @@
-"""Schedules: for every round, the out-neighbours of every party. A schedule is a function of a public seed."""
+"""Schedules: for every round, the out-neighbours of every party. A schedule follows from a public seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class Schedule:
     """Out-neighbours, shape (T, n, k_max), padded with -1. Row ``t - 1`` belongs to round t = 1..T.
 
     A party divides what it holds evenly between itself and its out-neighbours: every share is 1 / (out-degree + 1).
-    ``pairs``, shape (M, 2), smaller number first, in rising order: who has a secret in common, where a protocol wants that.
+    ``pairs``, shape (M, 2), smaller number first, in rising order: the parties that share a secret, where a protocol needs that.
+    Raises :class:`InputError` for neighbours or pairs that are not as described.
     """
 
     neighbours: NDArray[np.int32]
@@ -49,15 +50,15 @@ class Schedule:
             raise InputError("pairs are listed twice or out of order: list each pair once, in rising order")
 
     def partners(self, party: PartyId) -> tuple[PartyId, ...]:
-        """Who has a secret in common with ``party``, in rising order."""
+        """The parties that share a secret with ``party``, in rising order."""
         if self.all_paired:
-            # Lists of everybody's partners would be larger than all else that a party holds.
+            # Lists of all partners would be larger than all else that a party holds.
             return (*range(party), *range(party + 1, self.parties))
         return self._partners[party]
 
     @property
     def all_paired(self) -> bool:
-        """Has everybody a secret in common with everybody else? Pairs differ, so their number says it."""
+        """Does every party share a secret with every other? No pair occurs twice, so their number decides."""
         return self.parties > 1 and len(self.pairs) == self.parties * (self.parties - 1) // 2
 
     @cached_property
@@ -78,25 +79,31 @@ class Schedule:
 
     @cached_property
     def out_degree(self) -> NDArray[np.int64]:
-        """Shape (T, n)."""
+        """The number of out-neighbours, shape (T, n)."""
         degree: NDArray[np.int64] = (self.neighbours != NOBODY).sum(axis=2)
         return degree
 
     def recipients(self, round_: int, party: PartyId) -> tuple[PartyId, ...]:
+        """The parties that ``party`` sends to in a round 1..T."""
         row = self.neighbours[round_ - 1, party]
         return tuple(int(other) for other in row if other != NOBODY)
 
     def senders(self, round_: int, party: PartyId) -> frozenset[PartyId]:
+        """The parties that send to ``party`` in a round 1..T."""
         return frozenset(int(sender) for sender in np.nonzero((self.neighbours[round_ - 1] == party).any(axis=1))[0])
 
     def to_lists(self) -> list[list[list[PartyId]]]:
+        """One list of out-neighbours for each round and party, as execution files have them."""
         return [[list(self.recipients(t, i)) for i in range(self.parties)] for t in range(1, self.rounds + 1)]
 
     @classmethod
     def from_lists(
         cls, lists: Sequence[Sequence[Sequence[PartyId]]], parties: int, pairs: NDArray[np.int64] | None = None
     ) -> Schedule:
-        """From one list per party per round; lists may differ in length."""
+        """From one list of out-neighbours per party per round; lists may differ in length. ``pairs`` has shape (M, 2).
+
+        Raises :class:`InputError` if a round does not have one list per party.
+        """
         widest = max((len(row) for round_ in lists for row in round_), default=0)
         table = np.full((len(lists), parties, widest), NOBODY, dtype=np.int32)
         for t, round_ in enumerate(lists):
@@ -108,7 +115,7 @@ class Schedule:
 
     @classmethod
     def silent(cls, rounds: int, parties: int) -> Schedule:
-        """Rounds in which nobody sends anything."""
+        """Rounds in which no party sends anything."""
         return cls(np.empty((rounds, parties, 0), dtype=np.int32))
 
 
@@ -143,7 +150,7 @@ def _uniform(stream: BitStream, parties: int, rounds: int, out_degree: int) -> N
 
 
 def _permutation(stream: BitStream, parties: int, rounds: int, out_degree: int) -> NDArray[np.int32]:
-    # A uniform n-cycle and its first k powers: nobody meets itself, everybody receives exactly k messages.
+    # A uniform n-cycle and its first k powers: no party is its own neighbour, and each receives exactly k messages.
     table = np.empty((rounds, parties, out_degree), dtype=np.int32)
     for t in range(rounds):
         cycle = stream.permutation(parties)
@@ -153,7 +160,7 @@ def _permutation(stream: BitStream, parties: int, rounds: int, out_degree: int) 
 
 
 def _circulant(stream: BitStream, parties: int, rounds: int, out_degree: int) -> NDArray[np.int32]:
-    # On secretless random positions in a ring, every round uses k shifts that were not used before; once all are used up the
+    # On public random positions in a ring, every round uses k shifts that were not used before; once all are used up the
     # shifts start over.
     position = stream.permutation(parties)
     party_at = np.argsort(position)
@@ -199,9 +206,10 @@ SCHEDULES = (*_DYNAMIC, *STATIC_TOPOLOGIES)
 def make_schedule(kind: str, seed: Seed, parties: int, rounds: int, out_degree: int = 1) -> Schedule:
     """The schedule of a kind under a public seed.
 
-    Kinds: ``uniform`` (k distinct others, drawn anew each round: the papers'), ``permutation`` (a random cycle each round, so
-    everybody also receives k), ``circulant`` (random ring, shifts without repetition), ``never-same`` (nobody sends to the same
-    party twice), and static graphs: ``ring``, ``complete``, ``hypercube``, ``random-static``.
+    Kinds: ``uniform`` (k distinct others, drawn anew each round, as in the papers), ``permutation`` (a random cycle each round,
+    so that each party also receives k messages), ``circulant`` (random ring, shifts without repetition), ``never-same`` (no party
+    sends to the same party twice), and static graphs: ``ring``, ``complete``, ``hypercube``, ``random-static``. ``out_degree`` is
+    k. Raises :class:`InputError` for an unknown kind, and for numbers of parties, rounds or neighbours that the kind cannot have.
     """
     if kind not in SCHEDULES:
         raise InputError(f"schedule {kind!r} is unknown: choose one of {', '.join(SCHEDULES)}")

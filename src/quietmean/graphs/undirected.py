@@ -15,16 +15,18 @@ from quietmean.randomness import BitStream, Seed
 Edges = NDArray[np.int64]
 
 GRAPHS = ("geometric", "geometric-cube", "harary", "path", "ring", "star", "complete")
-# A radius so small that graph after graph is not connected is the user's mistake, not bad luck.
+# If none of so many random graphs is connected, the radius is too small.
 _MOST_DRAWS = 10_000
 
 
 def make_graph(kind: str, parties: int, seed: Seed, *, radius: float | None = None, connectivity: int = 2) -> Edges:
-    """The edges of a connected graph on parties 0..n-1.
+    """The edges of a connected graph on parties 0..n-1, shape (m, 2).
 
     ``geometric`` and ``geometric-cube``: uniform points in the unit square or cube, joined up to ``radius`` (by default
-    sqrt(2 ln n / n)), drawn again until connected. ``harary``: a ring with chords to the nearest, the fewest edges with which any
-    ``connectivity - 1`` parties may leave and the rest is still connected.
+    sqrt(2 ln n / n)), drawn again until connected. ``harary``: a ring with chords to the nearest,
+    which has the fewest edges with which the graph stays connected if any ``connectivity - 1`` parties drop out. Raises
+    :class:`InputError` for an unknown kind, too few parties, a connectivity below 1, and a radius with which no drawn graph is
+    connected.
     """
     if kind not in GRAPHS:
         raise InputError(f"graph {kind!r} is unknown: choose one of {', '.join(GRAPHS)}")
@@ -46,7 +48,10 @@ def make_graph(kind: str, parties: int, seed: Seed, *, radius: float | None = No
 
 
 def harary(parties: int, connectivity: int) -> Edges:
-    """Harary's graph H(k, n): k-connected with ceil(k n / 2) edges (F. Harary, 1962); all edges once k is at least n - 1."""
+    """Harary's graph H(k, n): k-connected with ceil(k n / 2) edges (F. Harary, 1962); all edges once k is at least n - 1.
+
+    ``connectivity`` is k; the result has shape (m, 2). Raises :class:`InputError` if it is below 1.
+    """
     if connectivity < 1:
         raise InputError(f"connectivity is {connectivity}: choose at least 1")
     if connectivity >= parties - 1:
@@ -77,7 +82,7 @@ def _geometric(parties: int, seed: Seed, radius: float | None, space: int) -> Ed
 
 
 def normalised_edges(pairs: Iterable[Iterable[int]], parties: int) -> Edges:
-    """Edges in canonical form, duplicates merged. Raises :class:`InputError` for what is no edge."""
+    """Edges in canonical form, shape (m, 2), duplicates merged. Raises :class:`InputError` for a pair that is no edge."""
     listed = [tuple(pair) for pair in pairs]
     for pair in listed:
         if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= end < parties for end in pair):
@@ -87,7 +92,7 @@ def normalised_edges(pairs: Iterable[Iterable[int]], parties: int) -> Edges:
 
 
 def components(edges: Edges, parties: int) -> NDArray[np.int64]:
-    """The number of each party's component, shape (n,): that of its smallest member."""
+    """The number of each party's connected component, shape (n,): that of its smallest member. Edges (m, 2)."""
     label = np.arange(parties)
     while len(edges):
         least = label.copy()
@@ -102,17 +107,21 @@ def components(edges: Edges, parties: int) -> NDArray[np.int64]:
 
 
 def is_connected(edges: Edges, parties: int) -> bool:
+    """Do the edges, shape (m, 2), connect all parties?"""
     return bool((components(edges, parties) == 0).all())
 
 
 def is_bipartite(edges: Edges, parties: int) -> bool:
-    """Of a connected graph: then its double cover falls into two parts."""
+    """Is a connected graph with edges (m, 2) bipartite? It is if its double cover is not connected."""
     doubled = np.concatenate([edges + np.array([0, parties]), edges + np.array([parties, 0])]) if len(edges) else edges
     return not is_connected(np.sort(doubled, axis=1), 2 * parties)
 
 
 def diameter(edges: Edges, parties: int) -> int:
-    """The longest shortest path of a connected graph, in edges."""
+    """The longest shortest path of a connected graph with edges (m, 2), in edges.
+
+    Raises :class:`InputError` if the graph is not connected.
+    """
     near = np.eye(parties, dtype=np.bool_)
     near[edges[:, 0], edges[:, 1]] = near[edges[:, 1], edges[:, 0]] = True
     reached, steps = np.eye(parties, dtype=np.bool_), 0
@@ -124,13 +133,13 @@ def diameter(edges: Edges, parties: int) -> int:
 
 
 def static_schedule(edges: Edges, parties: int, rounds: int) -> Schedule:
-    """Everybody sends to all its neighbours in every round."""
+    """Every party sends to all its neighbours in every round. Edges (m, 2)."""
     table = neighbour_table(edges, parties)
     return Schedule(np.broadcast_to(table, (rounds, *table.shape)).copy())
 
 
 def neighbour_table(edges: Edges, parties: int) -> NDArray[np.int32]:
-    """Neighbours in rising order, shape (n, largest degree), padded with -1."""
+    """Neighbours in rising order, shape (n, largest degree), padded with -1, from edges (m, 2)."""
     ends = np.concatenate([edges, edges[:, ::-1]])
     ends = ends[np.lexsort((ends[:, 1], ends[:, 0]))]
     degree = np.bincount(ends[:, 0], minlength=parties)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 from scipy.sparse.linalg import spsolve_triangular
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.transcript import Transcript
 
 
@@ -48,7 +49,7 @@ def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> Lin
     values, noise = _influence(transcript)
     noise = noise**2
     total = float(values @ weights)
-    is_delta = transcript.noise_group == "delta"
+    is_delta = transcript.noise_group == NoiseGroup.CANCELLING
     return LinearEstimate(
         values * weights / total,
         float(noise[~is_delta].sum()) / total**2,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
 from quietmean.graphs import churn
 from quietmean.planning.accuracy import LinearEstimate, linear_estimate
@@ -53,7 +54,7 @@ def draw_scenario(target: Target, template: Protocol, seed: Seed, tried: int, dr
     transcript, trusted = execution.transcript(), template.trusted
     solver = CoalitionSolver(transcript)
     # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
-    own = 1.0 if "delta" in transcript.noise_group else 0.0
+    own = 1.0 if NoiseGroup.CANCELLING in transcript.noise_group else 0.0
     estimate = linear_estimate(transcript, execution.weights)
     squares, release, paper = [], [], []
     for coalition in _coalitions(transcript, target.colluding, trusted, tried, seed):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, NumericalError
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, information_matrix
 from quietmean.protocols.execution import Execution
@@ -107,15 +108,15 @@ def _costs(execution: Execution) -> Array:
     values, noise = transcript.eliminated()
     total = float(values[transcript.released].sum(axis=0) @ execution.weights)
     squares = (noise[transcript.released].sum(axis=0) / total) ** 2
-    return np.array([squares[transcript.noise_group == "star"].sum(), *(squares[own].sum() for own in columns)])
+    return np.array([squares[transcript.noise_group == NoiseGroup.INDEPENDENT].sum(), *(squares[own].sum() for own in columns)])
 
 
 def _unit_transcript(execution: Execution) -> tuple[Transcript, list[NDArray[np.int64]]]:
     """At unit noise levels; and for each noise term the columns of the parties' draws of it, none where nobody drew it."""
     protocol = cast("IncA", execution.protocol)
     reading = protocol.symbols(execution.schedule, execution.trace)
-    columns = [reading.noise.columns("delta", index + 1) for index in range(protocol.injections.noise_terms)]
-    return reading.transcript().with_noise_scales({"star": 1.0, "delta": 1.0}), columns
+    columns = [reading.noise.columns(NoiseGroup.CANCELLING, index + 1) for index in range(protocol.injections.noise_terms)]
+    return reading.transcript().with_noise_scales({NoiseGroup.INDEPENDENT: 1.0, NoiseGroup.CANCELLING: 1.0}), columns
 
 
 def _solve(views: list[_View], costs: Array, largest_mu: float, *, equal: bool) -> Array:

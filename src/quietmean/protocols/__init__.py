@@ -39,6 +39,7 @@ def registry() -> dict[str, type[Protocol]]:
 
 
 def get_protocol(name: str) -> type[Protocol]:
+    """The protocol of that name. Raises :class:`InputError` for an unknown one."""
     if name not in registry():
         raise InputError(f"protocol {name!r} is unknown{nearest(name, registry())}: choose one of {', '.join(registry())}")
     return registry()[name]

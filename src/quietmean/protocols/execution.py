@@ -1,4 +1,4 @@
-"""An execution: what happened, publicly. Everything else (transcript, machines, batch run) follows from it."""
+"""An execution: all that is public about a run. Everything else (transcript, machines, batch run) follows from it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ ALL_PAIRS = "all"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Execution:
-    """A configured protocol, the schedule, and who was online and what got lost.
+    """A configured protocol, its schedule, and a trace of dropouts and lost messages.
 
     ``sensitivity`` is the L2 distance by which one protected unit can move its party's value; ``weights`` are the parties'
-    public weights, shape (n,): the result is sum(values) / sum(weights).
+    public weights, shape (n,): the result is sum(values) / sum(weights). Raises :class:`InputError` if either is not positive.
     """
 
     protocol: Protocol
@@ -87,11 +87,11 @@ class Execution:
         return self.protocol.error_variance(self.schedule, self.trace, self.weights)
 
     def privacy(self, delta: float) -> PrivacyAnalysis:
-        """What this execution cost its parties, with epsilons at ``delta``; made once for each delta.
+        """The privacy loss of its parties, with epsilons at ``delta``; computed once for each delta.
 
-        Raises :class:`InputError` for an impossible delta, and where the parameters do not say what certificates need.
+        Raises :class:`InputError` for an impossible delta, and if a parameter is missing that certificates need.
         """
-        # Only now: it would take long to start, and running parties never come here.
+        # Imported here since it takes long, and running parties do not need it.
         from quietmean.privacy import PrivacyAnalysis, Terms
 
         if delta not in self._analyses:
@@ -114,18 +114,19 @@ class Execution:
         return self.protocol.batch(self.schedule, self.trace, values, self.weights, noise)
 
     def estimate(self, releases: Releases) -> Vector:
-        """The mean that everybody computes from what was released, shape (d,)."""
+        """The mean that every party computes from what was released, shape (d,)."""
         return self.protocol.decode(self.parties, *releases.total())
 
     def contributors(self) -> NDArray[np.bool_]:
-        """Whose value is in the result, shape (n,)."""
+        """The parties whose values are in the result, shape (n,)."""
         return self.protocol.contributors(self.schedule, self.trace)
 
     def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
+        """The state machine of one party, bound to its value (d,) and its noise."""
         return self.protocol.machine(self.schedule, party, value, float(self.weights[party]), noise)
 
     def with_trace(self, trace: ExecutionTrace) -> Execution:
-        """The same schedule under another history."""
+        """The same schedule under another trace."""
         return replace(self, trace=trace)
 
     def arrivals(self) -> Callable[[int, PartyId, PartyId], bool]:
@@ -202,6 +203,7 @@ class Execution:
         )
 
     def save(self, path: Path) -> None:
+        """Write the execution file."""
         path.write_bytes(canonical_json(self.to_json()) + b"\n")
 
 

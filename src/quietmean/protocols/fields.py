@@ -14,6 +14,7 @@ _NAMES = {int: "a whole number", float: "a number", str: "a text"}
 
 
 def required_field(raw: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
+    """The field as a value of type ``kind``. Raises :class:`InputError` if it is missing or of another type."""
     if name not in raw:
         raise InputError(f"field {name!r} is missing: add it, it is {_NAMES[kind]}")
     value = raw[name]
@@ -24,4 +25,5 @@ def required_field(raw: Mapping[str, Any], name: str, kind: type[Field]) -> Fiel
 
 
 def optional_field(raw: Mapping[str, Any], name: str, kind: type[Field], default: Field) -> Field:
+    """The field as a value of type ``kind``, or the default. Raises :class:`InputError` if it is of another type."""
     return required_field(raw, name, kind) if name in raw else default

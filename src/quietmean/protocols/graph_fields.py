@@ -15,19 +15,19 @@ from quietmean.randomness import Seed
 
 
 def read_edges(raw: Any) -> Edges:
-    """From a list of pairs. Raises :class:`InputError`."""
+    """Edges, shape (m, 2), from a list of pairs. Raises :class:`InputError` for anything else."""
     try:
         return np.array(msgspec.convert(raw, list[tuple[int, int]]), dtype=np.int64).reshape(-1, 2)
     except msgspec.ValidationError as error:
         raise InputError(f"field 'edges' is not as it should be: {error}") from None
 
 
-# What says how edges are made, as it is once they are.
+# The fields that determine how edges are made, reset once the edges are made.
 EDGES_ARE_MADE: dict[str, Any] = {"graph": OPEN, "graph_seed": 0, "radius": None, "connectivity": 2}
 
 
 def never_written(parameters: Any) -> bool:
-    """For fields that only say how others are made."""
+    """For fields that only determine how others are made."""
     return False
 
 
@@ -50,7 +50,10 @@ class GraphParameters(Configured):
     connectivity: int = parameter(2, help="connectivity of a Harary graph", option=True, flag=None, written=never_written)
 
     def graph_edges(self, parties: int) -> Edges:
-        """The given edges in canonical form, or those of the named graph. Raises :class:`InputError`."""
+        """The given edges in canonical form, or those of the named graph.
+
+        Shape (m, 2). Raises :class:`InputError` if neither is given, or for edges or a graph that cannot be.
+        """
         if self.edges is not OPEN:
             return normalised_edges(self.edges.tolist(), parties)
         if self.graph is OPEN:

@@ -1,6 +1,6 @@
-"""Noise mechanisms without machines: what an execution file says of one round of noisy messages that everybody sees.
+"""Noise mechanisms without machines: execution files that describe one round of public noisy messages.
 
-Two kinds: ``correlated`` (any zero-mean Gaussian noise of which nobody knows another's) and ``pairwise`` (own noise, and terms
+Two kinds: ``correlated`` (any zero-mean Gaussian noise, of which no party knows another's) and ``pairwise`` (own noise, and terms
 that two parties share with opposite signs). They can be certified like executions, but not run or attacked.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
 from quietmean.protocols.fields import optional_field, required_field
 from quietmean.transcript import Transcript, TranscriptBuilder
@@ -33,8 +34,9 @@ _ROUNDING = 1e-12
 class CorrelatedNoise:
     """Every party publishes x_i + Z_i with (Z_1 .. Z_n) ~ N(0, covariance), the same on every coordinate; shape (n, n).
 
-    Nobody knows another's noise, and a corrupt party knows its own, since it knows its value. ``covariance`` may be singular:
-    combinations without noise are disclosed. ``sensitivity``: L2 distance by which one unit can move its party's value.
+    No party knows another's noise. A corrupt party knows its own, since it knows its value. ``covariance`` may be singular:
+    combinations without noise are disclosed. ``sensitivity``: L2 distance by which one unit can change its party's value.
+    Raises :class:`InputError` for a matrix that is no covariance, and for a sensitivity that is not positive.
     """
 
     covariance: Matrix
@@ -49,7 +51,7 @@ class CorrelatedNoise:
         return len(self.covariance)
 
     def factor(self) -> Matrix:
-        """F with F F' = covariance, one column for each direction that has noise. Raises :class:`InputError` if there is none."""
+        """F with F F' = covariance, shape (n, rank). Raises :class:`InputError` if there is none."""
         largest = float(np.abs(self.covariance).max(initial=0.0))
         if float(np.abs(self.covariance - self.covariance.T).max(initial=0.0)) > _ROUNDING * largest:
             raise InputError("covariance is not symmetric: entry [i, j] must equal entry [j, i]")
@@ -68,10 +70,10 @@ class CorrelatedNoise:
         return _analysis(self, delta)
 
     def transcript(self) -> Transcript:
-        """One public message a party; the noise terms behind them are known to nobody."""
+        """One public message a party; the noise terms in them are known to no party."""
         builder = TranscriptBuilder(self.parties)
         factor = self.factor()
-        terms = [builder.add_noise([], 1.0, "star") for _ in range(factor.shape[1])]
+        terms = [builder.add_noise([], 1.0, NoiseGroup.INDEPENDENT) for _ in range(factor.shape[1])]
         for party in range(self.parties):
             noise = dict(zip(terms, factor[party].tolist(), strict=True))
             builder.add_message(party, 1, values={party: 1.0}, noise=noise, released=True)
@@ -79,6 +81,7 @@ class CorrelatedNoise:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> CorrelatedNoise:
+        """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
         parties = _parties(raw)
         rows = _converted(raw, "covariance", list[list[float]])
         if len(rows) != parties or any(len(row) != parties for row in rows):
@@ -95,7 +98,8 @@ class PairwiseNoise:
     subtracts. Both ends know a term.
 
     ``sigma_own``: standard deviations, shape (n,). A party that has not ``responded``, shape (n,), published nothing, but still
-    knows its terms. ``sensitivity``: L2 distance by which one unit can move its party's value.
+    knows its terms. ``sensitivity``: L2 distance by which one unit can change its party's value. Raises :class:`InputError` for
+    numbers that are not in range.
     """
 
     edges: tuple[tuple[PartyId, PartyId, float], ...]
@@ -126,9 +130,9 @@ class PairwiseNoise:
         builder = TranscriptBuilder(self.parties)
         noise: list[dict[int, float]] = [{} for _ in range(self.parties)]
         for party, sigma in enumerate(self.sigma_own.tolist()):
-            noise[party][builder.add_noise([party], sigma, "star")] = 1.0
+            noise[party][builder.add_noise([party], sigma, NoiseGroup.INDEPENDENT)] = 1.0
         for one, other, sigma in self.edges:
-            term = builder.add_noise([one, other], sigma, "delta")
+            term = builder.add_noise([one, other], sigma, NoiseGroup.CANCELLING)
             noise[max(one, other)][term], noise[min(one, other)][term] = 1.0, -1.0
         for party in np.nonzero(self.responded)[0].tolist():
             builder.add_message(party, 1, values={party: 1.0}, noise=noise[party], released=True)
@@ -136,6 +140,7 @@ class PairwiseNoise:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> PairwiseNoise:
+        """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
         parties = _parties(raw)
         edges = _converted(raw, "edges", list[tuple[int, int, float]])
         own = _converted(raw, "sigma_own", list[float])

@@ -31,14 +31,17 @@ ANY_DOMAIN = "any bounded set"
 
 @dataclass(frozen=True, eq=False)
 class Releases:
-    """What all parties made public: vectors (n, d), weights (n,), and who released at all (n,)."""
+    """What all parties made public: vectors (n, d), weights (n,), and the parties ``by`` (n,) that released at all."""
 
     vector: Vector
     weight: NDArray[np.float64]
     by: NDArray[np.bool_]
 
     def total(self) -> tuple[Vector, float]:
-        """The sums of vectors (d,) and weights over all who released."""
+        """The sums of vectors, shape (d,), and of weights over all parties that released.
+
+        Raises :class:`ProtocolFailure` if there is none.
+        """
         weight = float(self.weight[self.by].sum())
         if not self.by.any() or weight <= 0:
             raise ProtocolFailure("nobody released a result: all parties dropped out before the last round")
@@ -52,10 +55,10 @@ class Releases:
 
 
 class Server(StrEnum):
-    """What a protocol needs besides equal parties.
+    """The special party that a protocol needs, if any.
 
-    ``collector``: one that gathers what parties send and must stay, but need not be trusted with values; ``curator``: one that
-    sees them.
+    ``collector``: it gathers what parties send and must stay, but need not be trusted with values. ``curator``: it sees the
+    values.
     """
 
     NONE = "none"
@@ -63,7 +66,7 @@ class Server(StrEnum):
     CURATOR = "curator"
 
     def allows(self, other: Server) -> bool:
-        """Would who accepts this accept ``other`` too?"""
+        """Does a user who accepts this server also accept ``other``, which needs no more trust?"""
         order = list(Server)
         return order.index(other) <= order.index(self)
 
@@ -71,19 +74,19 @@ class Server(StrEnum):
 class Protocol(Configured, ABC):
     """A configured protocol: a frozen value whose fields are its parameters; noise levels are standard deviations.
 
-    Fields that are open are filled in for a target. Class attributes say what is true of the protocol whatever its parameters:
+    Fields that are open are filled in for a target. Class attributes state what holds for all parameters:
 
     ``guarantee``: what it promises, one clause, which every certificate prints.
 
-    ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced; without it the transcript
+    ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced. If false, the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
-    ``releases_are_public``: what a party releases is told to everybody; without it every party ends with the mean by itself.
-    ``transfers_mass``: what a party sends is taken out of what it holds, and must be put back if it does not arrive.
-    ``refuses_messages``: a party may stop taking messages that its schedule has; without it, it must expect all of them.
-    ``tolerates_dropouts``: parties may leave for good without being exposed; else a protocol is planned only if it is named.
-    ``batchable``: independent executions may be run as one large one; false where party numbers carry roles.
-    ``domain``: which values it takes; one that does not take any bounded set of them is planned only when it is named.
-    ``has_transcript``: false where a view has no linear-Gaussian description, and ``guarantee`` is all there is to certify.
+    ``releases_are_public``: what a party releases is known to all parties. If false, every party computes a result for itself.
+    ``transfers_mass``: what a party sends is subtracted from what it holds, and must be added again if it does not arrive.
+    ``refuses_messages``: a party may stop accepting messages of its schedule. If false, it must expect all of them.
+    ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
+    ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
+    ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
+    ``has_transcript``: false where a view has no linear-Gaussian description; then only ``guarantee`` is certified.
     """
 
     name: ClassVar[str]
@@ -110,12 +113,12 @@ class Protocol(Configured, ABC):
 
     @classmethod
     def options(cls) -> dict[str, Parameter]:
-        """What who plans may choose, by its name in files."""
+        """The parameters that a user may choose when planning, by their names in files."""
         return {one.key: one for one in parameters_of(cls).values() if one.option}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """From options by name; all else is open. Raises :class:`InputError` for unknown ones, with the nearest known name."""
+        """From options by name; all other fields are open. Raises :class:`InputError` for an unknown name."""
         cls.refuse_unknown(options)
         return cls.read(options)
 
@@ -129,7 +132,10 @@ class Protocol(Configured, ABC):
                 raise InputError(f"protocol {cls.name} has no option {name!r}{nearest(name, known)}: it has {listed}")
 
     def resolved(self, parties: int) -> Self:
-        """Complete, for so many parties, with what files may leave out. Raises :class:`InputError` for what is missing."""
+        """Complete, for so many parties, with defaults for what files may leave out.
+
+        Raises :class:`InputError` for a missing field, and for parameters that do not fit the number of parties.
+        """
         self.require_complete()
         self.check_parties(parties)
         return self
@@ -139,11 +145,11 @@ class Protocol(Configured, ABC):
         return
 
     def template(self, target: Target) -> Self:
-        """Complete, for calibration: noise levels of 1, and what is open as it is best for the target."""
+        """Complete, for calibration: noise levels of 1, and for open fields the best values for the target."""
         return self.filled(**self.defaults(target)).with_noise(1.0, 1.0).resolved(target.parties)
 
     def defaults(self, target: Target) -> dict[str, Any]:
-        """Values of open fields, as they are best for a target."""
+        """The best values of open fields for a target."""
         return {}
 
     def with_noise(self, star: float, delta: float) -> Self:
@@ -151,20 +157,20 @@ class Protocol(Configured, ABC):
         return self
 
     def finalize(self, target: Target) -> Self:
-        """With what depends on the calibrated noise filled in. Raises :class:`InputError` where none will do."""
+        """With the fields filled in that depend on the calibrated noise. Raises :class:`InputError` if no value is possible."""
         return self
 
     def refuse_levels(self) -> None:
-        """Raises :class:`InputError` where something is given that calibration is to find."""
+        """Raises :class:`InputError` if a field is given that calibration computes."""
         for name, one in parameters_of(type(self)).items():
             value = getattr(self, name)
             if not one.option and value is not OPEN and value != one.default:
                 raise InputError(f"{one.key} is given, but calibration chooses it: leave it out")
 
     def calibrate(self, target: Target, *, calibration: str = "exact", executions: int | None = None) -> Any:
-        """The :class:`~quietmean.planning.plan.Plan` of this protocol for a target: what is open is chosen, its noise above all.
+        """The :class:`~quietmean.planning.plan.Plan` of this protocol for a target: open fields and noise levels are chosen.
 
-        See :func:`quietmean.planning.calibrate.calibrate`. Raises :class:`InputError` for what cannot be had.
+        See :func:`quietmean.planning.calibrate.calibrate`. Raises :class:`InputError` for an impossible target.
         """
         calibrate = from_above("quietmean.planning.calibrate", "calibrate")
         return calibrate(target, self, calibration=calibration, executions=executions)
@@ -178,10 +184,10 @@ class Protocol(Configured, ABC):
 
     @abstractmethod
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
-        """Who sends to whom, from a public seed."""
+        """The recipients of every party in every round, from a public seed."""
 
     def fixed_schedule(self, parties: int) -> Schedule | None:
-        """The schedule where the parameters alone say it: execution files then leave it out. None where a seed decides."""
+        """The schedule where the parameters alone determine it: execution files then leave it out. None where a seed decides."""
         return None
 
     @abstractmethod
@@ -197,18 +203,19 @@ class Protocol(Configured, ABC):
         noise: PopulationTerms,
         out: Reading,
     ) -> Results[Rows]:
-        """All parties at once, values of n rows: the machines' linear computation, whether read with numbers or with symbols.
+        """All parties at once: the machines' linear computation, read with numbers or with symbols.
 
-        A protocol without such a program brings :meth:`transcript` and :meth:`batch` itself.
+        ``values`` have n rows (d,), ``weights`` the shape (n,). A protocol without such a program defines :meth:`transcript` and
+        :meth:`batch` itself.
         """
         raise TypeError(f"{self.name} has no population program: it has to bring its own transcript and batch")
 
     def arithmetic(self) -> Arithmetic:
-        """The numbers that parties hold; they divide and round as the machines do."""
+        """The numbers that parties hold. They are divided and rounded as the machines do it."""
         return REAL
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-        """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) worth the same to any coalition."""
+        """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) with the same privacy loss."""
         return self.symbols(schedule, trace).transcript()
 
     def symbols(self, schedule: Schedule, trace: ExecutionTrace) -> SymbolicReading:
@@ -227,7 +234,10 @@ class Protocol(Configured, ABC):
     def batch(
         self, schedule: Schedule, trace: ExecutionTrace, values: Vector, weights: NDArray[np.float64], noise: PopulationNoise
     ) -> Releases:
-        """The program with numbers, values (n, d): equal to the machines on the same noise, up to rounding."""
+        """The program with numbers, values (n, d), weights (n,): equal to the machines on the same noise, up to rounding.
+
+        Raises :class:`InputError` if the values do not fit the plan.
+        """
         self.check_values(values)
         reading, terms = NumericReading(values, self.arithmetic()), NumericTerms(noise, *values.shape)
         results = self.population(schedule, trace, reading.values, weights, terms, reading)
@@ -236,16 +246,19 @@ class Protocol(Configured, ABC):
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
     ) -> LossConversion:
-        """How the view that the transcript describes becomes (epsilon, delta); exact where all noise is Gaussian."""
-        # Only now: it would take long to start, and running parties never come here.
+        """The conversion of the view that the transcript describes into (epsilon, delta); exact where all noise is Gaussian.
+
+        ``weights`` have shape (n,).
+        """
+        # Imported here since it takes long, and running parties do not need it.
         from quietmean.privacy import GAUSSIAN
 
         return GAUSSIAN
 
-    # --- who plays which part ---
+    # --- roles of parties ---
 
     def releasers(self, parties: int) -> frozenset[PartyId]:
-        """Who releases something at the end if it stays online."""
+        """The parties that release something at the end if they stay online."""
         return frozenset(range(parties))
 
     @property
@@ -255,18 +268,18 @@ class Protocol(Configured, ABC):
 
     @property
     def indispensable(self) -> frozenset[PartyId]:
-        """Parties without whom there is no result: plans and simulations assume that they stay. Those trusted, by default."""
+        """Parties without which there is no result: plans and simulations assume that they stay. By default, those trusted."""
         return self.trusted
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
-        """Whose value is in the result, shape (n,)."""
+        """The parties whose values are in the result, shape (n,)."""
         return trace.finished
 
     # --- values, and what is sent ---
 
     @property
     def grid(self) -> float:
-        """The step of the public grid on which all vectors lie that are sent or released (32 bits each); 0 for float64."""
+        """The step of the public grid of all vectors that are sent or released (32 bits a coordinate); 0 for float64."""
         return 0.0
 
     @property
@@ -275,15 +288,15 @@ class Protocol(Configured, ABC):
         return self.linear
 
     def is_overheard(self, round_: int) -> bool:
-        """Do messages of this round go over open channels, so that everybody is taken to know them?"""
+        """Are messages of this round sent over open channels, so that every party is assumed to know them?"""
         return False
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
-        """Values (n, d) made to fit ``domain``, for simulations and tests: as they are, unless it is a domain of its own."""
+        """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
         return values
 
     def check_values(self, values: Vector) -> None:
-        """Raises :class:`InputError` if values, (d,) or (n, d), have no room in the plan. Its text does not tell them."""
+        """Raises :class:`InputError` if values, (d,) or (n, d), do not fit the plan. The error does not contain them."""
         return
 
     def message_bytes(self, parties: int, dimension: int) -> float:
@@ -301,28 +314,29 @@ class Protocol(Configured, ABC):
     # --- results ---
 
     def decode(self, parties: int, vector: Vector, weight: float) -> Vector:
-        """The estimate from the sums of all releases: public post-processing."""
+        """The estimate, shape (d,), from the sums of all releases, ``vector`` (d,) and ``weight``: public post-processing."""
         return vector / weight
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float | None:
-        """Variance per coordinate of the noise in the result, where it does not follow from what is released to all.
+        """Variance per coordinate of the noise in the result, where it does not follow from the transcript; None elsewhere.
 
         Where each party ends with a result of its own: the largest over the parties that finished. Infinite without a result.
+        In squared units of the values; ``weights`` have shape (n,).
         """
         return None
 
     def report_fields(self, target: Target) -> dict[str, Any]:
-        """What else to report of a plan, in the terms of the protocol's own paper: plain JSON data."""
+        """Further figures of a plan, in the terms of the protocol's own paper: plain JSON data."""
         return {}
 
     def warnings(self, state: Any) -> tuple[str, ...]:
-        """What a party should tell its user about its last state: for people, and public."""
+        """Warnings for a party's user that follow from its last state. They are public."""
         return ()
 
 
 @dataclass(frozen=True)
 class Design:
-    """A protocol made for a target, the predicted error per coordinate (noise; lost values), and what is certified."""
+    """A protocol made for a target, the predicted mean squared error per coordinate (noise; lost values), and its certificate."""
 
     protocol: Protocol
     mse_noise: float
@@ -345,9 +359,11 @@ class Aggregated(Protocol):
 
     @property
     @abstractmethod
-    def aggregator(self) -> PartyId | None: ...
+    def aggregator(self) -> PartyId | None:
+        """The party that gathers what the others send."""
 
     def check_parties(self, parties: int) -> None:
+        """Raises :class:`InputError` if the aggregator is none of the parties."""
         if self.aggregator is not None and not 0 <= self.aggregator < parties:
             name = parameters_of(type(self))["aggregator"].key
             raise InputError(f"{name} is {self.aggregator}: parties are numbered 0..{parties - 1}")

@@ -1,4 +1,4 @@
-"""What parties have in common that just publish something. Nothing is sent to anybody in particular."""
+"""The machine of parties that only publish something. No message is sent to a single party."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from quietmean.core.party import Message, PartyId, Release, Step
 
 @dataclass(frozen=True, slots=True)
 class PublishingState:
+    """The round in progress, nothing else."""
+
     round: int
 
 
 class PublishingParty:
-    """Round 1 stands for publishing: who misses it has published nothing."""
+    """Round 1 stands for publishing: a party that misses it publishes nothing."""
 
     rounds = 1
     state_type = PublishingState

@@ -1,7 +1,8 @@
-"""How releases, public by then, reach everybody: post-processing, so it costs no privacy.
+"""How all parties obtain the releases, which are public by then: post-processing, so it costs no privacy.
 
-Two ways: ``broadcast`` (each party sends its release to all others, one round, exact) and ``push-sum`` (gossip rounds in the
-clear, for large n, approximate). Both are party machines whose release is what this party knows of (total vector, total weight).
+Two ways: ``broadcast`` (each party sends its release to all others, one round, exact) and ``push-sum`` (gossip rounds without
+encryption or noise, for large n, approximate). Both are party machines whose release is the total of the releases that this
+party received: a vector and a weight.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from quietmean.randomness import SecureNoise, Seed
 
 @dataclass(frozen=True)
 class ResultBroadcast:
-    """``kind`` is ``broadcast`` or ``push-sum``; the latter has its own rounds and neighbours a round."""
+    """``kind`` is ``broadcast`` or ``push-sum``; the latter has its own rounds and neighbours a round.
+
+    Raises :class:`InputError` for an unknown kind, or for rounds that it cannot have.
+    """
 
     kind: str = "broadcast"
     rounds: int = 1
@@ -63,7 +67,7 @@ class ResultBroadcast:
         seed: Seed,
         grid: float = 0.0,
     ) -> PartyMachine[Any]:
-        """The machine of one party; ``release`` is None if it has nothing to tell. ``seed`` is the study's public seed.
+        """The machine of one party; ``release`` is None if it released nothing. ``seed`` is the study's public seed.
 
         ``grid``: the step of the grid on which releases lie, and then all that is sent; 0 where they are float64.
         """
@@ -87,7 +91,7 @@ class ResultBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastState:
-    """``heard``: whose releases are in the total."""
+    """``heard``: the parties whose releases are in the total."""
 
     round: int
     vector: Vector
@@ -96,7 +100,7 @@ class BroadcastState:
 
 
 class Broadcast:
-    """Sends the own release to everybody and adds up what arrives."""
+    """Sends its own release to all others and adds up what arrives."""
 
     rounds = 1
     state_type = BroadcastState
@@ -121,7 +125,7 @@ class Broadcast:
     ) -> Step[BroadcastState]:
         own = [Message(self._party, (), 1, state.vector, state.weight)] if state.heard else []
         vector, weight = _zeros(self._dimension), 0.0
-        # In the order of the senders, so that everybody who heard the same parties has the same total to the last bit.
+        # In the order of the senders, so that parties with the same releases have the same total to the last bit.
         messages = sorted([*received, *own], key=lambda message: message.sender)
         for message in messages:
             vector, weight = vector + message.vector, weight + message.weight

@@ -1,4 +1,4 @@
-"""What a plan is asked for."""
+"""The target of a plan: privacy, number of parties, dropouts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from quietmean.protocols.fields import optional_field, required_field
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked for. ``sensitivity``: L2 change of a party's value when one protected unit is replaced.
+    """The target of a plan. ``sensitivity``: L2 change of a party's value when one protected unit is replaced.
 
-    ``colluding`` parties pool all they see; a fraction ``dropouts`` of the parties leaves for good during the study.
+    ``colluding`` parties combine all that they see; a fraction ``dropouts`` of the parties drops out permanently during the
+    study. Raises :class:`InputError` for numbers outside their ranges.
     """
 
     parties: int
@@ -50,6 +51,7 @@ class Target:
             raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")
 
     def describe(self) -> dict[str, Any]:
+        """Plain JSON data."""
         return {
             "parties": self.parties,
             "epsilon": self.epsilon,
@@ -64,6 +66,7 @@ class Target:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Target:
+        """The inverse of :meth:`describe`. Raises :class:`InputError` for a missing or wrong field."""
         return cls(
             parties=required_field(raw, "parties", int),
             epsilon=required_field(raw, "epsilon", float),
@@ -98,7 +101,10 @@ class Target:
 
 
 def colluding_count(parties: int, colluding: float) -> int:
-    """A count of colluders from a count, or from a fraction below 1 (rounded up)."""
+    """The number of colluders from a number, or from a fraction below 1 (rounded up).
+
+    Raises :class:`InputError` for a number above 1 that is not whole.
+    """
     if colluding < 1:
         return math.ceil(parties * colluding - 1e-9)
     if colluding != int(colluding):

@@ -1,4 +1,4 @@
-"""Seeds that two parties have in common: X25519 key agreement and HKDF-SHA256."""
+"""Seeds that two parties share: X25519 key agreement and HKDF-SHA256."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ExchangeKey:
         self.public = self._private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 
     def shared_seed(self, other: bytes, context: str) -> Seed:
-        """What this party and the owner of the public key ``other`` have in common, for one ``context``.
+        """The seed that this party and the owner of the public key ``other`` share, for one ``context``.
 
-        Raises ValueError for a key that is none, or that was made to leave no secret (a point of small order).
+        Raises ValueError for bytes that are no public key, and for a point of small order, with which nothing would be secret.
         """
         agreed = self._private.exchange(X25519PublicKey.from_public_bytes(other))
         # Both keys are part of the derivation, in an order that both ends agree on.

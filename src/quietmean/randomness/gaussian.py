@@ -33,7 +33,10 @@ def _table() -> NDArray[np.float64]:
 
 
 def fill_standard_normal(words: Callable[[int], NDArray[np.uint64]], values: NDArray[np.float64]) -> None:
-    """Fill ``values`` (one dimension) with N(0, 1), 64 bits each; ``words(count)`` gives the next uniform words."""
+    """Fill ``values``, shape (count,), with independent N(0, 1) numbers, 64 bits each.
+
+    ``words(size)`` gives the next uniform 64-bit words, shape (size,).
+    """
     for begin in range(0, values.size, _BLOCK):
         block = values[begin : begin + _BLOCK]
         _invert(words(block.size), block)

@@ -96,6 +96,7 @@ class InsecureStackedNoise:
         return np.stack([source.normal(purpose, index, dimension) for source in self._sources])
 
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+        """Shape (M, d), for pairs of shape (M, 2)."""
         drawn = [self._sources[one].shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
         return np.array(drawn).reshape(len(pairs), dimension)
 
@@ -126,6 +127,7 @@ class InsecureSilentPopulation:
         return np.zeros((self._parties, dimension))
 
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
+        """Zeros of shape (M, d), for pairs of shape (M, 2)."""
         return np.zeros((len(pairs), dimension))
 
     def party(self, party: PartyId) -> NoiseSource:

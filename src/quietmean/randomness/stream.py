@@ -67,13 +67,14 @@ class BitStream:
 
 
 def no_shared_seed(other: PartyId) -> Seed:
+    """For a party without key agreement. Raises ValueError."""
     raise ValueError(f"no key was agreed with party {other}")
 
 
 class SecureNoise:
     """A party's noise source under its secret seed: one stream for each (purpose, index).
 
-    ``shared_seed`` gives the seed that this party has in common with another one (see :class:`ExchangeKey`).
+    ``shared_seed`` gives the seed that this party shares with another one (see :class:`ExchangeKey`).
     """
 
     def __init__(self, seed: Seed, shared_seed: Callable[[PartyId], Seed] = no_shared_seed) -> None:
@@ -81,11 +82,11 @@ class SecureNoise:
         self._shared_seed = shared_seed
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        """``dimension`` independent N(0, 1) values; the same address always gives the same values."""
+        """Independent N(0, 1) values, shape (d,); the same address always gives the same values."""
         return BitStream(self._seed.derive("noise", purpose, index)).standard_normal(dimension)
 
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
-        """The same at both ends."""
+        """Independent N(0, 1) values, shape (d,), that ``other`` draws as well."""
         return BitStream(self._shared_seed(other).derive("shared noise", purpose, index)).standard_normal(dimension)
 
     def secret(self, purpose: str, index: int) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.codec import canonical_json, dump_state, load_state
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
@@ -23,8 +24,6 @@ from quietmean.transcript import LockstepResult, run_lockstep
 
 # Relative to the largest number that takes part: a few hundred roundings.
 TOLERANCE = 1e-12
-# The group of noise that stays in the result. All other noise must cancel if everybody finishes.
-KEPT_NOISE = "star"
 
 
 def check_protocol(execution: Execution, values: Vector, seed: int = 0) -> None:
@@ -103,7 +102,7 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
     _assert_close(mixed, injected, scale + float(execution.weights.sum()), "total without noise")
     noise = InsecurePopulationNoise(seed, execution.parties)
     everything, kept = _total(finishing.run(values, noise)), _total(finishing.run(values, _KeptNoise(execution.parties, noise)))
-    what = f"total with all noise against that with {KEPT_NOISE!r} noise only"
+    what = f"total with all noise against that with '{NoiseGroup.INDEPENDENT}' noise only"
     _assert_close(everything, kept, scale, what, _rounding(execution))
 
 
@@ -205,7 +204,7 @@ class _KeptNoise(InsecureSilentPopulation):
         self._noise = noise
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        kept = purpose == KEPT_NOISE
+        kept = purpose == NoiseGroup.INDEPENDENT
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
     def party(self, party: PartyId) -> NoiseSource:
@@ -217,7 +216,7 @@ class _KeptNoiseOfOne(InsecureSilence):
         self._noise = noise
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        kept = purpose == KEPT_NOISE
+        kept = purpose == NoiseGroup.INDEPENDENT
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
 

@@ -1,4 +1,4 @@
-"""The linear description of an execution: (I - L) m = B x + A e, and who knows which part of it."""
+"""The linear description of an execution: (I - L) m = B x + A e, and which party knows which part of it."""
 
 from quietmean.transcript.lockstep import LockstepResult, run_lockstep
 from quietmean.transcript.tracing import trace_machines

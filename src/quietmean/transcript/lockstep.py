@@ -1,4 +1,4 @@
-"""Drive real party machines through synchronous rounds, exactly as a schedule and a history say."""
+"""Drive real party machines through synchronous rounds, exactly as a schedule and a trace prescribe."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run_lockstep(
     *,
     refusing: bool = False,
 ) -> LockstepResult:
-    """Run all rounds. ``arrives(round, sender, recipient)`` decides deliveries; ``on_send`` watches them.
+    """Run all rounds. ``arrives(round, sender, recipient)`` decides deliveries; ``on_send`` is called with each message.
 
-    If parties are ``refusing``, what one does not expect does not arrive, whatever ``arrives`` says.
+    If parties are ``refusing``, a message that its recipient does not expect does not arrive, whatever ``arrives`` returns.
     """
     steps, everybody = [machine.start() for machine in machines], frozenset(range(len(machines)))
     releases: dict[PartyId, Release] = {}
@@ -70,7 +70,7 @@ class _Settlements:
         self._kept: dict[tuple[int, PartyId], list[Message]] = {}
 
     def acknowledged(self, message: Message, reached: frozenset[PartyId]) -> frozenset[PartyId]:
-        """Whom the sender knows to have been reached; what the others got is kept for later."""
+        """The recipients that the sender knows to have been reached; what the others received is kept for later."""
         later = {other: self._later.get((message.round, message.sender, other)) for other in reached} if self._later else {}
         for settled in later.values():
             if settled is not None:

@@ -26,15 +26,15 @@ _BLOCK = 4_000_000
 
 
 class Arithmetic(ABC):
-    """What parties hold: how it is injected, divided and told. Sums are always those of the array type."""
+    """The numbers that parties hold: how they are injected, divided and converted. Sums are those of the array type."""
 
     @abstractmethod
     def zeros(self, shape: tuple[int, int]) -> Numbers:
-        """Nothing held yet."""
+        """What parties hold before the first injection: zeros of this shape."""
 
     @abstractmethod
     def inject(self, held: Numbers, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
-        """Add to ``held[rows]`` the sum of ``factor * array[rows]``, in this order."""
+        """Add to ``held[rows]`` the sum of ``factor * array[rows]``, in this order; all arrays (n, d)."""
 
     @abstractmethod
     def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, NumericRows | float]:
@@ -42,7 +42,7 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def vectors(self, held: Numbers) -> Vector:
-        """In the units of the values."""
+        """What is held, (size, d), in the units of the values."""
 
 
 class RealNumbers(Arithmetic):
@@ -110,7 +110,7 @@ REAL = RealNumbers()
 
 @dataclass(frozen=True, eq=False)
 class SharedTerms:
-    """Noise of pairs that is drawn when it is known how much of it is left: row m is that of ``pairs[m]``."""
+    """Noise of pairs (M, 2), drawn only once it is known which of it does not cancel: row m is that of ``pairs[m]``."""
 
     noise: PopulationNoise
     pairs: Ints
@@ -267,7 +267,7 @@ def _at(flow: Flow, mask: Mask) -> Flow:
 
 
 class NumericTerms(PopulationTerms):
-    """Noise as it is drawn for values of ``dimension`` coordinates."""
+    """Noise as numbers, for values of shape (n, d), d = ``dimension``."""
 
     def __init__(self, noise: PopulationNoise, parties: int, dimension: int) -> None:
         self._noise, self._parties, self._dimension = noise, parties, dimension
@@ -295,7 +295,7 @@ class NumericTerms(PopulationTerms):
 
 
 class NoTerms(PopulationTerms):
-    """No noise at all, for n parties with values of ``dimension`` coordinates."""
+    """No noise at all, for n parties with values of shape (n, d), d = ``dimension``."""
 
     def __init__(self, parties: int, dimension: int) -> None:
         self._parties, self._dimension = parties, dimension
@@ -317,12 +317,12 @@ class NoTerms(PopulationTerms):
 
 
 class NumericReading(Reading):
-    """Numbers are what they are, whoever is told: nothing is recorded."""
+    """The result does not depend on which parties receive a message, so nothing is recorded."""
 
     symbolic = False
 
     def __init__(self, values: Vector, arithmetic: Arithmetic = REAL) -> None:
-        """``values`` (n, d) are the parties'."""
+        """``values`` (n, d): the parties' values."""
         self._arithmetic = arithmetic
         self._shape = values.shape
         self.values = NumericRows(values)

@@ -1,8 +1,8 @@
 """The algebra of population programs: one linear computation of all parties at once, read with symbols or with numbers.
 
-A program says once what a whole population does. It computes with :class:`Rows` (one vector for each party, link or pair), draws
-noise as :class:`PopulationTerms`, and tells a :class:`Reading` what is sent. Read with symbols it gives the transcript of the
-execution, read with numbers what the party machines compute.
+A program describes once what a whole population computes. It works on :class:`Rows` (one vector for each party, link or pair),
+draws noise as :class:`PopulationTerms`, and passes to a :class:`Reading` what is sent. Read with symbols it gives the transcript
+of the execution, read with numbers what the party machines compute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quietmean.graphs import Flow
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-# Who hears what: rows that are sent, and for each the party that hears it.
+# Deliveries: rows that are sent, and for each the party that receives it, both of shape (A,). A row may occur several times.
 Heard = tuple[NDArray[np.integer], NDArray[np.integer]]
 
 
@@ -67,7 +67,7 @@ AnyRows = TypeVar("AnyRows", bound=Rows)
 class Injection:
     """What some parties add to what they hold: the sum of ``factor`` times their rows of each of ``terms``.
 
-    ``members``: numbers of the parties, in rising order.
+    ``members``, shape (k,): numbers of the parties, in rising order.
     """
 
     members: Ints
@@ -76,7 +76,7 @@ class Injection:
 
 @dataclass(frozen=True, eq=False)
 class Results(Generic[AnyRows]):
-    """How a program ends: each party's vector and weight (n,), and who released or kept a result at all (n,)."""
+    """How a program ends: each party's vector (d,) and weight (n,), and the parties ``by`` (n,) that have a result at all."""
 
     rows: AnyRows
     weight: Floats
@@ -88,27 +88,30 @@ class PopulationTerms(ABC):
 
     @abstractmethod
     def normal(self, purpose: str, index: int, scale: float) -> Rows:
-        """One row for each party, known to it alone."""
+        """One row for each party, known to that party alone."""
 
     @abstractmethod
     def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> Rows:
-        """Row e is the noise of ``parties[e]`` at ``(purpose, indices[e])``. Every address may be drawn in one call only."""
+        """Row e is the noise of ``parties[e]`` at ``(purpose, indices[e])``, times ``scales[e]``; all three of shape (rows,).
+
+        Every address may be drawn in one call only.
+        """
 
     @abstractmethod
     def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> Rows:
-        """Row m is what the two parties ``pairs[m]`` share, pairs of shape (M, 2), the smaller number first."""
+        """Row m is the noise that the two parties ``pairs[m]`` share; pairs of shape (M, 2), the smaller number first."""
 
     @abstractmethod
     def randomised(self, rows: Rows, function: Callable[[PartyId, Vector, NoiseSource], Vector]) -> Rows:
-        """``function`` of each party's vector and noise, for what is not Gaussian. Transcripts leave it out."""
+        """``function`` of each party's number, vector (d,) and noise: for noise that is not Gaussian. Left out of transcripts."""
 
 
 class Reading(ABC):
-    """What a program tells of its rows as they are sent, kept and released."""
+    """How a program is read: what becomes of its rows as they are injected, sent, kept and released."""
 
     @abstractmethod
     def zeros(self) -> Rows:
-        """What every party holds before anything was injected."""
+        """What every party holds before the first injection."""
 
     @abstractmethod
     def divided(self, held: Rows, parts: Ints) -> tuple[Rows, Rows | float]:
@@ -136,21 +139,21 @@ class Reading(ABC):
         public: bool = False,
         owner: Ints | None = None,
     ) -> Rows:
-        """The rows of ``senders`` (size,) as what they are from now on: numbers, or a variable of its own for each.
+        """The rows after sending: those of ``senders`` (size,) are numbers, or a new variable each; the others stay as they are.
 
-        Rows of others stay as they are. ``heard``: which rows reached which parties; ``public``: everybody knows them. ``owner``
-        (size,): the party of each row, if rows are not numbered by party.
+        ``heard``: which rows reached which parties; ``public``: all parties know them. ``owner`` (size,): the party of each row,
+        if rows are not numbered by party.
         """
 
     def keep(self, rows: Rows, holders: Mask, round_: int, owner: Ints | None = None) -> Rows:
-        """A variable of its own, known to its holder alone, for each row of ``holders``."""
+        """A variable of its own, known to its holder alone, for each row of ``holders`` (size,)."""
         return self.send(rows, holders, round_, owner=owner)
 
     def release(self, rows: Rows, by: Mask, round_: int) -> Rows:
-        """The rows of ``by`` become known to everybody."""
+        """The rows of ``by`` (size,) become known to all parties."""
         return self.send(rows, by, round_, public=True)
 
     @property
     @abstractmethod
     def symbolic(self) -> bool:
-        """Is this reading exact? Then quantisers, for example, have nothing to do."""
+        """Is this reading exact? If so, quantisers, for example, are left out."""

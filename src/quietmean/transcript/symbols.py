@@ -23,7 +23,9 @@ _NUMBER = (1 << _KIND_BITS) - 1
 
 
 class LinearForms(Rows):
-    """Sparse linear combinations of values, noise and messages, as entries (row, column, weight) that add up.
+    """Sparse linear combinations of values, noise and messages, as entries (row, column, weight), each of shape (e,).
+
+    Entries at the same place add up.
 
     ``only``: for each row the place of its only entry, or -1 for a row without any; None where a row may have several.
     """
@@ -94,7 +96,7 @@ class LinearForms(Rows):
 
 
 class SymbolicTerms(PopulationTerms):
-    """Noise as symbols: the same address gives the same symbol. Standard deviations stay apart from the coefficients."""
+    """Noise as symbols, for n parties: the same address gives the same symbol. Standard deviations are kept separately."""
 
     def __init__(self, parties: int) -> None:
         self._parties = parties
@@ -102,7 +104,7 @@ class SymbolicTerms(PopulationTerms):
         self.count = 0
         self.groups: list[tuple[str, int]] = []
         self.scales: list[Floats] = []
-        # Terms and the parties that know them.
+        # Noise terms, and the parties that know them.
         self.known: list[tuple[Ints, Ints]] = []
 
     def normal(self, purpose: str, index: int, scale: float) -> LinearForms:
@@ -126,7 +128,7 @@ class SymbolicTerms(PopulationTerms):
         return rows
 
     def _new(self, group: str, scales: Floats, term: Ints, party: Ints) -> LinearForms:
-        """So many new terms as there are ``scales``; ``party[k]`` knows the one in place ``term[k]``."""
+        """As many new terms as there are ``scales``; ``party[k]`` knows the term in place ``term[k]``."""
         first, size = self.count, scales.size
         self.count += size
         self.groups.append((group, size))
@@ -145,8 +147,8 @@ class SymbolicReading(Reading):
         self._count = 0
         self._entries: list[tuple[Ints, Ints, Floats]] = []
         self._senders: list[Ints] = []
-        self._told: list[tuple[int, int, bool]] = []
-        self._heard: list[tuple[Ints, Ints]] = []
+        self._batches: list[tuple[int, int, bool]] = []
+        self._receivers: list[tuple[Ints, Ints]] = []
         self.noise = SymbolicTerms(parties)
         self.values = LinearForms.variables(parties, np.arange(parties), _VALUE)
 
@@ -181,16 +183,16 @@ class SymbolicReading(Reading):
         sent, first = np.nonzero(senders)[0], self._count
         self._count += sent.size
         variables = LinearForms.variables(forms.size, sent, _MESSAGE + first)
-        place, told = _places(sent, forms.size), forms.entries
+        place, entries = _places(sent, forms.size), forms.entries
         if sent.size != forms.size:
-            told = forms.at(senders).entries
+            entries = forms.at(senders).entries
             variables += forms.at(~senders)
-        row, column, weight = told
+        row, column, weight = entries
         self._entries.append((place[row] + first, column, weight))
         self._senders.append(sent if owner is None else owner[sent])
-        self._told.append((sent.size, round_, public))
+        self._batches.append((sent.size, round_, public))
         if heard is not None:
-            self._heard.append((place[heard[0]] + first, heard[1].astype(np.int64, copy=False)))
+            self._receivers.append((place[heard[0]] + first, heard[1].astype(np.int64, copy=False)))
         return variables
 
     def transcript(self) -> Transcript:
@@ -202,8 +204,8 @@ class SymbolicReading(Reading):
             here = np.nonzero((column >= kind) & (column <= kind + _NUMBER))[0]
             parts[kind] = _matrix(row[here], column[here] - kind, weight[here], (count, width))
         sender = np.concatenate(self._senders)
-        sizes, rounds, public = (np.array(column) for column in zip(*self._told, strict=True))
-        known = [np.concatenate(part) for part in zip((np.arange(count), sender), *self._heard, strict=True)]
+        sizes, rounds, public = (np.array(column) for column in zip(*self._batches, strict=True))
+        known = [np.concatenate(part) for part in zip((np.arange(count), sender), *self._receivers, strict=True)]
         terms = [np.concatenate(part) for part in zip(*noise.known, strict=True)] if noise.known else [np.arange(0)] * 2
         groups = [np.full(size, group) for group, size in noise.groups]
         return Transcript(

@@ -28,7 +28,7 @@ Known: TypeAlias = "csr_array[np.bool_]"
 
 @dataclass(frozen=True, eq=False)
 class Transcript:
-    """Who sent which linear combination of what, and who knows it.
+    """The linear combination that each message is, its sender, and the parties that know it.
 
     Shapes: M messages, n parties, K noise terms. ``message_round[m]`` is the round in which the message is sent (one after the
     last round for what is released); a variable that is never sent, such as the last state of a party that dropped out, is known
@@ -42,7 +42,7 @@ class Transcript:
     noise_group: NDArray[np.str_]  # (K,): what the noise is for; scales may be changed group by group
     sender: NDArray[np.int64]  # (M,)
     message_round: NDArray[np.int64]  # (M,)
-    released: NDArray[np.bool_]  # (M,): known to everybody
+    released: NDArray[np.bool_]  # (M,): known to all parties
     message_known: Known  # (M, n): sender and receivers
     noise_known: Known  # (K, n)
 
@@ -62,14 +62,20 @@ class Transcript:
         return replace(self, noise_scale=np.array([scales[str(group)] for group in self.noise_group], dtype=np.float64))
 
     def find(self, party: PartyId, time: int) -> int:
-        """The row of what ``party`` held after round ``time``: the message it sent next, or its last state."""
+        """The row of what ``party`` held after round ``time``: the message it sent next, or its last state.
+
+        Raises :class:`InputError` if there is none.
+        """
         own = np.nonzero((self.sender == party) & (self.message_round > time))[0]
         if own.size == 0:
             raise InputError(f"message [{party}, {time}] does not exist: name [party, round] with a round of this execution")
         return int(own[np.argmin(self.message_round[own])])
 
     def eliminated(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The dense maps (B, A s) from values and from standard noise to every message: for tests and small sizes."""
+        """The dense maps (M, n) and (M, K) from values and from standard noise to every message: for tests and small sizes.
+
+        They are (I - L)^-1 B and (I - L)^-1 A diag(s).
+        """
         inverse = np.linalg.inv(np.eye(self.messages) - self.dependence.toarray())
         return inverse @ self.values.toarray(), inverse @ (self.noise.toarray() * self.noise_scale)
 
@@ -117,6 +123,7 @@ class TranscriptBuilder:
         return row
 
     def build(self) -> Transcript:
+        """The transcript of all rows added so far."""
         count = len(self._senders)
         return Transcript(
             dependence=_matrix(self._entries["dependence"], (count, count)),
@@ -141,7 +148,7 @@ def _matrix(entries: list[tuple[int, int, float]], shape: tuple[int, int]) -> Sp
 
 
 def known_matrix(known: list[set[int]], parties: int) -> Known:
-    """One row of booleans for each set of parties."""
+    """One row of booleans for each set of parties, shape (rows, n)."""
     from scipy.sparse import coo_array
 
     rows = [row for row, members in enumerate(known) for _ in members]

@@ -1,4 +1,4 @@
-"""Central DP: one trusted curator sees every value and publishes the noisy sum. For comparison."""
+"""Central DP: a trusted curator sees every value and publishes the noisy sum. For comparison."""
 
 from quietmean.protocols.central_dp.protocol import CentralDP
 

@@ -1,20 +1,25 @@
-"""A party that hands its value to the curator, and the curator, which adds them up and publishes the noisy sum."""
+"""A party that sends its value to the curator, and the curator, which adds the values up and publishes the noisy sum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class CentralDpState:
+    """The round in progress, nothing else."""
+
     round: int
 
 
 class CentralDpParty:
+    """A party or, if its number is that of the curator, the curator; its value has shape (d,)."""
+
     rounds = 1
     state_type = CentralDpState
 
@@ -51,7 +56,7 @@ class CentralDpParty:
         for message in sorted(received, key=lambda message: message.sender):
             total = total + message.vector
             weight += message.weight
-        noise = self._noise.normal("star", 0, self._value.size) * self._sigma
+        noise = self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._sigma
         return Step(CentralDpState(2), release=Release(total + noise, weight))
 
     def miss_round(self, state: CentralDpState) -> Step[CentralDpState]:

@@ -49,7 +49,7 @@ class CentralDP(Aggregated, SelfCalibrating):
         return replace(self, sigma=star)
 
     def design(self, target: Target) -> Design:
-        """sigma = sensitivity / mu: exact, if the curator colludes with nobody. It stays, though it might have left."""
+        """sigma = sensitivity / mu: exact, if the curator does not collude. The error is for a curator that never drops out."""
         from quietmean.privacy import mu_of_budget
 
         self.check_parties(target.parties)

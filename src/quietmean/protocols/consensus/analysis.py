@@ -187,7 +187,7 @@ def iterations_to(rate: float, accuracy: float) -> int:
 
 
 def check_quantisation(parameters: ConsensusParameters, quantisation: Quantisation) -> None:
-    """Refuses quantisers that cannot follow the differences they are to carry. Raises :class:`InputError`."""
+    """Raises :class:`InputError` for a quantiser whose cells shrink faster than the differences that it encodes."""
     dynamics = Dynamics.of(parameters)
     if parameters.theta == 0 and not parameters.broadcast and not quantisation.two_step and dynamics.antisymmetric_noise:
         raise InputError(

@@ -20,7 +20,7 @@ Settings = TypeVar("Settings", bound=ConsensusParameters)
 
 
 def complete(parameters: Settings, parties: int) -> Settings:
-    """The same for so many parties with nothing open. Raises :class:`InputError` for what does not fit together."""
+    """The same for so many parties, with no field open. Raises :class:`InputError` for parameters that contradict each other."""
     edges = parameters.graph_edges(parties)
     theta = given_value(parameters.theta, 0.0)
     whole = replace(
@@ -53,7 +53,7 @@ def _step(parameters: ConsensusParameters, edges: Edges, parties: int, theta: fl
 
 
 def _quantisation(asked: ConsensusParameters, whole: ConsensusParameters) -> Quantisation:
-    """The quantiser that is asked for, with defaults that follow from the iteration ``whole``, which sends what it has."""
+    """The requested quantiser, with defaults that follow from the iteration ``whole``, which is not quantised."""
     from quietmean.protocols.consensus.analysis import (
         Dynamics,
         check_quantisation,
@@ -64,7 +64,7 @@ def _quantisation(asked: ConsensusParameters, whole: ConsensusParameters) -> Qua
     from quietmean.protocols.consensus.trial import enough_bits
 
     automatic = asked.bits is AUTO
-    # With them the rest is read; then their number is found.
+    # The other settings are checked with the most bits; then the number of bits is found.
     bits = MOST_BITS if asked.bits is None or automatic else asked.bits
     if asked.delta_min > 0 and asked.iterations is OPEN:
         raise InputError(
@@ -87,6 +87,10 @@ def _quantisation(asked: ConsensusParameters, whole: ConsensusParameters) -> Qua
 
 
 def default_iterations(parameters: ConsensusParameters) -> int:
+    """The iterations in which an error, or the cell of the quantiser, shrinks by a factor of 1e-11.
+
+    Raises :class:`InputError` if the cells do not shrink at all (gamma = 1).
+    """
     from quietmean.protocols.consensus.analysis import Dynamics, iterations_to
 
     settings = parameters.quantisation

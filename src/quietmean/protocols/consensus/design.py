@@ -13,7 +13,7 @@ from quietmean.protocols.consensus.completion import complete
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.target import Target
 
-# The share of the information that the noise on the edges may let through: it costs this much in variance.
+# The part of the information that the noise on the edges does not hide: it increases the variance by this share.
 _SLACK = 0.01
 
 
@@ -23,7 +23,8 @@ Settings = TypeVar("Settings", bound=ConsensusParameters)
 def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     """A graph that no ``colluding`` parties can disconnect, enough noise on its edges, and the least local noise.
 
-    Complete parameters, the error of noise per coordinate, and what is certified.
+    Returns complete parameters, the noise variance per coordinate of the mean, and the text of the certificate. Raises
+    :class:`InputError` for planned dropouts, and if an option is given that this design computes.
 
     Let n_H parties be honest. Their values are seen with noise of covariance sigma^2 I + (sigma_z^2 / 2) L_H. The graph of the
     honest is connected, so the least positive eigenvalue of L_H is at least 2 (1 - cos(pi / n_H)) (M. Fiedler, 1973), and
@@ -59,7 +60,7 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
 
 
 def refuse_overload_of(asked: ConsensusParameters, found: ConsensusParameters) -> None:
-    """Plans are refused where files are not: what was chosen may be run all the same. Raises :class:`InputError`."""
+    """Raises :class:`InputError` if a given number of bits would overload. This is for plans; files with it can still be run."""
     from quietmean.protocols.consensus.trial import refuse_overload
 
     if asked.bits is not None and asked.bits is not AUTO:

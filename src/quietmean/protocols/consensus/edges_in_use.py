@@ -1,4 +1,4 @@
-"""Which messages came through over each link and what their senders know of that, and which links are in use."""
+"""The messages that arrived over each link, those that their senders know of, and the links in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Deliveries:
-    """Both (T, 2m), rounds by links: did a message arrive, and does its sender know? ``arrived`` is never false where it does."""
+    """Both (T, 2m), rounds by links: did a message arrive, and does its sender know that?
+
+    ``arrived`` is true wherever ``acknowledged`` is.
+    """
 
     links: Links
     arrived: Flags
@@ -38,31 +41,38 @@ class Deliveries:
         return bool(self.acknowledged.all())
 
     def opened(self) -> Flags:
-        """Shape (2m,): does the sender use the link at first? Only if it heard of the other end and knows that this heard it."""
+        """Shape (2m,): does the sender use the link at first?
+
+        It does if it received the other end's message and knows that its own arrived.
+        """
         opened: Flags = self.acknowledged[0] & self.arrived[0][self.links.reverse]
         return opened
 
     def exchanged(self, iteration: int, active: Flags) -> tuple[Flags, Flags]:
-        """Over which links i knows that it told j, and over which it heard j, if those ``active`` are used; both (2m,).
+        """(delivered, received), both (2m,), if the links ``active`` (2m,) are used.
 
-        Who does not use a link refuses what comes over it.
+        For link (i, j): does i know that its message reached j, and did it receive the message of j? A party that does not use a
+        link refuses messages over it.
         """
         both = active & active[self.links.reverse]
         return self.acknowledged[iteration] & both, self.arrived[iteration][self.links.reverse] & both
 
 
 def still_in_use(active: Flags, silent: NDArray[np.int64], lively: Flags, patience: int) -> tuple[Flags, NDArray[np.int64]]:
-    """After a round in which links were ``lively`` in one direction or both: those in use, and for how long each is silent."""
+    """The links in use after a round, and for how many rounds each has been silent; all arrays (2m,).
+
+    ``lively``: links with a message in one direction or both in that round.
+    """
     silent = np.where(lively, 0, silent + 1)
     return active & (silent < patience), silent
 
 
 def edges_in_use(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Flags:
-    """Shape (m,), in the order of ``parameters.edges``: those that both ends use after the last round."""
+    """Shape (m,), in the order of ``parameters.edges``: the edges that both ends use after the last round."""
     links, deliveries = parameters.links, Deliveries.of(parameters, schedule, trace)
     active, silent = deliveries.opened(), np.zeros(len(links), dtype=np.int64)
     for iteration in range(1, parameters.rounds):
-        told, heard = deliveries.exchanged(iteration, active)
-        active, silent = still_in_use(active, silent, told | heard, parameters.patience)
+        delivered, received = deliveries.exchanged(iteration, active)
+        active, silent = still_in_use(active, silent, delivered | received, parameters.patience)
     forward: Flags = (active & active[links.reverse])[links.sign > 0]
     return forward

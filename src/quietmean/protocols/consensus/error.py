@@ -1,4 +1,4 @@
-"""The noise in the results of an execution as it went: local noise, and what is left of the noise on the edges."""
+"""The noise in the results of a given execution: local noise, and what is left of the noise on the edges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quietmean.protocols.consensus.run import follow
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.randomness import BitStream, Seed
 
-# Noise terms are followed one by one, so many at once, up to so many steps of an edge in all; beyond, so many random draws are.
+# Noise terms are propagated one by one, so many at once, up to so many steps of an edge in all. Beyond, random draws are used.
 _COLUMNS, _MOST_STEPS = 256, 2e8
 _LOCAL_DRAWS, _EDGE_DRAWS = 256, 64
 
@@ -23,10 +23,10 @@ _LOCAL_DRAWS, _EDGE_DRAWS = 256, 64
 def error_variance(
     parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]
 ) -> float:
-    """Per coordinate, the largest over the parties that finished; without the error of quantisation.
+    """Per coordinate, the largest over the parties that finished; without the error of quantisation. Weights (n,).
 
-    Exact up to a work of some seconds. For more it is an estimate, 9 % off (one standard deviation), and 18 % in what is left of
-    the noise on the edges.
+    Exact for executions that take some seconds. For larger ones it is an estimate, 9 % off (one standard deviation), and
+    18 % in what is left of the noise on the edges.
     """
     if not trace.finished.any():
         return np.inf

@@ -1,4 +1,4 @@
-"""What consensus reveals, in closed form: the Laplacian of the honest parties says it all.
+"""What consensus reveals, in closed form, from the Laplacian of the graph between honest parties.
 
 Corrupt parties learn of every group H of honest ones that are connected by edges between honest parties
 
@@ -66,6 +66,7 @@ def mutual_information(parameters: ConsensusParameters, corrupt: Collection[Part
 
     -1/2 ln(1 - [(I + noise / prior_sd^2)^-1]_ii) for independent values N(0, prior_sd^2), against a coalition of at least one
     party (in unicast an outsider learns less). Upper bound with quantised messages, and with local noise that is not Gaussian.
+    Raises :class:`InputError` without any corrupt party, and for one that does not exist.
     """
     if not corrupt:
         raise InputError("the closed form is against a coalition: name at least one corrupt party")
@@ -89,9 +90,9 @@ class QuantisedLeak:
 def cumulative_leakage(parameters: ConsensusParameters, party: PartyId, prior_sd: float) -> QuantisedLeak:
     """What n - 1 corrupt parties learn of the last honest one from its quantised messages, for Gaussian values: an approximation.
 
-    Every unicast message is a fresh s_i + Uniform of width |c_ik| Delta_t, c_ik = (1 + c d_i) / (2 c (1 - theta)): they know all
-    else. The posterior is the intersection of the intervals. It never stops shrinking, so there is no bound for all time; with
-    ``delta_min`` = 0 it shrinks to a point. This is not differential privacy: for that, add Gaussian local noise.
+    Every unicast message is a fresh s_i + Uniform of width |c_ik| Delta_t, c_ik = (1 + c d_i) / (2 c (1 - theta)): they know
+    everything else. The posterior is the intersection of the intervals. It never stops shrinking, so there is no bound for all
+    time; with ``delta_min`` = 0 it shrinks to a point. This is not differential privacy: for that, add Gaussian local noise.
     """
     settings = parameters.quantisation
     if settings is None:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, Vector
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.randomness import BitStream, Seed
@@ -14,14 +15,14 @@ from quietmean.randomness import BitStream, Seed
 def local_noise(parameters: ConsensusParameters, value: Vector, noise: NoiseSource) -> Vector:
     """The value (d,) with the party's local noise of standard deviation ``sigma_local``.
 
-    Only Gaussian noise has an (epsilon, delta) guarantee here. Uniform noise has no epsilon at all: a value outside the reach of
-    what was seen is excluded with certainty.
+    Only Gaussian noise has an (epsilon, delta) guarantee here. Uniform noise has no epsilon at all: a value further
+    from the noisy one than the noise can reach is excluded with certainty.
     """
     sigma = parameters.sigma_local
     if parameters.local_noise == "none":
         return value
     if parameters.local_noise == "gaussian":
-        return value + noise.normal("star", 0, value.size) * sigma
+        return value + noise.normal(NoiseGroup.INDEPENDENT, 0, value.size) * sigma
     # From the middle of a cell of 2^-53: neither end of the interval occurs.
     unit = BitStream(Seed(noise.secret("local noise", 0))).uniform(value.size) + 2.0**-54
     if parameters.local_noise == "uniform":

@@ -1,7 +1,7 @@
 """One party of average consensus, as a state machine. Round 1 exchanges z^(0); round t + 1 is iteration t.
 
-A message that does not arrive leaves z as it was, at both ends: both know what arrived. The mean stays the only fixed point. An
-edge that was silent in both directions for some rounds is given up by both ends, so that those who remain end with their mean.
+A message that does not arrive leaves z unchanged at both ends: both know what arrived. The mean stays the only fixed point. An
+edge that was silent in both directions for some rounds is given up by both ends, so that the remaining parties reach their mean.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.protocols.consensus.edge import GIVEN_UP, Edge, EdgeRules
 from quietmean.protocols.consensus.local_noise import local_noise
@@ -26,6 +27,8 @@ class ConsensusState:
 
 
 class ConsensusParty:
+    """A party of consensus for a value (d,): averages with its neighbours over the edges in use."""
+
     state_type = ConsensusState
 
     def __init__(self, parameters: ConsensusParameters, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> None:
@@ -57,7 +60,7 @@ class ConsensusParty:
     def start(self) -> Step[ConsensusState]:
         own = [self._perturbation(slot) for slot in range(len(self._neighbours))]
         sent = tuple(Message(self._party, (other,), 1, own[slot], 0.0) for slot, other in enumerate(self._neighbours))
-        # What the neighbours hold comes with their messages.
+        # The edges follow once the messages of the neighbours have arrived.
         return Step(ConsensusState(1, ()), sent)
 
     def end_round(
@@ -74,11 +77,11 @@ class ConsensusParty:
                 edges.append(edge)
                 continue
             meaning, too_large = rules.sent(edge, x, iteration)
-            # A broadcast is one message, however many neighbours take it in.
+            # A broadcast is one message, however many neighbours receive it.
             overloads = max(overloads, too_large) if self._parameters.broadcast else overloads + too_large
-            heard = rules.read(edge, inbox[other], iteration) if other in inbox else None
-            told = (meaning, rules.weight_told(edge, weight)) if other in delivered else None
-            edges.append(rules.moved(edge, told, None if heard is None else (heard, inbox[other].weight)))
+            read = rules.read(edge, inbox[other], iteration) if other in inbox else None
+            outward = (meaning, rules.weight_told(edge, weight)) if other in delivered else None
+            edges.append(rules.moved(edge, outward, None if read is None else (read, inbox[other].weight)))
         last = iteration if overloads else state.last_overload
         return self._proceed(ConsensusState(state.round + 1, tuple(edges), state.overloads + overloads, last))
 
@@ -97,7 +100,7 @@ class ConsensusParty:
         return frozenset(other for other, edge in active if edge.silent != GIVEN_UP)
 
     def _perturbation(self, slot: int) -> Vector:
-        return self._noise.normal("delta", slot, self._dimension) * self._scales[slot]
+        return self._noise.normal(NoiseGroup.CANCELLING, slot, self._dimension) * self._scales[slot]
 
     def _opened(self, inbox: dict[PartyId, Message], delivered: frozenset[PartyId]) -> tuple[Edge, ...]:
         edges = []
@@ -134,9 +137,9 @@ class ConsensusParty:
         return Step(state, tuple(sent))
 
     def _together(self, state: ConsensusState, active: list[int]) -> list[list[int]]:
-        """Who can be told the same: all who take x_i for the same, which is everybody unless something was lost."""
+        """Groups of neighbours that can receive the same message: those with equal copies of x_i, all if none was lost."""
         groups: dict[bytes, list[int]] = {}
         for slot in active:
-            told = state.edges[slot].told
-            groups.setdefault(b"" if told is None else told.tobytes(), []).append(slot)
+            copy = state.edges[slot].told
+            groups.setdefault(b"" if copy is None else copy.tobytes(), []).append(slot)
         return list(groups.values())

@@ -1,6 +1,6 @@
 """Consensus for all parties at once: the machines' numbers to the last bit, so that quantisers agree.
 
-Rows are links (i, j), shape (2m,), or parties. z^(0) goes over secure channels; everything after it is heard by everybody.
+Rows are links (i, j), shape (2m,), or parties. z^(0) is sent over secure channels; all later messages are public.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags, still_in_use
 from quietmean.protocols.consensus.local_noise import local_noise
@@ -21,7 +22,7 @@ from quietmean.transcript.population import Heard, PopulationTerms, Reading, Res
 
 Floats = NDArray[np.float64]
 
-# Hears after each iteration t = 1, 2, ... the estimates x^(t), a row for each party.
+# Called after each iteration t = 1, 2, ... with the estimates x^(t), a row for each party.
 Watch = Callable[[int, Rows], None]
 
 
@@ -34,35 +35,35 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """z^(0) is drawn and exchanged, then differences of z or, with broadcasts, x are."""
+    """z^(0) is drawn and exchanged, and then differences of z or, with broadcasts, x. Values: n rows (d,); weights (n,)."""
     noisy, z = noisy_values(parameters, values, noise), perturbation(parameters, noise)
     return Exchange(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, out).run()
 
 
 def noisy_values(parameters: ConsensusParameters, values: Rows, noise: PopulationTerms) -> Rows:
-    """Noise that is not Gaussian is left out of transcripts: an upper bound."""
+    """Values with local noise, n rows. Transcripts leave out noise that is not Gaussian: an upper bound of the loss."""
     if parameters.local_noise in ("uniform", "laplace"):
         return noise.randomised(values, lambda party, value, its_noise: local_noise(parameters, value, its_noise))
     if parameters.local_noise == "gaussian":
-        return values + noise.normal("star", 0, parameters.sigma_local)
+        return values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_local)
     return values
 
 
 def perturbation(parameters: ConsensusParameters, noise: PopulationTerms) -> Rows:
-    """z^(0) of every link."""
+    """z^(0) of every link, 2m rows."""
     links = parameters.links
-    return noise.normal_of(links.sender, "delta", links.slot, links.sigma)
+    return noise.normal_of(links.sender, NoiseGroup.CANCELLING, links.slot, links.sigma)
 
 
 def _nobody(iteration: int, x: Rows) -> None:
-    """Nobody watches."""
+    """No observer."""
 
 
 class Exchange:
-    """At link (i, j): ``own`` is z_{i|j}, ``other`` what i takes z_{j|i} for; the same as j has it, unless i is not told that a
-    message of its arrived.
+    """At link (i, j): ``own`` is z_{i|j}, ``other`` the copy of z_{j|i} that i holds.
 
-    ``active`` (2m,): the links that their senders use.
+    The copy equals that of j, unless i does not learn that a message of its own arrived. ``active`` (2m,): the links that their
+    senders use. Values have n rows, weights the shape (n,), z has 2m rows.
     """
 
     def __init__(
@@ -85,17 +86,18 @@ class Exchange:
         self._two_step = settings is not None and settings.two_step
         self.quantisers = Quantisers(settings, parameters.iterations) if settings is not None else None
         self._values = out.keep(values, self._everyone, 0)
-        self._own = out.send(z, online[1, links.sender], 1, self._heard_over(deliveries.arrived[0]), owner=links.sender)
+        self._own = out.send(z, online[1, links.sender], 1, self._receivers(deliveries.arrived[0]), owner=links.sender)
         self._other = self._back @ self._own
         self._own_before, self._other_before = self._own, self._other
-        self._told_x: Rows | float = 0.0
-        self._heard_x: Rows | float = 0.0
+        self._delivered_x: Rows | float = 0.0
+        self._received_x: Rows | float = 0.0
         self._own_weight, self._other_weight = np.zeros(len(links)), np.zeros(len(links))
         self._alike = True
         self.active, self._silent = deliveries.opened(), np.zeros(len(links), dtype=np.int64)
         self._in_use = self._sums()
 
     def run(self) -> Results[Rows]:
+        """All iterations: the estimates of all parties, n rows and weights (n,)."""
         iterations = self._parameters.iterations
         for iteration in range(1, iterations + 1):
             self._iterate(iteration)
@@ -116,65 +118,67 @@ class Exchange:
 
     def _iterate(self, iteration: int) -> None:
         links = self._links
-        told, heard = self._deliveries.exchanged(iteration, self.active)
+        delivered, received = self._deliveries.exchanged(iteration, self.active)
         x, weight = self._estimate(iteration)
         move = self._broadcast if self._parameters.broadcast else self._unicast
-        outward, inward = move(iteration, x, told, heard)
+        outward, inward = move(iteration, x, delivered, received)
         weight_out = self._step(self._own_weight, self._other_weight, weight[links.sender], 1.0)
         weight_in = weight_out[links.reverse]
         if self._parameters.broadcast:
             weight_in = self._step(self._other_weight, self._own_weight, weight[links.receiver], -1.0)
         self._own_before, self._other_before = self._own, self._other
-        # A message from i to j moves z_{j|i}; to the adversary that follows from what is sent.
+        # A message from i to j changes z_{j|i}; the adversary computes that from the message.
         keep = partial(self._out.keep, holders=self._every, round_=iteration + 1, owner=links.sender)
-        self._alike = self._alike and bool((told == heard[links.reverse]).all())
-        self._own = keep(self._own + inward.at(heard))
-        self._other = self._back @ self._own if self._alike else keep(self._other + outward.at(told))
-        self._own_weight, self._other_weight = self._own_weight + weight_in * heard, self._other_weight + weight_out * told
-        active, self._silent = still_in_use(self.active, self._silent, told | heard, self._parameters.patience)
+        self._alike = self._alike and bool((delivered == received[links.reverse]).all())
+        self._own = keep(self._own + inward.at(received))
+        self._other = self._back @ self._own if self._alike else keep(self._other + outward.at(delivered))
+        self._own_weight = self._own_weight + weight_in * received
+        self._other_weight = self._other_weight + weight_out * delivered
+        active, self._silent = still_in_use(self.active, self._silent, delivered | received, self._parameters.patience)
         if (active != self.active).any():
             self.active = active
             self._in_use = self._sums()
 
-    def _unicast(self, iteration: int, x: Rows, told: Flags, heard: Flags) -> tuple[Rows, Rows]:
-        """Steps of z_{j|i} as i computes it, and of z_{i|j} as i reads it in what j sends."""
+    def _unicast(self, iteration: int, x: Rows, delivered: Flags, received: Flags) -> tuple[Rows, Rows]:
+        """Steps of z_{j|i} as i computes it, and of z_{i|j} as i decodes it from the message of j."""
         x = self._out.keep(x, self._everyone, iteration + 1)
         step = self._step(self._own, self._other, self._mine @ x, 1.0)
         lag, lag_back = (self._other - self._other_before, self._own - self._own_before) if self._two_step else (0.0, 0.0)
-        talks, arrived = self._talking(iteration)
-        sent = self._quantised(iteration, step + lag, np.arange(len(self._links)), talks)
-        sent = self._out.send(sent, talks, iteration + 1, self._heard_over(arrived), public=True, owner=self._links.sender)
+        sends, arrived = self._sending(iteration)
+        sent = self._quantised(iteration, step + lag, np.arange(len(self._links)), sends)
+        sent = self._out.send(sent, sends, iteration + 1, self._receivers(arrived), public=True, owner=self._links.sender)
         return sent - lag, self._back @ sent - lag_back
 
-    def _broadcast(self, iteration: int, x: Rows, told: Flags, heard: Flags) -> tuple[Rows, Rows]:
-        links, (talks, arrived) = self._links, self._talking(iteration)
-        speaks = np.zeros(self._parameters.parties, dtype=np.bool_)
-        speaks[links.sender[talks]] = True
-        link, receiver = self._heard_over(arrived)
-        x = self._out.send(x, speaks, iteration + 1, (links.sender[link], receiver), public=True)
+    def _broadcast(self, iteration: int, x: Rows, delivered: Flags, received: Flags) -> tuple[Rows, Rows]:
+        links, (sends, arrived) = self._links, self._sending(iteration)
+        broadcasts = np.zeros(self._parameters.parties, dtype=np.bool_)
+        broadcasts[links.sender[sends]] = True
+        link, receiver = self._receivers(arrived)
+        x = self._out.send(x, broadcasts, iteration + 1, (links.sender[link], receiver), public=True)
         mine, theirs = self._mine @ x, self._theirs @ x
         if self.quantisers is not None:
-            sent = self._quantised(iteration, mine - self._told_x, links.sender, talks)
-            mine, theirs = self._told_x + sent, self._heard_x + self._back @ sent
-            self._told_x, self._heard_x = _moved(self._told_x, mine, told), _moved(self._heard_x, theirs, heard)
+            sent = self._quantised(iteration, mine - self._delivered_x, links.sender, sends)
+            mine, theirs = self._delivered_x + sent, self._received_x + self._back @ sent
+            self._delivered_x = _moved(self._delivered_x, mine, delivered)
+            self._received_x = _moved(self._received_x, theirs, received)
         return self._step(self._own, self._other, mine, 1.0), self._step(self._other, self._own, theirs, -1.0)
 
     def _step(self, from_: Any, to: Any, x: Any, end: float) -> Any:
-        """z_{j|i}^(t+1) - z_{j|i}^(t) of equation (11), ``x`` that of the end that moves it."""
+        """z_{j|i}^(t+1) - z_{j|i}^(t) of equation (11); ``x`` is that of the end that changes it."""
         return (from_ - to + x * (2.0 * self._parameters.c * self._links.sign * end)) * (1.0 - self._parameters.theta)
 
-    def _quantised(self, iteration: int, target: Rows, rows: NDArray[np.int64], talks: Flags) -> Rows:
+    def _quantised(self, iteration: int, target: Rows, rows: NDArray[np.int64], sends: Flags) -> Rows:
         quantisers = self.quantisers
         if quantisers is None:
             return target
-        return self._out.computed(target, lambda numbers: quantisers.sent(iteration, numbers, rows, talks))
+        return self._out.computed(target, lambda numbers: quantisers.sent(iteration, numbers, rows, sends))
 
-    def _talking(self, iteration: int) -> tuple[Flags, Flags]:
-        """Over which links something is sent, and where it is taken in."""
-        talks = self.active & self._online[iteration + 1, self._links.sender]
-        return talks, talks & self._deliveries.arrived[iteration] & self.active[self._links.reverse]
+    def _sending(self, iteration: int) -> tuple[Flags, Flags]:
+        """The links over which a message is sent, and those over which it is accepted; both (2m,)."""
+        sends = self.active & self._online[iteration + 1, self._links.sender]
+        return sends, sends & self._deliveries.arrived[iteration] & self.active[self._links.reverse]
 
-    def _heard_over(self, arrived: Flags) -> Heard:
+    def _receivers(self, arrived: Flags) -> Heard:
         link = np.nonzero(arrived)[0]
         return link, self._links.receiver[link]
 

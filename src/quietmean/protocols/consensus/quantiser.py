@@ -15,7 +15,7 @@ Indices = NDArray[np.int64]
 def dither(settings: Quantisation, iteration: int, first: int, count: int, dimension: int) -> Vector:
     """Rows ``first`` .. ``first + count - 1`` of the iteration's dither, uniform on [-1/2, 1/2) of a cell: shape (count, d).
 
-    Both ends of a link know it, and so may everybody: it only has to be independent of what is quantised. Every link (every
+    It is public: it only has to be independent of what is quantised. Every link (every
     sender, if it broadcasts) has its own row in every iteration.
     """
     seed = Seed.public("consensus dither", settings.dither_seed, iteration)
@@ -36,7 +36,10 @@ def quantise(settings: Quantisation, iteration: int, vector: Vector, shift: Vect
 
 
 def reconstruct(settings: Quantisation, iteration: int, indices: Indices, shift: Vector) -> Vector:
-    """What both ends take for the quantised vector. Without overload the error is uniform on a cell and independent of it."""
+    """The vector that both ends decode, in the shape of ``indices`` and ``shift``.
+
+    Without overload its error is uniform on a cell and independent of the quantised vector.
+    """
     half = 1 << (settings.bits - 1)
     values: Vector = (indices - half + 0.5 - shift) * settings.width(iteration)
     return values
@@ -52,16 +55,19 @@ class Quantisers:
         self.overloads = np.zeros(iterations, dtype=np.int64)
         self.peaks = np.zeros(iterations)
 
-    def sent(self, iteration: int, target: Vector, rows: NDArray[np.int64], talks: NDArray[np.bool_]) -> Vector:
-        """What is taken for the ``target`` of every link, shape (2m, d). ``rows``: those of its dither; ``talks``: who sends."""
+    def sent(self, iteration: int, target: Vector, rows: NDArray[np.int64], sends: NDArray[np.bool_]) -> Vector:
+        """The decoded ``target`` of every link, shape (2m, d).
+
+        ``rows`` (2m,): the row of each link's dither; ``sends`` (2m,): the links over which a message is sent.
+        """
         settings, count = self._settings, int(rows.max(initial=0)) + 1
         shift = dither(settings, iteration, 0, count, target.shape[1])[rows]
         indices, overloaded = quantise(settings, iteration, target, shift)
         # A broadcast is one message, however many links it takes.
         most = np.zeros(count, dtype=np.int64)
-        np.maximum.at(most, rows[talks], overloaded[talks].sum(axis=1))
+        np.maximum.at(most, rows[sends], overloaded[sends].sum(axis=1))
         self.overloads[iteration - 1] = most.sum()
-        self.peaks[iteration - 1] = np.abs(target[talks]).max(initial=0.0) / settings.width(iteration)
+        self.peaks[iteration - 1] = np.abs(target[sends]).max(initial=0.0) / settings.width(iteration)
         return reconstruct(settings, iteration, indices, shift)
 
 

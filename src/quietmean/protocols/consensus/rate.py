@@ -27,15 +27,17 @@ _MEASURED, _MEASURED_ACCURACY = 600, 5e-3
 
 
 def adjacency(edges: Edges, parties: int) -> csr_array[np.float64]:
+    """The adjacency matrix, shape (n, n), of edges (m, 2)."""
     one, other = edges.T
     places = (np.concatenate([one, other]), np.concatenate([other, one]))
     return csr_array(coo_array((np.ones(2 * len(edges)), places), shape=(parties, parties)))
 
 
 def regular_rate(edges: Edges, parties: int, theta: float, c: float, bipartite: bool) -> float:
-    """All degrees d are alike: nu^2 (1 + cd) - 2c a nu + (cd - 1) = 0 for each eigenvalue a of A; the outermost a decide.
+    """The exact rate if all degrees d are equal, for edges (m, 2).
 
-    Of complex nu, |nu| is the same for all a, and Re nu grows with a; real ones grow with |a|.
+    nu^2 (1 + cd) - 2c a nu + (cd - 1) = 0 for each eigenvalue a of A; the outermost a decide. Of complex nu,
+    |nu| is the same for all a, and Re nu grows with a; real ones grow with |a|.
     """
     matrix = adjacency(edges, parties)
     degree = float(matrix.sum(axis=1)[0])
@@ -59,9 +61,10 @@ def _outermost(matrix: csr_array[np.float64], sign: float, count: int, degree: f
 
 
 def found_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: float, c: float, bipartite: bool) -> float:
-    """An estimate: the largest root that Arnoldi iterations from several starts find, or how fast x is seen to shrink.
+    """An estimate: the largest root that Arnoldi iterations from several starts find, or the rate at which x shrinks in a run.
 
-    What is found are true roots, but a larger one may hide, above all at theta = 0, where hundreds are of nearly the same size.
+    ``degree`` has shape (n,), ``edges`` (m, 2). What is found are true roots, but a larger one may be missed, above all at
+    theta = 0, where hundreds are of nearly the same size.
     """
     operator = _operator(degree.astype(np.float64), adjacency(edges, parties), theta, c)
     known = [1.0, *([2 * theta - 1.0] if bipartite else [])]
@@ -77,7 +80,10 @@ def found_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: flo
 
 
 def measured_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: float, c: float) -> float:
-    """How fast x shrinks over some hundred iterations from one start: to some parts in a thousand."""
+    """The rate at which x shrinks over some hundred iterations from one start, accurate to some parts in a thousand.
+
+    ``degree`` has shape (n,), ``edges`` (m, 2).
+    """
     matrix, share = adjacency(edges, parties), 1 / (1 + c * degree)
     x = np.sin(np.arange(parties, dtype=np.float64) ** 2)
     x -= (x / share).sum() / (1 / share).sum()
@@ -112,7 +118,7 @@ def _operator(degree: Array, matrix: csr_array[np.float64], theta: float, c: flo
 
 
 def _largest_roots(operator: LinearOperator, attempt: int) -> NDArray[np.complex128]:
-    """Roots of large size whose residual says that they are roots: the solver's breakdowns return others."""
+    """Roots of large size, confirmed by their residuals: if it breaks down, the solver returns others."""
     size = operator.shape[0]
     found: tuple[NDArray[np.inexact[Any]], NDArray[np.inexact[Any]]]
     try:
@@ -131,5 +137,5 @@ def _largest_roots(operator: LinearOperator, attempt: int) -> NDArray[np.complex
 
 
 def _start(size: int, attempt: int) -> Array:
-    """Random, since a regular start may lie in a space that misses the roots wanted; public, so that all find the same."""
+    """Random, since a regular start may lie in a space without the wanted roots; public, so that all parties find the same."""
     return BitStream(Seed.public("consensus rate", attempt)).standard_normal((size,))

@@ -1,4 +1,4 @@
-"""A run of consensus in numbers, with what its quantisers had to take."""
+"""A run of consensus in numbers, with the overloads of its quantisers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.protocol import Releases
 from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms
 
-# Hears after each iteration t = 1, 2, ... the estimates x^(t), shape (n, d).
+# Called after each iteration t = 1, 2, ... with the estimates x^(t), shape (n, d).
 Watch = Callable[[int, Vector], None]
 
 
 def _nobody(iteration: int, x: Vector) -> None:
-    """Nobody watches."""
+    """No observer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ def run_consensus(
     watch: Watch = _nobody,
     initial: Vector | None = None,
 ) -> ConsensusRun:
-    """Run on values (n, d). ``initial``: z^(0) of every link, shape (2m, d), instead of drawn noise: for tests and figures."""
+    """Run on values (n, d), weights (n,). ``initial``: z^(0) of every link, shape (2m, d), instead of drawn noise."""
     reading, terms = NumericReading(values), NumericTerms(noise, *values.shape)
     noisy = reading.vectors(noisy_values(parameters, reading.values, terms))
     z = reading.vectors(perturbation(parameters, terms)) if initial is None else initial
@@ -64,7 +64,7 @@ def follow(
     z: Vector,
     watch: Watch = _nobody,
 ) -> ConsensusRun:
-    """From noisy values (n, d) and z^(0) (2m, d) on: nothing is drawn any more."""
+    """Run from noisy values (n, d), weights (n,) and z^(0) (2m, d), without drawing noise. ``online``: (T + 1, n)."""
     reading = NumericReading(values)
     exchange = Exchange(
         parameters,

@@ -255,6 +255,7 @@ class Links:
 
     @classmethod
     def of(cls, edges: Edges, parties: int, sigma_z: Array) -> Links:
+        """The links of edges (m, 2). ``sigma_z`` (m, 2): standard deviations of z^(0) at the smaller and the larger end."""
         sender = np.concatenate([edges[:, 0], edges[:, 1]])
         receiver = np.concatenate([edges[:, 1], edges[:, 0]])
         order = np.lexsort((receiver, sender))

@@ -1,6 +1,6 @@
 """Equivalent smaller forms of the transcript of consensus.
 
-View: z^(0) goes over secure channels; everything after it is heard by everybody. Quantised messages are functions of what is
+View: z^(0) is sent over secure channels; all later messages are public. Quantised messages are functions of what is
 declared here (the first unquantised differences determine them), so the account holds for them too: as an upper bound for any
 cell width, and exactly in the limit delta_min = 0.
 """
@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.consensus.edges_in_use import Deliveries, still_in_use
 from quietmean.protocols.consensus.population import population
@@ -22,18 +23,18 @@ from quietmean.transcript.symbols import SymbolicReading
 
 
 def short_transcript(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-    """What the whole view is a function of, and what is a function of it: the same account, well-conditioned and small.
+    """A transcript equivalent to the whole view: each is a function of the other. This one is well-conditioned and small.
 
-    Let a party have used the same edges in two iterations. Its x differ by a linear combination of the differences that it was
-    sent in between, which everybody knows. So of unicast differences only the first over each link, for each set of edges that
-    its sender used, says anything new. Of broadcasts it is the first two: the second says what the differences of the two halves
-    of z^(0) add up to. Where messages were lost they are accounted as if unicast differences had been heard
-    as well: an upper bound.
+    Let a party have used the same edges in two iterations. Its x differ by a linear combination of the differences that it
+    received in between, which are public. So of unicast differences only the first over each link, for each set of edges that
+    its sender used, adds information. Of broadcasts it is the first two: the second reveals the sum of the differences of the two
+    halves of z^(0). Where messages were lost, broadcasts are accounted as if unicast differences had been public as well: an
+    upper bound.
     """
     deliveries = Deliveries.of(parameters, schedule, trace)
     if not deliveries.all_known:
         return _Irregular(parameters, deliveries, trace).build()
-    # With all messages delivered, whatever comes later is determined by these iterations.
+    # If all messages arrived, these iterations determine all later ones.
     first = replace(parameters, iterations=min(parameters.iterations, 2 if parameters.broadcast else 1))
     reading = SymbolicReading(parameters.parties)
     population(first, schedule, trace, reading.values, np.ones(parameters.parties), reading.noise, reading)
@@ -41,9 +42,9 @@ def short_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
 
 
 def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
-    """The smallest form there is for a history: one row per party and noise term per edge, if every message arrived.
+    """The smallest form for a trace: one row per party and noise term per edge, if every message arrived.
 
-    From the differences over an edge in both directions everybody knows x_i - x_j and, if x_i, then z_{i|j} - z_{j|i} too. What
+    The differences over an edge in both directions determine x_i - x_j and, together with x_i, z_{i|j} - z_{j|i} too. What
     is left of z^(0) on the edge is its mean u over both ends, Gaussian of variance sigma_z^2 / 2, so the view is worth
     y_i = s_i - sum_j B_{i|j} u_ij. A party that takes part knows its own y. For an outsider to unicast only the differences
     y_i - y_j are certain: of the level each edge shows as much as its z_{i|j} - z_{j|i}, of variance 2 sigma_z^2, lets through.
@@ -57,7 +58,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
     terms: list[dict[int, float]] = [{} for _ in range(parameters.parties)]
     values = _value_rows(builder, parameters)
     for (first, second), scale in zip(parameters.edges.tolist(), sigma[:, 0].tolist(), strict=True):
-        noise = builder.add_noise([first, second], scale / math.sqrt(2.0), "delta")
+        noise = builder.add_noise([first, second], scale / math.sqrt(2.0), NoiseGroup.CANCELLING)
         terms[first][noise], terms[second][noise] = -1.0, 1.0
     last, public = parameters.rounds, parameters.broadcast
     rows = [
@@ -67,10 +68,10 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
     if not public:
         for child, parent in _tree(links.first, links.receiver):
             builder.add_message(child, last, messages={rows[child]: 1.0, rows[parent]: -1.0}, released=True)
-        # All edges' looks at the level, as the one look that they are worth.
+        # What all edges reveal of the level, as one equivalent observation.
         with np.errstate(divide="ignore"):
             level = math.sqrt(2.0 / float((sigma[:, 0] ** -2.0).sum())) / (2.0 * parameters.c)
-        noise = builder.add_noise([0], level, "delta")
+        noise = builder.add_noise([0], level, NoiseGroup.CANCELLING)
         builder.add_message(0, last, messages={rows[0]: 1.0}, noise={noise: 1.0}, released=True)
     return builder.build()
 
@@ -92,30 +93,30 @@ def _value_rows(builder: TranscriptBuilder, parameters: ConsensusParameters) -> 
     rows = []
     for party in range(parameters.parties):
         gaussian = parameters.local_noise == "gaussian"
-        noise = {builder.add_noise([party], parameters.sigma_local, "star"): 1.0} if gaussian else {}
+        noise = {builder.add_noise([party], parameters.sigma_local, NoiseGroup.INDEPENDENT): 1.0} if gaussian else {}
         rows.append(builder.add_message(party, 0, values={party: 1.0}, noise=noise))
     return rows
 
 
 class _Irregular:
-    """Where messages were lost: the first time that a party talks over a link with each set of edges that it used."""
+    """The form where messages were lost: the first message over each link for each set of edges that its sender used."""
 
     def __init__(self, parameters: ConsensusParameters, deliveries: Deliveries, trace: ExecutionTrace) -> None:
         self._parameters, self._links = parameters, parameters.links
         self._deliveries, self._trace = deliveries, trace
         self._builder = TranscriptBuilder(parameters.parties)
-        self._said: set[tuple[int, bytes]] = set()
+        self._sent: set[tuple[int, bytes]] = set()
 
     def build(self) -> Transcript:
         self._start()
         active, silent = self._deliveries.opened(), np.zeros(len(self._links), dtype=np.int64)
         for iteration in range(1, self._parameters.iterations + 1):
-            told, heard = self._deliveries.exchanged(iteration, active)
+            delivered, received = self._deliveries.exchanged(iteration, active)
             for party in np.nonzero(self._trace.online[iteration + 1])[0].tolist():
                 first, last = self._links.first[party], self._links.first[party + 1]
                 mine = [link for link in range(int(first), int(last)) if active[link]]
-                self._say_anew(party, mine, iteration + 1)
-            active, silent = still_in_use(active, silent, told | heard, self._parameters.patience)
+                self._send_anew(party, mine, iteration + 1)
+            active, silent = still_in_use(active, silent, delivered | received, self._parameters.patience)
         return self._builder.build()
 
     def _start(self) -> None:
@@ -123,20 +124,20 @@ class _Irregular:
         self._values = _value_rows(builder, self._parameters)
         self._initial = []
         for link, (sender, receiver) in enumerate(zip(links.sender.tolist(), links.receiver.tolist(), strict=True)):
-            noise = {builder.add_noise([sender], float(links.sigma[link]), "delta"): 1.0}
+            noise = {builder.add_noise([sender], float(links.sigma[link]), NoiseGroup.CANCELLING): 1.0}
             known = [receiver] if self._deliveries.arrived[0, link] else []
             # A party that is away in the first round sends nothing: then the variable stays its own.
             round_ = 1 if self._trace.online[1, sender] else 0
             self._initial.append(builder.add_message(sender, round_, known, noise=noise))
 
-    def _say_anew(self, party: int, mine: list[int], round_: int) -> None:
+    def _send_anew(self, party: int, mine: list[int], round_: int) -> None:
         key = np.array(mine).tobytes()
-        fresh = [link for link in mine if (link, key) not in self._said]
+        fresh = [link for link in mine if (link, key) not in self._sent]
         if not fresh:
             return
         x = self._add_estimate(party, mine, round_)
         for link in fresh:
-            self._said.add((link, key))
+            self._sent.add((link, key))
             self._builder.add_message(party, round_, messages=self._step(link, x), released=True)
 
     def _add_estimate(self, party: int, mine: list[int], round_: int) -> int:

@@ -31,7 +31,7 @@ _NUMBERS, _END = 10_000, 80
 _FEWEST, _MOST = 40, 1500
 # What vanishes is this small by the end of a trial, against the cells.
 _VANISHED = 1e-5
-# Beyond this share of overloads for ever a plan is refused.
+# Beyond this share of permanent overloads a plan is refused.
 TOLERATED = 0.005
 
 
@@ -82,7 +82,7 @@ def enough_bits(parameters: ConsensusParameters, settings: Quantisation, value_s
 
 
 def refuse_overload(parameters: ConsensusParameters, value_sd: float) -> None:
-    """Refuse a plan whose quantisers overload for ever. Raises :class:`InputError`."""
+    """Raises :class:`InputError` for a plan whose quantisers overload permanently."""
     from quietmean.protocols.consensus.analysis import Dynamics, slowest_difference
 
     settings = parameters.quantisation

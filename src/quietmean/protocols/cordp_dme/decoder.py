@@ -1,4 +1,4 @@
-"""From the sum of messages to the estimate; late messages are welcome."""
+"""From the sum of messages to the estimate. Late messages can be added."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 
 
 def decode_total(parameters: CordpDmeParameters, parties: int, vector: Vector, weight: float) -> Vector:
-    """The estimate (d,) from the sums of messages and of weights, as the parameters' decoder has it.
+    """The estimate (d,) from the sums of messages (d,) and of weights, by the parameters' decoder.
 
-    The biased decoder multiplies the mean by 1 / (1 + x), x its squared L2 error without that, over radius^2 (CorDP-DME,
+    The biased decoder multiplies the mean by 1 / (1 + x), where x is the mean's squared L2 error over radius^2 (CorDP-DME,
     Proposition 1). It counts responders by their weights and so needs weights of 1; raises :class:`InputError` for others.
     """
     mean: Vector = vector / weight
@@ -27,10 +27,10 @@ def decode_total(parameters: CordpDmeParameters, parties: int, vector: Vector, w
 
 
 class LateDecoder:
-    """Estimates that improve with every message that comes late.
+    """Estimates that improve with every late message.
 
-    Privacy is accounted as if all n messages arrived, so a late one costs nothing; its shared noise cancels against that of the
-    messages that are there already.
+    Privacy is accounted as if all n messages arrived, so a late one costs nothing. Its shared noise cancels against that of the
+    messages that arrived before. Raises :class:`InputError` if there is an aggregator, since late messages then go to it.
     """
 
     def __init__(self, parameters: CordpDmeParameters, parties: int) -> None:
@@ -41,7 +41,10 @@ class LateDecoder:
         self._releases: dict[PartyId, Release] = {}
 
     def add(self, party: PartyId, release: Release) -> None:
-        """One more message; the same again changes nothing, another one of the same party is refused."""
+        """Add one more message, with a vector (d,). The same message again changes nothing.
+
+        Raises :class:`InputError` for an unknown party, and for a second, different message of a party.
+        """
         if not 0 <= party < self._parties:
             raise InputError(f"party {party} does not exist: parties are numbered 0..{self._parties - 1}")
         known = self._releases.setdefault(party, release)
@@ -53,10 +56,10 @@ class LateDecoder:
         return len(self._releases)
 
     def estimate(self) -> Vector:
-        """From all messages so far, shape (d,)."""
+        """From all messages so far, shape (d,). Raises :class:`ProtocolFailure` if there are none."""
         if not self._releases:
             raise ProtocolFailure("no message has arrived: there is nothing to decode")
-        # In the order of the parties: the same messages give the same sum to the last bit, whenever they came.
+        # In the order of the parties: the same messages give the same sum to the last bit, in whatever order they came.
         releases = [self._releases[party] for party in sorted(self._releases)]
         vector: Vector = np.sum([release.vector for release in releases], axis=0)
         return decode_total(self._parameters, self._parties, vector, sum(release.weight for release in releases))

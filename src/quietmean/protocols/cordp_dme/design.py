@@ -86,7 +86,8 @@ def optimal_design(parties: int, responding: int, colluding: int, unit: float, e
     """(v, b) of the least error when ``responding`` of ``parties`` publish, against ``colluding`` of them; ``unit`` is s.
 
     For all parties responding the best error is an infimum: the design is ``excess`` above it (0.8 % needs a variance of
-    about 100 s without colluders), and says so. With c >= t - 1 local DP is the optimum: b = 0.
+    about 100 s without colluders) and records that. With c >= t - 1 local DP is the optimum: b = 0. Raises
+    :class:`InputError` for impossible numbers of parties, and if ``unit`` or ``excess`` is out of range.
     """
     n, t, c = parties, responding, colluding
     _check(n, t, c)
@@ -120,7 +121,7 @@ def least_error(parties: int, responding: int, colluding: int, unit: float) -> f
 
 
 def leakage(own: float, pair: float, parties: int, colluding: int) -> float:
-    """Lambda_ii of an honest party: (1/m)/v + ((m-1)/m)/w. All n messages are public, colluders tell what they know."""
+    """Lambda_ii of an honest party: (1/m)/v + ((m-1)/m)/w. All n messages are public, and colluders reveal their shared noise."""
     honest = parties - colluding
     total = own + honest * pair
     if own == 0.0:

@@ -1,4 +1,4 @@
-"""Which noise hides whom: the signs of shared terms for all parties at once."""
+"""The signs of shared noise terms, for all parties at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from quietmean.graphs import Flow
 
 
 def pair_signs(parties: int, pairs: NDArray[np.int64]) -> Flow:
-    """Shape (n, M): the larger number of a pair adds its term, the smaller subtracts it."""
+    """Shape (n, M), from pairs (M, 2): the larger number of a pair adds its term, the smaller subtracts it."""
     columns = np.repeat(np.arange(len(pairs)), 2)
     return Flow((parties, len(pairs)), pairs.ravel(), columns, np.tile([-1.0, 1.0], len(pairs)))

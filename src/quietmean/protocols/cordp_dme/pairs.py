@@ -19,7 +19,7 @@ _DRAWS = 64
 
 
 def all_pairs(parties: int) -> Pairs:
-    """All pairs, shape (n (n-1) / 2, 2)."""
+    """All pairs, shape (n (n-1) / 2, 2). Raises :class:`InputError` for more than 20 000 parties."""
     if parties > _MOST_COMPLETE:
         raise InputError(f"{parties} parties have too many pairs to share noise in all of them: choose partners, for example 30")
     return complete_pairs(parties)
@@ -27,10 +27,10 @@ def all_pairs(parties: int) -> Pairs:
 
 @lru_cache(maxsize=8)
 def place_pairs(places: int, partners: int) -> Pairs:
-    """A regular graph on places 0..n-1, the same for everybody: shape (n k / 2, 2).
+    """A regular graph on places 0..n-1, the same for all parties: shape (n k / 2, 2).
 
     Every place is joined to those k/2 given steps further on in a ring, in both directions. Random steps of about log n make an
-    expander with high probability (Alon and Roichman 1994): it stays connected when random places fall away. Of several public
+    expander with high probability (Alon and Roichman 1994): it stays connected when random places are removed. Of several public
     draws the one with the largest spectral gap is taken.
     """
     stream = BitStream(Seed.public("cordp-dme places", places, partners))
@@ -45,7 +45,7 @@ def place_pairs(places: int, partners: int) -> Pairs:
 
 
 def _spectral_gap(places: int, steps: NDArray[np.int64]) -> int:
-    """The least positive eigenvalue of the graph's Laplacian, in units of 2**-20: machines agree on it."""
+    """The least positive eigenvalue of the graph's Laplacian, in units of 2**-20: the same on every machine."""
     waves = np.arange(1, places)[:, None] * steps[None, :]
     return int(np.round((2 - 2 * np.cos(2 * np.pi * waves / places)).sum(axis=1).min() * 2**20))
 

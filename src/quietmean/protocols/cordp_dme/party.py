@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
@@ -19,8 +20,9 @@ class CordpDmeState:
 
 
 class CordpDmeParty:
-    """Draws all noise before the round. In it, sends the hidden value to the aggregator, or publishes it if it has nobody to
-    send to; an aggregator adds what it received.
+    """Draws all noise before the round. In the round it sends the hidden value to the aggregator; without one it publishes it.
+
+    The aggregator adds what it received to its own and publishes the sum.
     """
 
     rounds = 1
@@ -68,9 +70,9 @@ class CordpDmeParty:
 
     def _hidden_value(self) -> Vector:
         size = self._value.size
-        hidden = self._value + self._noise.normal("star", 0, size) * self._parameters.sigma_own
+        hidden = self._value + self._noise.normal(NoiseGroup.INDEPENDENT, 0, size) * self._parameters.sigma_own
         for other in self._schedule.partners(self._party):
-            shared = self._noise.shared_normal(other, "delta", 0, size)
+            shared = self._noise.shared_normal(other, NoiseGroup.CANCELLING, 0, size)
             # One end adds and the other subtracts: the larger number adds.
             hidden = hidden + shared * (self._parameters.sigma_pair if other < self._party else -self._parameters.sigma_pair)
         return hidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals
 from quietmean.protocols.cordp_dme.masks import pair_signs
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
@@ -20,13 +21,14 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """Everybody hides its value, and sends it or, without recipients, publishes it with what it received.
+    """Every party adds its noise to its value. It sends the sum or, without recipients, publishes it with what it received.
 
-    Who sends to an aggregator shows its message to it alone, so a coalition with the aggregator sees every message.
+    With an aggregator only the aggregator sees the single messages, and so does every coalition with it. ``values`` have n rows
+    (d,), ``weights`` the shape (n,).
     """
     parties, sends = schedule.parties, schedule.out_degree[0] > 0
-    noisy = values + noise.normal("star", 0, parameters.sigma_own)
-    shared = noise.shared_normal(schedule.pairs, "delta", 0, parameters.sigma_pair)
+    noisy = values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_own)
+    shared = noise.shared_normal(schedule.pairs, NoiseGroup.CANCELLING, 0, parameters.sigma_pair)
     hidden = noisy + pair_signs(parties, schedule.pairs) @ shared
     arrived = arrivals(schedule, trace.delivered(schedule), 1)
     hidden = out.send(hidden, trace.online[1] & sends, 1, arrived)

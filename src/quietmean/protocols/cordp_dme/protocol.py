@@ -33,9 +33,9 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 
 class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
-    """One round: before it every pair expands its shared noise, in it each party publishes (or hands in) one message.
+    """One round. Before it every pair expands its shared noise; in it each party publishes one message, or sends it.
 
-    A party that misses the round published nothing: it dropped out after the noise was agreed.
+    A party that misses the round publishes nothing: it dropped out after the noise was agreed.
     """
 
     name = "cordp-dme"
@@ -44,6 +44,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     rounds = 1
 
     def check_parties(self, parties: int) -> None:
+        """Raises :class:`InputError` for an unknown aggregator, and for an odd or impossible number of partners."""
         super().check_parties(parties)
         partners = self.partners
         if partners is not None and (partners < 2 or partners % 2 or partners >= parties):
@@ -119,6 +120,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         weight: float,
         noise: NoiseSource,
     ) -> CordpDmeParty:
+        """The party for its value (d,). Raises :class:`InputError` for a weight other than 1 with the biased decoder."""
         if self.decoder == Decoder.BIASED and weight != 1.0:
             raise InputError(f"party {party} has weight {weight:g}: the biased decoder needs weight 1 for every party")
         return CordpDmeParty(self, schedule, party, value, weight, noise)

@@ -23,7 +23,7 @@ from quietmean.randomness import BitStream, Seed
 Array = NDArray[np.float64]
 
 # b / v is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it limits the
-# damage of dropouts that nobody planned for.
+# damage of unplanned dropouts.
 _RATIOS = np.geomspace(1e-3, 1e5, 161)
 _TOLERANCE = 0.01
 # Standard deviations are raised by this much over the worst coalition tried.
@@ -60,9 +60,9 @@ class SparseDesign:
 def sparse_design(parties: int, responding: int, colluding: int, unit: float, partners: int) -> SparseDesign:
     """(v, b) of the least error on the regular graph of :func:`place_pairs`, against random coalitions of places.
 
-    ``unit`` is s, the variance of the Gaussian mechanism. A study's public seed, which nobody chooses alone, puts the parties at
-    random places: parties that made their pact before are a random coalition of places. Raises :class:`InputError` for graphs
-    too large to be decomposed.
+    ``unit`` is s, the variance of the Gaussian mechanism. A study's public seed, which no party chooses alone, puts the parties
+    at random places: parties that agreed to collude before are a random coalition of places. Raises :class:`InputError` for
+    graphs too large to be decomposed.
     """
     if parties > _LARGEST:
         raise InputError(f"{parties} parties are too many to design noise on a sparse graph: choose at most {_LARGEST}")
@@ -92,7 +92,10 @@ def sparse_design(parties: int, responding: int, colluding: int, unit: float, pa
 
 
 def sparse_leakage(own: float, pair: float, parties: int, pairs: NDArray[np.int64], coalition: frozenset[PartyId]) -> float:
-    """max Lambda_ii over honest parties when all messages are public, for one coalition."""
+    """max Lambda_ii over honest parties when all messages are public, for one coalition.
+
+    ``own`` and ``pair`` are variances per coordinate, ``pairs`` has shape (M, 2).
+    """
     return _Spectrum.of(parties, pairs, tuple(coalition)).worst(pair / own) / own
 
 

@@ -1,7 +1,7 @@
 """The papers' reading of GOPA: everything published is public, and the graph is that of the honest users who published.
 
 They see x_i + own noise + pair noise along that graph: covariance sigma_star^2 I + sigma_delta^2 L, L its Laplacian. Noise shared
-with anybody else counts as known. The exact account of an execution never says more: noise that nobody rolled back hides as well,
+with any other party counts as known. The exact loss of an execution is never larger: noise that was not rolled back hides too,
 and a coalition without the collector sees the total only.
 """
 
@@ -42,13 +42,16 @@ def complete_graph(parties: int) -> Array:
 
 
 def graph_mu(graph: Array, sigma_star: float, sigma_delta: float, sensitivity: float = 1.0) -> Array:
-    """mu of each user, shape (m,), under replacement of its value by another at L2 distance ``sensitivity``."""
+    """mu of each user, shape (m,), under replacement of its value by another at L2 distance ``sensitivity``.
+
+    ``graph``: Laplacian of the pairs, shape (m, m).
+    """
     eigenvalues, basis = np.linalg.eigh(graph)
     return sensitivity * np.sqrt(_information(eigenvalues, basis, sigma_star**2, sigma_delta**2))
 
 
 def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivity: float = 1.0) -> float:
-    """The least sigma_delta with which no user of the graph has more than ``largest_mu``.
+    """The least sigma_delta with which no user of the graph has more than ``largest_mu``. ``graph``: its Laplacian (m, m).
 
     Raises :class:`InputError` where no pair noise suffices, since the own noise of a connected part does not hide its sum.
     """
@@ -74,7 +77,10 @@ def pairwise_sigma(graph: Array, sigma_star: float, largest_mu: float, sensitivi
 
 
 def conservative_mu(execution: Execution, coalition: Collection[PartyId]) -> dict[PartyId, float]:
-    """mu of every honest user who published, in the papers' reading of an execution of GOPA."""
+    """mu of every honest user who published, in the papers' reading of an execution of GOPA.
+
+    Raises :class:`InputError` for an execution of another protocol.
+    """
     protocol = execution.protocol
     if not isinstance(protocol, GopaParameters):
         raise InputError(f"protocol {protocol.name} is not gopa, of which this is an account: give an execution of gopa")

@@ -1,4 +1,4 @@
-"""Who published, and who took uncancelled noise out again."""
+"""The parties that published, and those that removed uncancelled noise again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class GopaOutcome:
-    """Masks of shape (n,): whose masked value ``arrived``, whose rollback counts (``rolled_back``: it knew, and told in time).
+    """Masks of shape (n,): the parties whose masked value ``arrived``, and those that have ``rolled_back``.
 
-    ``released``: the collector was there at the end and had something to release.
+    The latter received the collector's list, and their own message reached it in time. ``released``: the collector stayed to the
+    end and had something to release.
     """
 
     arrived: Mask
@@ -31,9 +32,9 @@ class GopaOutcome:
         to_collector = (reached & (schedule.neighbours == collector)).any(axis=2)
         arrived = to_collector[PUBLISH - 1].copy()
         arrived[collector] = trace.online[PUBLISH, collector]
-        told = np.zeros(schedule.parties, dtype=np.bool_)
-        told[schedule.neighbours[TELL - 1, collector][reached[TELL - 1, collector]]] = True
-        rolled_back = arrived & told & to_collector[ROLL_BACK - 1]
+        informed = np.zeros(schedule.parties, dtype=np.bool_)
+        informed[schedule.neighbours[TELL - 1, collector][reached[TELL - 1, collector]]] = True
+        rolled_back = arrived & informed & to_collector[ROLL_BACK - 1]
         released = bool(trace.finished[collector] and arrived[collector])
         rolled_back[collector] = released
         return cls(arrived, rolled_back, released)

@@ -1,4 +1,4 @@
-"""One party of GOPA, as two state machines: whoever publishes, and the one of them that collects."""
+"""A party of GOPA, as two state machines: one for parties that publish, one for the party that also collects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.gopa.spec import (
@@ -22,7 +23,7 @@ from quietmean.protocols.gopa.spec import (
 
 
 class _Masking:
-    """What both kinds of party have in common: the published value and the noise to take out of it again."""
+    """The common part of both: the published value, and the noise to remove from it again."""
 
     rounds = ROUNDS
 
@@ -45,15 +46,15 @@ class _Masking:
         self._noise = noise
 
     def _published(self) -> Vector:
-        """Value, own noise and the noise shared with every partner, whether that one is there or not."""
-        own = self._noise.normal("star", 0, self._value.size) * self._parameters.sigma_star
+        """Value, own noise and the noise shared with every partner, present or absent."""
+        own = self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._parameters.sigma_star
         masked = self._value + own
         for other in self._schedule.partners(self._party):
             masked = masked + self._shared(other)
         return masked
 
     def _rollback(self, absent: Iterable[PartyId]) -> Vector | None:
-        """What takes the noise shared with absent partners out again; None where there is none."""
+        """The negative of the noise shared with absent partners; None where there is none."""
         total: Vector | None = None
         for other in absent:
             term = self._shared(other) * -1.0
@@ -62,7 +63,7 @@ class _Masking:
 
     def _shared(self, other: PartyId) -> Vector:
         scale = sign(self._party, other) * self._parameters.sigma_delta
-        return self._noise.shared_normal(other, "delta", 0, self._value.size) * scale
+        return self._noise.shared_normal(other, NoiseGroup.CANCELLING, 0, self._value.size) * scale
 
     def _absent_partners(self, party: PartyId, arrived: frozenset[PartyId]) -> list[PartyId]:
         return [other for other in self._schedule.partners(party) if other not in arrived]
@@ -77,7 +78,7 @@ class GopaState:
 
 
 class GopaParty(_Masking):
-    """Publishes its masked value; once told who else did, takes out the noise that it shares with those who did not."""
+    """Publishes its masked value. Once it has the list of those that did, it removes the noise shared with the others."""
 
     state_type = GopaState
 
@@ -88,7 +89,7 @@ class GopaParty(_Masking):
         later = GopaState(state.round + 1, state.published or (state.round == PUBLISH and self._collector in delivered))
         if state.round != TELL or not state.published:
             return Step(later)
-        arrived = self._told(received)
+        arrived = self._read_arrived(received)
         if arrived is None or self._party not in arrived:
             return Step(later)
         rollback = self._rollback(self._absent_partners(self._party, arrived))
@@ -100,7 +101,7 @@ class GopaParty(_Masking):
     def expects(self, state: GopaState) -> frozenset[PartyId]:
         return frozenset({self._collector}) if state.round == TELL and state.published else frozenset()
 
-    def _told(self, received: Sequence[Message]) -> frozenset[PartyId] | None:
+    def _read_arrived(self, received: Sequence[Message]) -> frozenset[PartyId] | None:
         lists = [read_list(message.content, self._parties) for message in received if message.sender == self._collector]
         return lists[0] if len(lists) == 1 else None
 
@@ -119,7 +120,7 @@ class GopaAggregatorState:
 
 
 class GopaAggregator(_Masking):
-    """Adds up what is published, its own masked value included; tells who published; adds what is rolled back."""
+    """Adds up what is published and its own masked value; sends the list of those that published; adds the rollbacks."""
 
     state_type = GopaAggregatorState
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome
 from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, ROUNDS, GopaParameters
@@ -20,9 +21,10 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """Masked values go to the collector; then what takes out again what was shared with those whose values did not arrive.
+    """Masked values go to the collector; then the rollbacks, which remove the noise shared with parties whose values are missing.
 
-    Who was told to roll back follows from who was online, which every adversary knows: the collector's list says nothing new.
+    Every adversary knows which parties were online, and so which of them roll back: the collector's list reveals nothing new.
+    ``values`` have n rows (d,), ``weights`` the shape (n,).
     """
     parties, pairs, collector = schedule.parties, schedule.pairs, parameters.aggregator
     happened = GopaOutcome.of(collector, schedule, trace)
@@ -33,17 +35,17 @@ def population(
     absent = ~happened.arrived[partner]
     missing = np.bincount(party[absent], minlength=parties) > 0
 
-    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), np.ones(parties, dtype=np.bool_), 0)
-    shared = noise.shared_normal(pairs, "delta", 0, parameters.sigma_delta)
+    noisy = out.keep(values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_star), np.ones(parties, dtype=np.bool_), 0)
+    shared = noise.shared_normal(pairs, NoiseGroup.CANCELLING, 0, parameters.sigma_delta)
     masks = Flow.of((parties, len(pairs)), party, term, sign) @ shared
     rollbacks = Flow.of((parties, len(pairs)), party[absent], term[absent], -sign[absent]) @ shared
 
     def collected(rows: Rows, senders: NDArray[np.bool_], round_: int) -> Rows:
-        """The sum, in the collector's row, of those of ``senders``, who tell it, and of its own."""
+        """The sum, in the collector's row, of the rows that ``senders`` send to it, and of its own."""
         who = np.nonzero(senders & ~is_collector)[0]
-        told = out.send(rows, senders & ~is_collector, round_, (who, np.full(who.size, collector)))
+        sent = out.send(rows, senders & ~is_collector, round_, (who, np.full(who.size, collector)))
         added = np.append(who, collector)
-        return Flow.of((parties, parties), np.full(added.size, collector), added) @ told
+        return Flow.of((parties, parties), np.full(added.size, collector), added) @ sent
 
     total = collected(noisy + masks, happened.arrived, PUBLISH) + collected(rollbacks, happened.rolled_back & missing, ROLL_BACK)
     releases = is_collector & happened.released

@@ -1,4 +1,4 @@
-"""GOPA: values are published under noise that pairs share, and what absent partners left is taken out again."""
+"""GOPA: values are published under noise that pairs share. The noise shared with absent partners is removed again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 
 class GOPA(GopaParameters, Aggregated):
-    """Three rounds: publish to the collector; be told who did; roll back what is shared with those who did not.
+    """Three rounds: publish to the collector; receive the list of those that did; roll back the noise shared with the others.
 
-    Of what a party sends only the collector and its coalition know, besides the total, which is public. Against coalitions with
-    the collector this is the papers' reading, in which everything published is public; calibration tries such coalitions. The
-    collector has to be there, and has to be honest about who published: like everybody here it is passive.
+    Only the collector and its coalition see what a party sends; the total is public. Against coalitions with the collector this
+    is the papers' reading, in which everything published is public; calibration tries such coalitions. The collector must stay,
+    and its list of those that published must be true: like all parties here it is honest but curious.
     """
 
     name = "gopa"

@@ -24,7 +24,7 @@ class GopaParameters(Configured):
     """``sigma_star``: standard deviation of every party's own noise; ``sigma_delta``: of every pair's noise, which cancels.
 
     Each party chooses ``partners`` others at random, and the pairs are the union of all choices; n - 1 and more give the complete
-    graph. ``aggregator`` is the party that collects what is published: it learns what any colluding party may learn, no more.
+    graph. ``aggregator`` is the party that collects what is published: it learns no more than any colluding party may learn.
     """
 
     sigma_star: float = parameter(help="standard deviation of every party's own noise", at_least=0, remedy=_DEVIATION)
@@ -40,15 +40,15 @@ class GopaParameters(Configured):
 
 
 def default_partners(parties: int, colluding: int = 0) -> int:
-    """So many that honest parties that stay are connected, whoever colludes.
+    """Enough partners that the honest parties that stay are connected, whichever parties collude.
 
-    Colluders may be all the partners that one party chose: with twice as many, half of what hides it is left.
+    Colluders may be all the partners that one party chose: with twice as many, half of its partners are honest.
     """
     return min(parties - 1, 2 * colluding + math.ceil(math.log2(parties)) + 3)
 
 
 def draw_pairs(parties: int, partners: int, seed: Seed) -> NDArray[np.int64]:
-    """The pairs, shape (M, 2), smaller number first, in rising order: the union of everybody's random choices."""
+    """The pairs, shape (M, 2), smaller number first, in rising order: the union of all parties' random choices."""
     if partners >= parties - 1:
         return complete_pairs(parties)
     chosen = make_schedule("uniform", seed.derive("pairs"), parties, 1, partners).neighbours[0]
@@ -63,6 +63,7 @@ def sign(party: PartyId, other: PartyId) -> float:
 
 
 def list_bytes(parties: int) -> int:
+    """Bytes of a list of parties."""
     return -(-parties // 8)
 
 
@@ -74,7 +75,7 @@ def write_list(arrived: Collection[PartyId], parties: int) -> bytes:
 
 
 def read_list(content: bytes, parties: int) -> frozenset[PartyId] | None:
-    """Who is on the list; None if it is none for so many parties."""
+    """The parties on the list; None if it is no valid list for so many parties."""
     if len(content) != list_bytes(parties):
         return None
     present = np.unpackbits(np.frombuffer(content, dtype=np.uint8))

@@ -36,7 +36,7 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Gossip(Protocol):
-    """Push-sum averaging: it protects nothing and is there for comparison. Fields as those of IncA."""
+    """Push-sum averaging without any protection, for comparison. Fields as those of IncA."""
 
     name = "gossip"
     guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"

@@ -3,12 +3,12 @@
 The grid follows from public parameters alone. With C = sum |c_t|, X the largest coordinate of any value and s a bound on the
 standard deviation of the noise in what a party holds, a share (one of k + 1 parts) has room for 8 (C X + 12 s) / (k + 1):
 
-* where everybody receives as many shares as it sends and none is lost, mixing is doubly stochastic and what a party holds is at
+* where every party receives as many shares as it sends and none is lost, mixing is doubly stochastic and what a party holds is at
   most C X plus Gaussian noise of standard deviation s: cutting a share to 32 bits would take noise of 96 s, with a probability
   below 1e-1000;
 * else a row of mixing coefficients can sum to more than 1, and what a party holds grows with that sum. Measured: at most 4.7 on
-  cyclic schedules and 11.3 on uniform ones (20 % gone for good, up to 20 % away in a round), with noise of at most 3 s. So with
-  coordinates up to 0.7 X cutting would take more than 30 standard deviations.
+  cyclic schedules and 11.3 on uniform ones (20 % dropped out permanently, up to 20 % offline in a round), with noise of at most
+  3 s. So with coordinates up to 0.7 X cutting would take more than 30 standard deviations.
 
 Cutting never changes a sum, but what is cut is no longer covered by the certificate; so values beyond X are refused.
 """
@@ -58,7 +58,10 @@ def choose_grid(parameters: IncaParameters, target: Target) -> tuple[float, floa
 
 
 def check_room(parameters: IncaParameters, values: Vector) -> None:
-    """Raises :class:`InputError`, which does not tell the value, if a coordinate is too large for the grid."""
+    """Raises :class:`InputError` if a coordinate of ``values``, (d,) or (n, d), is too large for the grid.
+
+    It also does if there are more coordinates than planned. The error does not contain the value.
+    """
     if not parameters.grid or not isinstance(values, np.ndarray):
         return
     if parameters.dimension is not None and values.shape[-1] > parameters.dimension:
@@ -72,7 +75,7 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
 
 
 def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target) -> dict[str, Any]:
-    """For plans, where nobody drops out: the step over the smallest noise, and what rounding adds to mu squared at most."""
+    """For plans without dropouts: the step over the smallest noise, and what rounding adds to mu squared at most."""
     if not parameters.grid:
         return {}
     smallest = min(sigma for sigma in _deviations(parameters) if sigma > 0)

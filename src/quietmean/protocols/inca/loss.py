@@ -19,7 +19,7 @@ class GridLossConversion(LossConversion):
     kind = UPPER_BOUND
 
     def __init__(self, parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
-        """Raises :class:`InputError` if the parameters do not say how many coordinates values have."""
+        """Raises :class:`InputError` if the parameters do not state the number of coordinates."""
         if parameters.dimension is None:
             raise InputError("dimension is missing: what rounding to a grid costs depends on it, add the number of coordinates")
         self._dimension = parameters.dimension

@@ -12,11 +12,14 @@ from quietmean.core.party import Vector
 
 
 class Numbers(ABC):
-    """How vectors are injected, split and added up. What is kept and what is sent is always all that was held."""
+    """How vectors are injected, split and added up. Parts kept and parts sent always sum to what was held.
+
+    All vectors have shape (d,) and are in the units of the values.
+    """
 
     @abstractmethod
     def injected(self, vector: Vector) -> Vector:
-        """What is added to the holdings where ``vector`` is to be."""
+        """What is added to the holdings to inject ``vector``: on a grid, the vector rounded to it."""
 
     @abstractmethod
     def share(self, held: Vector, parts: int) -> Vector:
@@ -24,7 +27,7 @@ class Numbers(ABC):
 
     @abstractmethod
     def kept(self, held: Vector, parts: int, delivered: int) -> Vector:
-        """What is left after ``delivered`` such parts have gone."""
+        """What is left after ``delivered`` such parts were sent."""
 
     @abstractmethod
     def total(self, vectors: Sequence[Vector]) -> Vector:
@@ -32,7 +35,7 @@ class Numbers(ABC):
 
 
 class RealNumbers(Numbers):
-    """As float64 goes, or symbolically: every operation is linear."""
+    """float64 numbers or symbols, shape (d,): every operation is linear."""
 
     def injected(self, vector: Vector) -> Vector:
         return vector
@@ -51,7 +54,7 @@ class RealNumbers(Numbers):
 
 
 class GridNumbers(Numbers):
-    """Multiples of ``step``. Sums are exact, whatever shares are rounded or cut to."""
+    """Multiples of ``step``, shape (d,). Sums are exact, also where shares are rounded or cut."""
 
     def __init__(self, step: float) -> None:
         self._step = step
@@ -88,6 +91,6 @@ def numbers_of(step: float, value: object) -> Numbers:
     """The arithmetic of a party whose value is ``value`` on a grid of ``step``; 0 for float64.
 
     Traced parties hold forms of real numbers in place of arrays, in which there is nothing to round: a transcript describes the
-    protocol in real numbers, and :mod:`quietmean.protocols.inca.rounding` says what rounding adds to it.
+    protocol in real numbers, and :mod:`quietmean.protocols.inca.rounding` bounds what rounding adds to it.
     """
     return GridNumbers(step) if step and isinstance(value, np.ndarray) else REAL

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.inca.numbers import numbers_of
@@ -42,9 +43,9 @@ class IncaParty:
         self._weight = weight
         self._numbers = numbers_of(parameters.grid, value)
         dimension = value.size
-        self._noisy_value = value + noise.normal("star", 0, dimension) * parameters.sigma_star
-        # A row mostly takes back what the one before it added: that need not be drawn twice.
-        self._cancelled_noise = lru_cache(maxsize=2)(lambda index: noise.normal("delta", index, dimension))
+        self._noisy_value = value + noise.normal(NoiseGroup.INDEPENDENT, 0, dimension) * parameters.sigma_star
+        # A row mostly subtracts the noise that the one before it added: that need not be drawn twice.
+        self._cancelled_noise = lru_cache(maxsize=2)(lambda index: noise.normal(NoiseGroup.CANCELLING, index, dimension))
 
     @property
     def rounds(self) -> int:

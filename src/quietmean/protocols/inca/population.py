@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.transcript.population import Injection, PopulationTerms, Reading, Results, Rows
@@ -24,10 +25,13 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """Each round, parties send what they hold in equal shares and keep what did not arrive; then they inject the next portion."""
+    """Each round, parties send what they hold in equal shares and keep what did not arrive; then they inject the next portion.
+
+    ``values`` have n rows (d,), ``weights`` the shape (n,). IncA, Algorithm 2.
+    """
     delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
     late = _late_settlements(schedule, trace)
-    noisy = out.keep(values + noise.normal("star", 0, parameters.sigma_star), trace.online[0], 0)
+    noisy = out.keep(values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_star), trace.online[0], 0)
     held, weight = out.zeros(), np.zeros(schedule.parties)
     kept: list[tuple[_Late, Rows, float]] = []
     for round_ in range(schedule.rounds + 1):
@@ -35,10 +39,10 @@ def population(
             parts = schedule.out_degree[round_ - 1] + 1
             share, rest = out.divided(held, parts)
             arrived = arrivals(schedule, delivered, round_)
-            share, told = out.send(share, trace.online[round_], round_, arrived), weight / parts
+            share, sent_weight = out.send(share, trace.online[round_], round_, arrived), weight / parts
             flow = share_flow(schedule, arrived, acknowledged, round_)
-            held, weight = flow @ share + rest, flow.numbers(told)
-            kept += [(one, one.share @ share, float(told[one.sender])) for one in late if one.used == round_]
+            held, weight = flow @ share + rest, flow.numbers(sent_weight)
+            kept += [(one, one.share @ share, float(sent_weight[one.sender])) for one in late if one.used == round_]
             for one, its_share, its_weight in kept:
                 if one.settled == round_:
                     held -= one.holder @ its_share
@@ -48,7 +52,7 @@ def population(
             weight[injection.members] += injection.terms[0][0] * weights[injection.members]
         held = out.injected(held, injections)
     held = out.release(held, trace.finished, schedule.rounds + 1)
-    # What those hold who dropped out is never sent.
+    # What dropped-out parties hold is never sent.
     held = out.keep(held, ~trace.finished, schedule.rounds + 1)
     return Results(held, weight, trace.finished)
 
@@ -62,12 +66,14 @@ def _injections(
     before = trace.online[:round_].sum(axis=0)[online]
     for count in np.unique(before):
         drawn = injection.cancellations[count] if round_ == parameters.rounds else injection.rows[count]
-        terms = [(coefficient, noise.normal("delta", index, parameters.sigma_delta)) for index, coefficient in drawn]
+        terms = [
+            (coefficient, noise.normal(NoiseGroup.CANCELLING, index, parameters.sigma_delta)) for index, coefficient in drawn
+        ]
         yield Injection(online[before == count], [(float(injection.portion[count]), noisy), *terms])
 
 
 class _Late(NamedTuple):
-    """A share that its receiver used in round ``used`` and that its sender took out of what it held in round ``settled`` only.
+    """A share that its receiver used in round ``used``, but that its sender removed from its holdings only in round ``settled``.
 
     ``share`` picks the sender's row, ``holder`` puts one row there.
     """

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def default_rounds(parties: int) -> int:
-    """Enough that honest parties stay connected by unseen messages, also when half of all parties collude."""
+    """Enough rounds that unseen messages connect the honest parties, also when half of all parties collude."""
     return math.ceil(math.log2(parties)) + 6
 
 
 class IncA(IncaParameters, Protocol):
-    """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled on the way (PETS 2026)."""
+    """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled meanwhile (PETS 2026)."""
 
     name = "inca"
     transfers_mass = True

@@ -66,7 +66,7 @@ def rounding_information(parameters: IncaParameters, schedule: Schedule, trace: 
 
 
 def widened(mu: Array, information: float, dimension: int) -> Array:
-    """mu on the grid, at most, from mu in real numbers and :func:`rounding_information`."""
+    """An upper bound for mu on the grid, elementwise in any shape, from mu in real numbers and :func:`rounding_information`."""
     return np.hypot(mu, math.sqrt(dimension * information))
 
 

@@ -1,4 +1,4 @@
-"""Who sends when."""
+"""The rounds in which parties are online."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from quietmean.graphs import ExecutionTrace
 
 
 def next_online(trace: ExecutionTrace) -> NDArray[np.int64]:
-    """Entry (t, i): the first round after t in which i is online; T + 1 if there is none."""
+    """Shape (T + 1, n); entry (t, i): the first round after t in which i is online; T + 1 if there is none."""
     rounds = len(trace.online) - 1
     upcoming = np.full(trace.online.shape, rounds + 1)
     for round_ in range(rounds - 1, -1, -1):

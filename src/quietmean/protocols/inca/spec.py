@@ -19,7 +19,7 @@ from quietmean.graphs import SCHEDULES
 _TOLERANCE = 1e-9
 
 Terms = tuple[tuple[int, float], ...]
-# What to choose where something is none.
+# The remedy in errors about standard deviations.
 DEVIATION = "a standard deviation is a finite number >= 0"
 
 
@@ -73,7 +73,10 @@ class Injection:
 
     @classmethod
     def general(cls, portion: NDArray[np.float64], noise: NDArray[np.float64]) -> Injection:
-        """Any valid (c, Z); refused with the reason otherwise."""
+        """Any valid (c, Z): ``portion`` is c, shape (T + 1,), ``noise`` is Z, shape (T + 1, T).
+
+        Raises :class:`InputError` with the violated condition for an invalid one.
+        """
         rounds = len(portion) - 1
         if noise.shape != (rounds + 1, rounds):
             raise InputError(f"Z has shape {noise.shape} but c has {rounds + 1} entries: Z needs shape ({rounds + 1}, {rounds})")
@@ -154,7 +157,7 @@ def _describe_injection(injection: str | Injection) -> object:
     return injection.describe() if isinstance(injection, Injection) else injection
 
 
-# Fields that protocols which mix shares have in common.
+# Fields that all protocols share that mix shares.
 ROUNDS: dict[str, Any] = {
     "help": "mixing rounds",
     "option": True,
@@ -165,7 +168,7 @@ SCHEDULE: dict[str, Any] = {"help": "who sends to whom", "option": True, "choice
 OUT_DEGREE: dict[str, Any] = {
     "help": "to how many others each party sends in a round",
     "option": True,
-    # Its range depends on the number of parties: whoever draws the schedule knows both ends.
+    # Its range depends on the number of parties, which is known when the schedule is drawn.
     "flag": "neighbours",
 }
 VALUE_BITS: dict[str, Any] = {
@@ -193,7 +196,7 @@ class IncaParameters(Configured):
 
     ``injection``: "incremental", "early" or any (c, Z). ``value_bits``: 64 for float64 values; with 32 every number that a party
     holds is a multiple of ``grid`` (a power of two, in the values' units) and shares take 32 bits; then no coordinate of a value
-    may be larger than ``largest_value``. A grid of 0 is still to be chosen, when the noise is known; until then values are
+    may be larger than ``largest_value``. A grid of 0 is chosen once the noise is known; until then values are
     float64. Certificates of executions on a grid need the ``dimension`` of the values.
     """
 

@@ -1,4 +1,4 @@
-"""Local DP: every party publishes its value with noise of its own. No exchange, no trust in anybody."""
+"""Local DP: every party publishes its value with noise of its own. No exchange, no trusted party."""
 
 from quietmean.protocols.local_dp.protocol import LocalDP
 

@@ -22,7 +22,7 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LocalDP(SelfCalibrating):
-    """One Gaussian release of every value, exact whoever colludes."""
+    """One Gaussian release of every value; its privacy loss is exact for every coalition."""
 
     name = "local-dp"
     summary = "every party publishes its value with full noise: trusts nobody, least accurate"
@@ -38,7 +38,7 @@ class LocalDP(SelfCalibrating):
         return replace(self, sigma=star)
 
     def design(self, target: Target) -> Design:
-        """sigma = sensitivity / mu: exact, and the same whoever colludes."""
+        """sigma = sensitivity / mu: exact, and the same for every coalition."""
         from quietmean.privacy import mu_of_budget
 
         sigma = round_up(target.sensitivity / mu_of_budget(target.epsilon, target.delta))

@@ -1,4 +1,4 @@
-"""Who mixes with whom, and how much: Metropolis weights on the exchanges that went through in both directions."""
+"""The mixing matrix of a round: Metropolis weights on the exchanges whose messages arrived in both directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from quietmean.graphs.schedule import NOBODY
 
 
 def planned_exchanges(schedule: Schedule, round_: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Ordered pairs (party, other) that send to each other in a round, by party, and 1 / (larger of both degrees + 1)."""
+    """Ordered pairs (party, other) that send to each other in a round, by party, and 1 / (larger of both degrees + 1).
+
+    Three arrays with one entry for each pair.
+    """
     table = schedule.neighbours[round_ - 1]
     party, slot = np.nonzero(table != NOBODY)
     party, other = _mutual(party, table[party, slot].astype(np.int64), schedule.parties)
@@ -26,25 +29,26 @@ _kept_exchanges = lru_cache(maxsize=64)(planned_exchanges)
 
 
 def shares(schedule: Schedule, round_: int, party: PartyId) -> dict[PartyId, float]:
-    """Whom ``party`` exchanges with in a round, and the weight of each exchange."""
+    """The parties that ``party`` exchanges with in a round, and the weight of each exchange."""
     parties, others, weights = _kept_exchanges(schedule, round_)
     own = slice(*np.searchsorted(parties, [party, party + 1]).tolist())
     return dict(zip(others[own].tolist(), weights[own].tolist(), strict=True))
 
 
 def gossip_flow(schedule: Schedule, delivered: NDArray[np.bool_], acknowledged: NDArray[np.bool_], round_: int) -> Flow:
-    """W of a round as it went, shape (n, n): rows sum to 1; symmetric where all senders know what arrived.
+    """W of a round as it took place, shape (n, n): rows sum to 1; symmetric where all senders know what arrived.
 
-    A party uses what came from whom it knows to have reached. ``delivered`` and ``acknowledged`` are those of the history.
+    A party uses a message if it knows that its own reached the other party. ``delivered`` and ``acknowledged``, shape
+    (T, n, k_max), are those of the trace.
     """
     table = schedule.neighbours[round_ - 1].astype(np.int64)
     sender, slot = np.nonzero(delivered[round_ - 1])
-    heard = _codes(table[sender, slot], sender, schedule)
+    received = _codes(table[sender, slot], sender, schedule)
     sender, slot = np.nonzero(acknowledged[round_ - 1])
-    told = _codes(sender, table[sender, slot], schedule)
+    reached = _codes(sender, table[sender, slot], schedule)
     party, other, weight = planned_exchanges(schedule, round_)
     codes = _codes(party, other, schedule)
-    used = _is_in(codes, heard) & _is_in(codes, told)
+    used = _is_in(codes, received) & _is_in(codes, reached)
     party, other, weight = party[used], other[used], weight[used]
     everyone = np.arange(schedule.parties)
     kept = 1.0 - np.bincount(party, weights=weight, minlength=schedule.parties)

@@ -1,6 +1,6 @@
-"""Muffliato's own accounting: pairwise network differential privacy, in which one party looks at what it receives, alone.
+"""Muffliato's own accounting: pairwise network differential privacy, in which the adversary is one party and what it receives.
 
-It reports the mean over all observers, so that the neighbours, who receive x + noise itself, count as little as a party far away.
+It reports the mean over all observers, so that the neighbours, who receive x + noise itself, count no more than a distant party.
 Against a neighbour, or any coalition with one, what protects a value is its own noise: see :func:`neighbour_epsilon`.
 """
 
@@ -33,7 +33,7 @@ class NetworkDesign:
 
     @property
     def mse(self) -> float:
-        """Per coordinate, if everybody reached the mean of the noisy values."""
+        """Per coordinate, if every party reached the mean of the noisy values."""
         return self.sigma**2 / self.parties
 
 
@@ -41,6 +41,8 @@ def network_design(
     parties: int, degree: int, rounds: int, epsilon: float, delta: float, sensitivity: float = 1.0
 ) -> NetworkDesign:
     """The least noise whose mean pairwise loss, converted from Renyi, is (epsilon, delta): IncA, equations (66) to (68).
+
+    Raises :class:`InputError` unless epsilon > 0 and 0 < delta < 1.
 
     sigma^2 = (ln(1/delta) / (epsilon - e) + 1) T d D^2 / (2 n e) over 0 < e < epsilon, least where its derivative vanishes.
     """

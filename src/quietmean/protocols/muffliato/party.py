@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.muffliato.mixing import shares
@@ -25,9 +26,9 @@ class MuffliatoState:
 class MuffliatoParty:
     """Adds noise once, then sends what it holds to its neighbours, round after round, and averages with theirs.
 
-    An exchange counts for a party if it went through in both directions as far as it knows. If both ends know, the sum over all
-    parties stays what it was. If only one of the two messages arrived neither end uses it, though its receiver has seen it. If an
-    end does not know that its own arrived, the other one uses the exchange alone.
+    An exchange counts for a party if it knows that both messages arrived. If both parties know, the exchange does not change the
+    sum over all parties. If only one of the two messages arrived, neither party uses it, though its receiver has seen it. If one
+    party does not know that its own message arrived, only the other one uses the exchange.
     """
 
     state_type = MuffliatoState
@@ -53,7 +54,7 @@ class MuffliatoParty:
         return self._parameters.rounds
 
     def start(self) -> Step[MuffliatoState]:
-        noisy = self._value + self._noise.normal("star", 0, self._value.size) * self._parameters.sigma
+        noisy = self._value + self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._parameters.sigma
         return self._proceed(MuffliatoState(1, noisy, self._weight, noisy, self._weight))
 
     def end_round(

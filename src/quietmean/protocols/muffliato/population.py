@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule, arrivals
 from quietmean.protocols.muffliato.mixing import gossip_flow
@@ -22,10 +23,13 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """What party i holds after round t is sent in round t + 1 to its neighbours. Nothing is released."""
+    """What party i holds after round t is sent in round t + 1 to its neighbours. Nothing is released.
+
+    ``values`` have n rows (d,), ``weights`` the shape (n,).
+    """
     everyone, momentum = np.ones(schedule.parties, dtype=np.bool_), parameters.gamma
     delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
-    held = previous = values + noise.normal("star", 0, parameters.sigma)
+    held = previous = values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma)
     weight = before = weights.astype(np.float64)
     for round_ in range(1, schedule.rounds + 1):
         held = out.send(held, everyone, round_, arrivals(schedule, delivered, round_))
@@ -37,7 +41,7 @@ def population(
 
 
 def mixed(parameters: MuffliatoParameters, schedule: Schedule, trace: ExecutionTrace, start: Vector) -> Vector:
-    """What every party holds after all rounds, shape (n, m), if it starts with a row of ``start`` and without noise."""
+    """What every party holds after all rounds, shape (n, m), if it starts with its row of ``start`` (n, m) and without noise."""
     reading, weights = NumericReading(start), np.ones(schedule.parties)
     return reading.vectors(population(parameters, schedule, trace, reading.values, weights, NoTerms(*start.shape), reading).rows)
 

@@ -33,7 +33,7 @@ _MARGIN = 1.0001
 
 
 class Muffliato(MuffliatoParameters, SelfCalibrating):
-    """Nothing is released: every party ends with an estimate of its own, and gossip is all the telling there is.
+    """Nothing is released: every party ends with an estimate of its own, computed from the gossip messages alone.
 
     Against a coalition with a neighbour this is local DP, so that is what a plan is designed for. Neither the exchanges nor
     ``momentum`` change what a neighbour learns. The pairwise network loss, a mean over single observers, is among the figures.
@@ -73,7 +73,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         return {"pairwise_network_renyi_epsilon_order_2": mean_renyi_epsilon(*order_two)}
 
     def _influence(self, target: Target) -> tuple[float, float]:
-        """sum_j w_j^2 and sum_j (w_j - 1/n)^2 of the weights w in one party's estimate, means over executions and parties."""
+        """sum_j w_j^2 and sum_j (w_j - 1/n)^2 for the weights w in a party's estimate, averaged over executions and parties."""
         parties = target.parties
         squares, bias = [], []
         for number in range(_EXECUTIONS if target.dropouts else 2):
@@ -89,7 +89,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         return float(np.mean(squares)), float(np.mean(bias))
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
-        """Exact, for the exchanges as they went, uneven shares included: the largest over the parties that finished."""
+        """Exact for the exchanges that took place: the largest over the parties that finished. Weights (n,)."""
         parties = len(weights)
         squares, total = np.zeros(parties), np.zeros(parties)
         for first in range(0, parties, _COLUMNS):

@@ -25,9 +25,9 @@ ACCELERATED = "chebyshev"
 class MuffliatoParameters(Configured):
     """``sigma``: standard deviation of every party's noise, added once. ``schedule`` names a graph; exchanges go both ways.
 
-    The static graphs and ``expander`` (random cycles) stay for all rounds, as in the paper; the others are drawn anew each round.
-    ``momentum`` is gamma of x(t+1) = gamma W x(t) + (1 - gamma) x(t-1): 1 is plain gossip, below 2; "chebyshev" is the paper's
-    value for the graph.
+    The static graphs and ``expander`` (random cycles) are the same in all rounds, as in the paper; the others are drawn anew each
+    round. ``momentum`` is gamma of x(t+1) = gamma W x(t) + (1 - gamma) x(t-1): 1 is plain gossip, below 2; "chebyshev" is the
+    paper's value for the graph.
     """
 
     sigma: float = parameter(
@@ -68,7 +68,7 @@ class MuffliatoParameters(Configured):
         graph = graph.filled(out_degree=default_degree(graph.schedule, parties), momentum=1.0)
         if graph.momentum != ACCELERATED:
             return graph
-        # The acceleration is made for one matrix; where that changes, plain gossip is what there is.
+        # The acceleration is for one fixed matrix; where the matrix changes, gossip is not accelerated.
         gap = spectral_gap(graph.schedule, parties, graph.out_degree) if _stays(graph.schedule) else 0.0
         return replace(graph, momentum=chebyshev_momentum(gap) if gap else 1.0)
 

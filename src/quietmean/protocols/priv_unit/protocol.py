@@ -26,7 +26,7 @@ _DIMENSION = 100
 
 
 class PrivUnitG(PrivUnitParameters, SelfCalibrating):
-    """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against everybody else together."""
+    """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against all other parties together."""
 
     name = "priv-unit-g"
     summary = "every party publishes a private report of its unit vector: pure local differential privacy"
@@ -41,7 +41,10 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         return self.filled(probability=best_probability(self.epsilon, _DIMENSION)) if self.probability is OPEN else self
 
     def design(self, target: Target) -> Design:
-        """For the epsilon of the target; its delta is not used, since this guarantee is pure."""
+        """For the epsilon of the target; its delta is not used, since this guarantee is pure.
+
+        Raises :class:`InputError` unless the sensitivity is 2, that of unit vectors.
+        """
         if abs(target.sensitivity - _DIAMETER) > 1e-9:
             raise InputError(
                 f"sensitivity is {target.sensitivity:g}: PrivUnitG takes unit vectors only, for which it is {_DIAMETER:g}; scale "
@@ -54,6 +57,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         return Design(found, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+        """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""
         length = np.linalg.norm(values, axis=1)
         first = np.eye(1, values.shape[1])
         # Divided twice, so that the squares of tiny entries do not vanish.
@@ -79,6 +83,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         return PrivUnitParty(self, value, weight, noise)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        """Raises :class:`InputError`: the noise is not Gaussian."""
         raise InputError(
             "PrivUnitG adds no Gaussian noise, so there is nothing to certify from a transcript: every report is "
             f"{self.epsilon:g}-DP with delta = 0 under replacement of a unit vector, whoever colludes"

@@ -21,7 +21,7 @@ from quietmean.core.schema import OPEN, Configured, parameter
 from quietmean.randomness import BitStream
 
 _NORMAL = NormalDist()
-# Unit length is checked in floating point; the value is then scaled to length 1 once more, which is what the guarantee speaks of.
+# Unit length is checked in floating point; the value is then scaled to length 1 once more, to which the guarantee applies.
 LENGTH_TOLERANCE = 1e-6
 _EPSILONS = (1e-3, 100.0)
 
@@ -128,10 +128,13 @@ def report(parameters: PrivUnitParameters, direction: Vector, stream: BitStream)
 
 
 def direction_of(value: Vector, weight: float) -> Vector:
-    """The unit vector that a party's value, its public weight times a unit vector, points along; refused if it is none."""
+    """The direction, shape (d,), of a party's value (d,), which is its public weight times a unit vector.
+
+    Raises :class:`InputError` for a value of another length. The error does not contain the value.
+    """
     length = float(np.linalg.norm(value))
     if not abs(length - weight) <= LENGTH_TOLERANCE * weight:
-        # The value is private: only what is wrong with it may be told.
+        # The value is private, so the error does not contain it.
         raise InputError(
             f"the value is not a unit vector times its weight {weight:g}: PrivUnitG needs vectors of L2 norm 1, scale them first"
         )

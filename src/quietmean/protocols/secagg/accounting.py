@@ -1,6 +1,6 @@
-"""What the sum of rounded values with distributed discrete Gaussian noise spends, and the least noise that keeps a budget.
+"""The privacy loss of a sum of rounded values with distributed discrete Gaussian noise, and the least noise for a budget.
 
-The sum of m independent discrete Gaussians is not one; Kairouz, Liu and Steinke 2021 (Theorem 1) bound what that costs by a term
+The sum of m independent discrete Gaussians is not one; Kairouz, Liu and Steinke 2021 (Theorem 1) bound the difference by a term
 tau, negligible from a scale of some 3 steps on. With the L2 sensitivity Delta of the rounded values, scale s, both in steps,
 and D coordinates, the release is (1/2) e^2-concentrated differentially private,
 
@@ -23,7 +23,7 @@ from quietmean.protocols.secagg.encoding import conditional_norm, rounded_norm
 from quietmean.protocols.secagg.spec import CONDITIONAL, SecAggParameters
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION
 
-# Of delta, what independent rounding may use for exceeding its bound.
+# The part of delta for the event that independent rounding exceeds its bound.
 _ROUNDING_PART = 0.01
 # Against rounding errors of the floats before values are rounded to the grid.
 _SLACK = 1e-9
@@ -31,7 +31,7 @@ _SLACK = 1e-9
 _LEAST_SCALE = 0.5
 # Variance, in squared steps, of the rounding that makes integers of continuous noise; its error is some exp(-2 pi^2 times that).
 _ROUNDING_VARIANCE = 2.0
-# No epsilon beyond this is looked for: it means nothing.
+# Larger epsilons are meaningless and not searched.
 _LARGEST_EPSILON = 500.0
 
 
@@ -173,7 +173,7 @@ def calibrated_scale(spent: Callable[[float], float], delta: float, start: float
 def wrap_chance(parameters: SecAggParameters, parties: int, dimension: int) -> float:
     """Upper bound on the probability that a coordinate of a sum over ``parties`` wraps around, for the worst values."""
     words, room = parameters.words(dimension), 2.0 ** (parameters.bits - 1) * parameters.granularity
-    # Of log2 of the chance: the bound falls as the chance rises.
+    # Bisection of log2 of the chance: the bound falls as the chance rises.
     low, high = -500.0, 0.0
     if sum_bound(parameters, parties, words, 1.0) > room:
         return 1.0
@@ -184,10 +184,10 @@ def wrap_chance(parameters: SecAggParameters, parties: int, dimension: int) -> f
 
 
 def sum_bound(parameters: SecAggParameters, parties: int, words: int, chance: float) -> float:
-    """What no coordinate of the rotated sum exceeds in absolute value except with probability ``chance``.
+    """The bound that coordinates of the rotated sum exceed in absolute value with probability at most ``chance``.
 
-    All parties counted, each of the largest weight and at the same corner of its ball: the worst case over values; over the
-    random rotation (Hoeffding) and over noise and rounding (sub-Gaussian).
+    For the worst values: all parties are counted, each of the largest weight and at the same point of its ball. The probability
+    is over the random rotation (Hoeffding) and over noise and rounding (sub-Gaussian). In the units of the values.
     """
     tail = 2 * math.log(4 * words / chance)
     largest = parties * parameters.largest_weight * parameters.clip

@@ -1,4 +1,4 @@
-"""Who is counted, from what happened; and the sum itself, without any key."""
+"""The parties that are counted in an execution; and the sum itself, without any key."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """``counted``: whose input is in the sum, shape (n,), nobody's if the run failed; ``failure``: the stage that it ended in."""
+    """``counted``, shape (n,): the parties whose input is in the sum; none if the run failed, at the stage ``failure``."""
 
     counted: Mask
     failure: str = ""
 
 
 def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
-    """What the machines do with a history: whose messages come through each stage, and whether the masks can be taken off."""
+    """What the machines do under a trace: whose messages arrive at each stage, and whether the masks can be removed."""
     circle = _circles(schedule)
     server, nobody = parameters.aggregator, np.zeros(schedule.parties, dtype=np.bool_)
     if not trace.online[1:, server].all():
@@ -50,7 +50,7 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
 
 
 def _circles(schedule: Schedule) -> NDArray[np.int64]:
-    """(n, n): who holds shares of whom, oneself included."""
+    """(n, n): 1 where one party holds a share of the other, and on the diagonal."""
     circle = np.eye(schedule.parties, dtype=np.int64)
     one, other = schedule.pairs.T
     circle[one, other] = circle[other, one] = 1
@@ -58,7 +58,7 @@ def _circles(schedule: Schedule) -> NDArray[np.int64]:
 
 
 def _exchanges(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> tuple[list[Mask], list[Mask]]:
-    """Whose message came in rounds 1, 3, 5, 7, and whom the aggregator's reached in rounds 2, 4, 6; with itself always."""
+    """For rounds 1, 3, 5, 7 the parties whose messages arrived, for 2, 4, 6 those that the aggregator's reached; masks (n,)."""
     delivered, server = trace.delivered(schedule), parameters.aggregator
     came: list[Mask] = []
     reached: list[Mask] = []
@@ -80,7 +80,10 @@ def release(
     weights: NDArray[np.float64],
     noise: PopulationNoise,
 ) -> tuple[Vector, float]:
-    """The ideal functionality: the decoded sum of the counted parties' inputs, and their total weight."""
+    """The ideal functionality: the decoded sum of the counted parties' inputs, shape (d,), and their total weight.
+
+    ``values`` have shape (n, d), ``weights`` (n,).
+    """
     dimension = values.shape[1]
     total = empty_sum(parameters, dimension)
     for party in counted:

@@ -1,6 +1,6 @@
 """The certificate of an execution: the bound that the plan was made with, for the parties that were really counted.
 
-Needed after a study, not while parties run: it imports what takes long to start.
+Needed after a study, not while parties run: its imports take long.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class DiscreteLossConversion(LossConversion):
     def unknown_noise(self, adversary: Adversary) -> NDArray[np.int64]:
         """For each party how many parties' noise hides it in what the adversary sees, shape (n,); 0: nothing of it is seen.
 
-        An aggregator among the corrupt sees the masked inputs. Those whose mask key the corrupt hold enough shares of are open to
-        it; the others are seen in sums over parties that unknown masks connect.
+        An aggregator among the corrupt sees the masked inputs. It can unmask those whose mask key the corrupt hold enough shares
+        of. The others it sees in sums over parties that unknown masks connect.
         """
         parameters, counted = self._parameters, self._counted
         honest = counted.copy()
@@ -143,7 +143,7 @@ class DiscreteLossConversion(LossConversion):
 
 
 def stated_dimension(parameters: SecAggParameters) -> int:
-    """Raises :class:`InputError` where the parameters do not say it."""
+    """The number of coordinates. Raises :class:`InputError` if the parameters do not state it."""
     if parameters.dimension is None:
         raise InputError(
             "the dimension of the values is not stated, and the bound for discrete noise depends on it: add the field dimension"

@@ -1,7 +1,7 @@
-"""What a party does as a client: pure functions of its secrets, its value and what the aggregator sent.
+"""A party as a client: pure functions of its secrets, its value and the messages of the aggregator.
 
-Each answers one message of the aggregator. Whatever is not exactly as the protocol has it raises :class:`Malformed`: the party
-then takes no further part. All secrets are derived anew, so that a restarted party says the same to the last bit.
+Each answers one message of the aggregator. A message that is not exactly as specified raises :class:`Malformed`: the party then
+takes no further part. All secrets are derived anew, so that a restarted party sends the same to the last bit.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from quietmean.protocols.secagg.spec import SecAggParameters
 from quietmean.protocols.secagg.wire import Malformed
 from quietmean.randomness import Seed
 
-# Of an advert, what clients are told: both public keys.
+# The part of an advert that clients receive: both public keys.
 KEYS_BYTES = 2 * PUBLIC_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What all parties of a run have in common. ``label`` binds keys and ciphertexts to protocol and parameters."""
+    """The parameters that all parties of a run share. ``label`` binds keys and ciphertexts to protocol and parameters."""
 
     parameters: SecAggParameters
     parties: int
@@ -45,7 +45,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """After the key list: who is ``listed`` (as a set in bytes), and the public keys of the listed neighbours."""
+    """After the key list: the parties ``listed`` (a set as bytes), and the public keys of the listed neighbours."""
 
     listed: bytes
     keys: bytes
@@ -53,14 +53,14 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """After the shares: who shared (as a set in bytes), and what they sealed for this party."""
+    """After the shares: the parties that shared (a set as bytes), and the shares that they sealed for this party."""
 
     sharing: bytes
     inbox: bytes
 
 
 class Client:
-    """``neighbours``: whose shares this party holds and who hold its own, besides itself."""
+    """``neighbours``: the parties with which this one exchanges shares, without itself. The value has shape (d,)."""
 
     def __init__(
         self, rules: Rules, party: PartyId, neighbours: Iterable[PartyId], value: Vector, weight: float, noise: NoiseSource
@@ -81,7 +81,7 @@ class Client:
         return self._secrets.advert
 
     def read_keys(self, content: bytes) -> Keyed:
-        """Round 2: who advertised keys, and the keys of the neighbours among them."""
+        """Round 2: the parties that advertised keys, and the keys of the neighbours among them."""
         split = wire.set_size(self._rules.parties)
         listed = wire.read_set(content[:split], self._rules.parties)
         self._check_circle(listed, "keys")
@@ -102,7 +102,7 @@ class Client:
         return b"".join(sealed)
 
     def read_shares(self, keyed: Keyed, content: bytes) -> Shared:
-        """Round 4: who shared, and the neighbours' sealed shares; they are opened when they are needed."""
+        """Round 4: the parties that shared, and the neighbours' sealed shares, which are opened later."""
         split = wire.set_size(self._rules.parties)
         sharing = wire.read_set(content[:split], self._rules.parties)
         if not sharing <= wire.read_set(keyed.listed, self._rules.parties):
@@ -112,7 +112,7 @@ class Client:
         return Shared(content[:split], content[split:])
 
     def masked_input(self, keyed: Keyed, shared: Shared) -> Words:
-        """Round 5: y_u = x_u + PRG(b_u) + sum of the pairs' masks, modulo 2**bits."""
+        """Round 5: y_u = x_u + PRG(b_u) + sum of the pairs' masks, modulo 2**bits, shape (words,)."""
         parameters = self._rules.parameters
         masked = encode(parameters, self._value, self._weight, self._noise)
         put_on(masked, own_mask(self._secrets.self_mask), parameters.bits)
@@ -134,7 +134,7 @@ class Client:
         answer = {}
         for owner in owners:
             if owner == self._party:
-                # The request says that its own input arrived, else it would not have got here.
+                # Its own input arrived: other requests were refused above.
                 answer[owner] = self._own_shares((owner,))[owner][1].to_bytes(SHARE_BYTES, "big")
                 continue
             key = keys[owner][:PUBLIC_BYTES]

@@ -38,7 +38,7 @@ Settings = TypeVar("Settings", bound=SecAggParameters)
 
 @dataclass(frozen=True)
 class Shape:
-    """Who shares with how many, and how many inputs there must be; ``claim``: what the thresholds were chosen for."""
+    """Neighbours that a party shares with, and the fewest inputs; ``claim``: what the thresholds were chosen for."""
 
     threshold: int
     minimum: int
@@ -47,7 +47,10 @@ class Shape:
 
 
 def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
-    """SecAgg: by default two thirds, or what withstands split lists, but never more than the planned survivors."""
+    """Thresholds of SecAgg: by default two thirds of the parties, or enough to withstand inconsistent lists of survivors.
+
+    Never more than the planned survivors. Raises :class:`InputError` for a threshold above them.
+    """
     staying = target.responding
     wanted = max(math.ceil(2 * target.parties / 3), (target.parties + target.colluding) // 2 + 1, target.colluding + 1)
     threshold = given_value(asked.threshold, max(min(wanted, staying), target.parties // 2 + 1))
@@ -65,7 +68,8 @@ def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
 def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, float, str]:
     """The least noise with which the sum keeps (epsilon, delta) against ``colluding`` parties, the aggregator perhaps among them.
 
-    Counted on is the noise of minimum - colluding honest parties: fewer inputs give no result. Raises :class:`InputError`.
+    It relies on the noise of minimum - colluding honest parties: fewer inputs give no result. Raises :class:`InputError` if
+    no such noise exists.
     """
     if given_value(asked.noise, DISCRETE_GAUSSIAN) == NO_NOISE:
         raise InputError("noise none protects nothing once the sum is out: it is for tests, not for plans; leave the option out")
@@ -83,7 +87,7 @@ def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, f
 
 
 def counted_parties(target: Target) -> float:
-    """How many inputs are expected to count: who leaves in the last two rounds is counted."""
+    """The expected number of counted inputs: parties that drop out in the last two rounds are counted."""
     return target.parties - (target.parties - target.responding) * 5 / ROUNDS
 
 

@@ -10,9 +10,10 @@ from quietmean.protocols.secagg.spec import SecAggParameters
 
 
 def aggregate(execution: Execution, values: Vector, noise: PopulationNoise) -> Release:
-    """The aggregator's release for values (n, d): the decoded sum over the counted parties, and their total weight.
+    """The aggregator's release for values (n, d): the decoded sum (d,) over the counted parties, and their total weight.
 
-    Raises :class:`ProtocolFailure` with the aggregator's reason where the run ends without a result.
+    Raises :class:`InputError` for an execution of another protocol, and :class:`ProtocolFailure` with the
+    aggregator's reason if the run ends without a result.
     """
     protocol = execution.protocol
     if not isinstance(protocol, SecAggParameters):

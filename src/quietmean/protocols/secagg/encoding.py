@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, Vector
 from quietmean.protocols.secagg.keys import Words
 from quietmean.protocols.secagg.spec import CONDITIONAL, NO_NOISE, SecAggParameters
@@ -47,7 +48,7 @@ def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: No
         rounded = _round_conditionally(rotated, weight * parameters.clip / parameters.granularity, seed)
     else:
         rounded = _round_at_random(rotated, seed)
-    rounded += discrete_gaussian(Seed(noise.secret("star", 0)), parameters.scale, rounded.size)
+    rounded += discrete_gaussian(Seed(noise.secret(NoiseGroup.INDEPENDENT, 0)), parameters.scale, rounded.size)
     return _to_ring(rounded, parameters.bits)
 
 
@@ -63,6 +64,7 @@ def decode_sum(parameters: SecAggParameters, total: Words, weight: float, dimens
 
 
 def empty_sum(parameters: SecAggParameters, dimension: int) -> Words:
+    """Zeros of shape (words,), in the type of masked inputs."""
     size = parameters.words(dimension)
     return np.zeros(size, dtype=np.uint16) if parameters.bits <= 16 else np.zeros(size, dtype=np.uint32)
 
@@ -84,7 +86,7 @@ def _clip(vector: Vector, radius: float) -> Vector:
 
 
 def rotate(vector: Vector, parameters: SecAggParameters) -> Vector:
-    """H S x / sqrt(D), padded with zeros to D entries, a power of two."""
+    """H S x / sqrt(D), shape (D,), for x (d,) padded with zeros to D entries, a power of two."""
     padded = np.zeros(parameters.words(vector.size))
     padded[: vector.size] = vector
     padded *= _signs(parameters.rotation, padded.size)
@@ -92,7 +94,7 @@ def rotate(vector: Vector, parameters: SecAggParameters) -> Vector:
 
 
 def rotate_back(vector: Vector, parameters: SecAggParameters) -> Vector:
-    """The inverse of :func:`rotate`, padding included."""
+    """The inverse of :func:`rotate`, shape (D,), padding included."""
     return _hadamard(vector) * _signs(parameters.rotation, vector.size)
 
 

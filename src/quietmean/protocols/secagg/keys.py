@@ -1,4 +1,4 @@
-"""A party's keys, what it tells others of them, and what two parties derive from theirs.
+"""A party's keys, what it publishes of them, and what two parties derive from theirs.
 
 Three secrets of 32 bytes, fresh in every study: the channel key encrypts shares, the mask key s_u gives the masks in common with
 each neighbour, the seed b_u the mask that is the party's own. Keys of pairs come from X25519 and HKDF-SHA256 over both public
@@ -64,7 +64,7 @@ class Secrets:
 
 
 def commitment(self_mask: bytes) -> bytes:
-    """Tells whether a seed was put together from true shares; says nothing about a seed of 256 random bits."""
+    """A hash that verifies a seed recombined from shares. It reveals nothing about a seed of 256 random bits."""
     return Seed(self_mask).derive("commitment").secret
 
 

@@ -1,11 +1,11 @@
-"""How many neighbours and which threshold: tails of the hypergeometric distribution (Bell et al. 2020, section 3).
+"""The number of neighbours and the threshold: tails of the hypergeometric distribution (Bell et al. 2020, section 3).
 
 Neighbours are the k / 2 parties on either side on a random ring. Bounds over the random graph, summed over all parties:
 
 * secrecy of shares: no party has ``threshold`` colluding neighbours;
-* connectivity: no k / 2 consecutive parties of the ring are all colluding or gone, so that the masks of the honest parties that
-  remain hang together;
-* correctness: every party keeps ``threshold`` neighbours that answer, so that its masks can be taken off.
+* connectivity: no k / 2 consecutive parties of the ring are all colluding or dropped out, so that the honest parties that
+  remain are connected by masks;
+* correctness: every party keeps ``threshold`` neighbours that answer, so that its masks can be removed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Neighbourhood:
 
 
 def assess(parties: int, colluding: int, dropped: int, neighbours: int, threshold: int) -> Neighbourhood:
-    """The bounds for given numbers: ``colluding`` parties against secrecy, ``dropped`` parties gone at the end."""
+    """The bounds for given numbers: ``colluding`` parties against secrecy, ``dropped`` parties absent at the end."""
     leak = parties * upper_tail(parties - 1, colluding, neighbours, threshold)
     missing = min(parties - 1, colluding + dropped)
     apart = 0.0 if neighbours == parties - 1 else parties * _all_from(parties, missing, neighbours // 2)
-    # A party that is there gives its own share, too: with ``threshold`` of k + 1, k + 1 - threshold neighbours may be gone.
+    # An online party gives its own share, too: with ``threshold`` of k + 1 shares, k + 1 - threshold neighbours may be absent.
     lost = parties * upper_tail(parties - 1, dropped, neighbours, neighbours + 2 - threshold)
     return Neighbourhood(neighbours, threshold, _bits(leak + apart), _bits(lost))
 
@@ -41,7 +41,7 @@ def choose_neighbourhood(
 ) -> Neighbourhood:
     """The fewest neighbours, and for them the threshold of most correctness, that keep both bounds.
 
-    All other parties where nothing less does. Raises :class:`InputError` if even that does not.
+    All other parties if no smaller number suffices. Raises :class:`InputError` if even they do not.
     """
     dropped = math.floor(dropouts * parties + 1e-9)
     for neighbours in [*range(2, parties - 1, 2), parties - 1]:

@@ -1,8 +1,8 @@
 """The state machines: a client, and the aggregator, which plays the server and is a client of itself without a network.
 
-Odd rounds go to the aggregator, even ones come from it: adverts, key list, sealed shares, the same forwarded, masked input, who
-arrived, unmasking. A client that missed a round, or was sent something that it must not obey, is out and stays silent; its
-``failure`` says why. An aggregator that cannot go on tells all others why and releases nothing.
+Odd rounds go to the aggregator, even ones come from it: adverts, key list, sealed shares, the same forwarded, masked input, the
+list of arrivals, unmasking. A client that missed a round, or received a request that it must refuse, sends nothing more; its
+``failure`` states why. An aggregator that cannot go on sends the reason to all others and releases nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Reader: TypeAlias = Callable[[Message], Content]
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """``failure``: why this party takes no further part, if it does not."""
+    """``failure``: the reason why this party takes no further part; empty while it takes part."""
 
     round: int
     failure: str = ""
@@ -42,6 +42,8 @@ class ClientState:
 
 
 class ClientParty:
+    """A client: answers each message of the aggregator. Its value has shape (d,)."""
+
     rounds = ROUNDS
     state_type = ClientState
 
@@ -54,7 +56,7 @@ class ClientParty:
         self._weight = weight
 
     def start(self) -> Step[ClientState]:
-        return self._tell(ClientState(1), self._client.advertise())
+        return self._send(ClientState(1), self._client.advertise())
 
     def end_round(self, state: ClientState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[ClientState]:
         following = replace(state, round=state.round + 1)
@@ -68,12 +70,12 @@ class ClientParty:
     def _answer(self, state: ClientState, content: bytes) -> Step[ClientState]:
         if state.keyed is None:
             keyed = self._client.read_keys(content)
-            return self._tell(replace(state, keyed=keyed), self._client.share_keys(keyed))
+            return self._send(replace(state, keyed=keyed), self._client.share_keys(keyed))
         if state.shared is None:
             shared = self._client.read_shares(state.keyed, content)
             masked = wire.write_words(self._client.masked_input(state.keyed, shared))
-            return self._tell(replace(state, shared=shared), masked, self._weight)
-        return self._tell(state, self._client.unmask(state.keyed, state.shared, content))
+            return self._send(replace(state, shared=shared), masked, self._weight)
+        return self._send(state, self._client.unmask(state.keyed, state.shared, content))
 
     def miss_round(self, state: ClientState) -> Step[ClientState]:
         away = f"this party was away in round {state.round}"
@@ -83,7 +85,7 @@ class ClientParty:
         silent = state.failure or state.round % 2 or state.round > ROUNDS
         return frozenset() if silent else frozenset({self._aggregator})
 
-    def _tell(self, state: ClientState, content: bytes, weight: float = 0.0) -> Step[ClientState]:
+    def _send(self, state: ClientState, content: bytes, weight: float = 0.0) -> Step[ClientState]:
         return Step(state, (Message(self._party, (self._aggregator,), state.round, _NOTHING, weight, content),))
 
     def _only_content(self, round_: int, received: Sequence[Message]) -> bytes:
@@ -95,8 +97,9 @@ class ClientParty:
 
 @dataclass(frozen=True, slots=True)
 class AggregatorState:
-    """``due``: whose messages are awaited; ``adverts``, ``sharing`` and ``arrived``: what came of whom; ``own``: what is
-    sealed for itself. ``total`` and ``weight`` are the sum of the masked inputs, as words, and of the public weights.
+    """``due``: the parties whose messages are awaited; ``adverts``: by party; ``sharing`` and ``arrived``: the parties whose
+    shares and inputs arrived; ``own``: the shares sealed for itself. ``total`` and ``weight`` are the sum of the masked inputs,
+    as words, and of the public weights.
     """
 
     round: int
@@ -111,6 +114,8 @@ class AggregatorState:
 
 
 class AggregatorParty:
+    """The aggregator: the server of all clients, and the client of its own value (d,)."""
+
     rounds = ROUNDS
     state_type = AggregatorState
 
@@ -153,13 +158,13 @@ class AggregatorParty:
             return self._give_up(state, str(failure), tuple(inbox))
 
     def _inbox(self, state: AggregatorState, received: Sequence[Message]) -> dict[PartyId, Message]:
-        """One message of each sender that may send one; who sent two sent none."""
+        """The messages of this round by sender. A sender of two messages counts as absent."""
         senders = [message.sender for message in received if message.round == state.round]
         usable = [message for message in received if message.round == state.round and senders.count(message.sender) == 1]
         return {message.sender: message for message in sorted(usable, key=lambda message: message.sender)}
 
     def _close_adverts(self, state: AggregatorState, inbox: Mapping[PartyId, Message]) -> Step[AggregatorState]:
-        # Any key will do to try the others': this one is used for nothing else.
+        # A key to test the others' with, used for nothing else.
         probe = ExchangeKey(Seed(self._noise.secret("key probe", 0)))
         adverts = {sender: m.content for sender, m in inbox.items() if self._server.accept_advert(m.content, probe)}
         adverts = dict(sorted((adverts | {self._party: self._client.advertise()}).items()))
@@ -174,7 +179,7 @@ class AggregatorParty:
             own = self._client.share_keys(self._keyed(state))
             sealed = dict(sorted((sealed | {self._party: self._server.read_sealed(self._party, listed, own)}).items()))
         except Malformed:
-            pass  # Too few of its own neighbours: as a client it is out, as a server it goes on.
+            pass  # Too few of its own neighbours: it stops as a client and continues as the server.
         self._check_minimum(len(sealed), "shares")
         contents = {other: self._server.forwarded(other, sealed) for other in sealed}
         return self._send(replace(state, sharing=tuple(sealed), own=contents.get(self._party, b"")), contents)
@@ -218,7 +223,7 @@ class AggregatorParty:
         return Step(AggregatorState(ROUNDS + 1, arrived=state.arrived), release=Release(vector, state.weight))
 
     def _readable(self, inbox: Mapping[PartyId, Message], read: Reader[Content]) -> dict[PartyId, Content]:
-        """What can be read; the rest counts as not arrived."""
+        """The contents that can be read; a message that cannot counts as not arrived."""
         found = {}
         for sender, message in inbox.items():
             try:
@@ -247,9 +252,9 @@ class AggregatorParty:
         ]
         return Step(following, tuple(messages))
 
-    def _give_up(self, state: AggregatorState, reason: str, told: tuple[PartyId, ...]) -> Step[AggregatorState]:
-        """Nothing is kept, so that nothing can be unmasked later."""
+    def _give_up(self, state: AggregatorState, reason: str, recipients: tuple[PartyId, ...]) -> Step[AggregatorState]:
+        """End the run. No secret is kept, so that nothing can be unmasked later."""
         following = AggregatorState(state.round + 1, reason)
-        if not told or following.round > ROUNDS:
+        if not recipients or following.round > ROUNDS:
             return Step(following)
-        return Step(following, (Message(self._party, told, following.round, _NOTHING, 0.0, wire.ended(reason)),))
+        return Step(following, (Message(self._party, recipients, following.round, _NOTHING, 0.0, wire.ended(reason)),))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import digest
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols.protocol import Aggregated, Design, Releases, SelfCalibrating, Server
@@ -33,8 +34,8 @@ _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
 class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     """Secure aggregation (Bonawitz et al. 2017) with the distributed discrete Gaussian (Kairouz, Liu and Steinke 2021).
 
-    The declared transcript is the ideal functionality: one sum over the counted parties is told to everybody, with the noise of
-    each known to it alone, as continuous Gaussians. That the real run shows no more is the computational claim; certificates do
+    The declared transcript is the ideal functionality: one sum over the counted parties is published, with the noise of each
+    known to it alone, as continuous Gaussians. That the real run shows no more is the computational claim; certificates do
     not use the continuous noise but the bound for the discrete one in :mod:`~quietmean.protocols.secagg.certificate`.
     """
 
@@ -70,7 +71,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return Schedule.from_lists(star, parties, self._pairs(parties, seed))
 
     def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:
-        """Who masks with whom, shape (M, 2): all pairs."""
+        """The pairs that share a mask, shape (M, 2): all pairs."""
         return complete_pairs(parties)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
@@ -83,7 +84,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
 
     def message_bytes(self, parties: int, dimension: int) -> float:
-        """Of all that one party sends and, as its share, what the aggregator sends for it."""
+        """Averaged over all that one party sends and, as its share, what the aggregator sends for it."""
         partners = parties - 1 if self.neighbours is None else self.neighbours
         masked = (2 if self.bits <= 16 else 4) * self.words(dimension)
         return (_BYTES_PER_PARTNER * partners + _OTHER_BYTES + masked) / ROUNDS
@@ -106,14 +107,14 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return kind(self.rules(schedule.parties), schedule, party, value, weight, noise)
 
     def rules(self, parties: int) -> Rules:
-        """What all machines of a run have in common."""
+        """The parameters that all machines of a run share."""
         return Rules(self, parties, digest({"protocol": self.name, "parties": parties, **self.describe()}))
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         builder = TranscriptBuilder(schedule.parties)
         counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
         if counted:
-            noise = {builder.add_noise([party], self.sigma, "star"): 1.0 for party in counted}
+            noise = {builder.add_noise([party], self.sigma, NoiseGroup.INDEPENDENT): 1.0 for party in counted}
             values = dict.fromkeys(counted, 1.0)
             builder.add_message(self.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
         return builder.build()

@@ -1,4 +1,4 @@
-"""What the aggregator does in the server's role: collect, forward, and take the masks off. It sees nothing but masked inputs."""
+"""The aggregator as the server: it collects, forwards and removes the masks. It sees only masked inputs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Server:
     partners: tuple[tuple[PartyId, ...], ...]
 
     def accept_advert(self, advert: bytes, own: ExchangeKey) -> bool:
-        """Is this an advert with keys that others can use? ``own``: any key, to try them."""
+        """Is this an advert with valid public keys? ``own``: any key, to test them with."""
         if len(advert) != ADVERT_BYTES:
             return False
         return all(is_usable(advert[begin : begin + PUBLIC_BYTES], own) for begin in (0, PUBLIC_BYTES))
@@ -47,7 +47,10 @@ class Server:
         return wire.write_set(adverts, self.rules.parties) + keys
 
     def read_sealed(self, party: PartyId, listed: Members, content: bytes) -> dict[PartyId, bytes]:
-        """Round 3: what ``party`` sealed, by receiver."""
+        """Round 3: the shares that ``party`` sealed, by receiver.
+
+        Raises :class:`~quietmean.protocols.secagg.wire.Malformed` for the wrong number of bytes.
+        """
         return wire.split_items(content, [other for other in self.partners[party] if other in listed], SEALED_BYTES)
 
     def forwarded(self, party: PartyId, sealed: Mapping[PartyId, Mapping[PartyId, bytes]]) -> bytes:
@@ -56,11 +59,11 @@ class Server:
         return wire.write_set(sealed, self.rules.parties) + inbox
 
     def request(self, sharing: Members, arrived: Members) -> bytes:
-        """Round 6: whose inputs arrived and whose did not."""
+        """Round 6: the parties whose inputs arrived, and those whose inputs did not."""
         return wire.write_set(arrived, self.rules.parties) + wire.write_set(sharing - arrived, self.rules.parties)
 
     def read_unmasking(self, party: PartyId, sharing: Members, content: bytes) -> dict[PartyId, int]:
-        """Round 7: one share for each owner."""
+        """Round 7: one share for each owner. Raises :class:`~quietmean.protocols.secagg.wire.Malformed` for anything else."""
         return wire.read_shares(content, [owner for owner in sorted({*self.partners[party], party}) if owner in sharing])
 
     def unmask(
@@ -71,9 +74,9 @@ class Server:
         adverts: Mapping[PartyId, bytes],
         answers: Mapping[PartyId, Mapping[PartyId, int]],
     ) -> Words:
-        """The sum of the inputs that arrived, modulo 2**bits; ``total`` is that of the masked ones.
+        """The sum of the inputs that arrived, modulo 2**bits; ``total``, shape (words,), is that of the masked ones.
 
-        Raises :class:`ProtocolFailure` below the threshold of a secret that is needed, and for shares that are not true.
+        Raises :class:`ProtocolFailure` if a needed secret has fewer shares than the threshold, or shares that are false.
         """
         bits = self.rules.parameters.bits
         total = total.copy()
@@ -108,5 +111,5 @@ class Server:
             raise ProtocolFailure(f"the shares of the mask key of party {party} do not fit together: some party sent wrong ones")
         for other in bereft:
             mask = pair_mask(key, adverts[other][PUBLIC_BYTES:KEYS_BYTES], self.rules.label)
-            # What ``other`` put on is taken off.
+            # Removes what ``other`` added.
             put_on(total, mask, self.rules.parameters.bits, not adds(other, party))

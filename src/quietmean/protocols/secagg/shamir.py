@@ -1,7 +1,7 @@
 """Shamir's secret sharing over the integers modulo the Mersenne prime 2**521 - 1: any number of parties, secrets of 32 bytes.
 
 Share x of a secret is the value at x of a random polynomial whose value at 0 is the secret; ``threshold`` shares determine it,
-and fewer say nothing about it (Shamir 1979). The arithmetic is that of Python's integers.
+and fewer reveal nothing about it (Shamir 1979). The arithmetic is that of Python's integers.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 
 DISCRETE_GAUSSIAN, NO_NOISE = "discrete-gaussian", "none"
 CONDITIONAL, INDEPENDENT = "conditional", "independent"
-# Integers on the way to the ring are 64-bit.
+# Integers are held in 64 bits before they are reduced modulo 2**bits.
 _LARGEST_INTEGER = 2.0**60
 _POSITIVE = "choose a finite number > 0"
 # What execution files may leave out.
@@ -28,13 +28,14 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SecAggParameters(Configured):
-    """``threshold`` shares open a secret; with fewer than ``minimum`` arrived inputs there is no result.
+    """``threshold`` shares recover a secret; with fewer than ``minimum`` arrived inputs there is no result.
 
     ``bits``: inputs are added modulo 2**bits; ``granularity``: the value of one step; ``sigma``: scale of each party's noise, in
-    the value's units. A party of public weight w <= ``largest_weight`` has its value moved by -w * ``centre`` in every
+    the value's units. A party of public weight w <= ``largest_weight`` has its value shifted by -w * ``centre`` in every
     coordinate and clipped to the L2 ball of radius w * ``clip``. ``rotation``: number of the public random rotation.
-    ``neighbours``: how many other parties each one shares with, None for all (SecAgg); ``aggregator``: the party that plays the
-    server, too. ``dimension`` of the values: without it nothing can be certified. ``region``: for plans, where values lie.
+    ``neighbours``: how many other parties each one shares with, None for all (SecAgg). ``aggregator``: the party that is also the
+    server. ``dimension`` of the values: without it nothing can be certified. ``region``: for plans, the domain of the values.
+    Raises :class:`InputError` for parameters that contradict each other.
     """
 
     threshold: int = parameter(help="shares that open a secret", option=True)
@@ -100,7 +101,7 @@ class SecAggParameters(Configured):
 
     @property
     def party_variance(self) -> float:
-        """Variance per coordinate of what one party's noise and rounding put into the sum; of rounding its mean over values."""
+        """Variance per coordinate that one party's noise and rounding add to the sum; of rounding its mean over values."""
         return self.sigma**2 + self.granularity**2 / 6 if self.noisy else 0.0
 
     def words(self, dimension: int) -> int:

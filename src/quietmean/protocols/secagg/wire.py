@@ -1,4 +1,4 @@
-"""The contents of messages as bytes. What is read comes from strangers: anything but the exact form is :class:`Malformed`."""
+"""The contents of messages as bytes. Received bytes are not trusted: anything but the exact form raises :class:`Malformed`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REASON_LIMIT = 200
 
 
 class Malformed(Exception):
-    """A content that cannot be read, or that must not be obeyed; says why."""
+    """A content that cannot be read, or a request that must be refused; its text states why."""
 
 
 def set_size(parties: int) -> int:
@@ -31,6 +31,7 @@ def write_set(members: Iterable[PartyId], parties: int) -> bytes:
 
 
 def read_set(raw: bytes, parties: int) -> frozenset[PartyId]:
+    """The inverse of :func:`write_set`. Raises :class:`Malformed`."""
     bits = np.unpackbits(np.frombuffer(raw, dtype=np.uint8))
     if len(raw) != set_size(parties) or bits[parties:].any():
         raise Malformed("a set of parties of the wrong size")
@@ -48,6 +49,7 @@ def ended(reason: str) -> bytes:
 
 
 def read_from_aggregator(raw: bytes) -> bytes:
+    """The content of a usual message. Raises :class:`Malformed` for any other, also for the last one, with its reason."""
     if raw[:1] == _ENDED:
         reason = "".join(sign for sign in raw[1 : REASON_LIMIT + 1].decode(errors="replace") if sign.isprintable())
         raise Malformed(f"the aggregator ended the run: {reason}")
@@ -57,17 +59,19 @@ def read_from_aggregator(raw: bytes) -> bytes:
 
 
 def split_items(raw: bytes, owners: Sequence[PartyId], size: int) -> dict[PartyId, bytes]:
-    """Items of a fixed size, one for each owner in order."""
+    """Items of a fixed size in bytes, one for each owner in order. Raises :class:`Malformed`."""
     if len(raw) != size * len(owners):
         raise Malformed(f"{len(raw)} bytes where {len(owners)} items of {size} bytes are due")
     return {owner: raw[place * size : (place + 1) * size] for place, owner in enumerate(owners)}
 
 
 def write_words(words: Words) -> bytes:
+    """Numbers of shape (words,), little-endian."""
     return words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def read_words(raw: bytes, bits: int, length: int) -> Words:
+    """Numbers below 2**bits, shape (length,). Raises :class:`Malformed`."""
     kind = np.dtype("<u2" if bits <= 16 else "<u4")
     if len(raw) != kind.itemsize * length:
         raise Malformed(f"{len(raw)} bytes where {length} numbers of {kind.itemsize} bytes are due")
@@ -83,6 +87,7 @@ def write_shares(shares: Mapping[PartyId, bytes], owners: Sequence[PartyId]) -> 
 
 
 def read_shares(raw: bytes, owners: Sequence[PartyId]) -> dict[PartyId, int]:
+    """The inverse of :func:`write_shares`. Raises :class:`Malformed`."""
     shares = {}
     for owner, item in split_items(raw, owners, 1 + SHARE_BYTES).items():
         value = int.from_bytes(item[1:], "big")

@@ -54,7 +54,7 @@ class SecAggPlus(SecAgg):
         return Design(parameters, mse_noise, target.dropout_bias(counted_parties(target)), certificate)
 
     def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:
-        """Who masks with whom, shape (M, 2): parties at most degree / 2 places apart on a random ring."""
+        """The pairs that share a mask, shape (M, 2): parties at most degree / 2 places apart on a random ring."""
         degree = self.neighbours
         if degree == parties - 1:
             return super()._pairs(parties, seed)

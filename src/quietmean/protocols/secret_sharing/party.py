@@ -1,6 +1,6 @@
 """One party of secret-sharing consensus. Round 1 exchanges shares; round t + 1 is iteration t of PDMM in exact arithmetic.
 
-Everything is an integer: x and z times 2^scale_bits. Divisions round to the nearest multiple, far behind what counts.
+Everything is an integer: x and z times 2^scale_bits. Divisions round to the nearest multiple, far below the needed accuracy.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class SecretSharingState:
 
 
 class SecretSharingParty:
+    """A party of secret-sharing consensus for a value (d,)."""
+
     state_type = SecretSharingState
 
     def __init__(
@@ -73,13 +75,13 @@ class SecretSharingParty:
     def end_round(
         self, state: SecretSharingState, received: Sequence[Message], delivered: frozenset[PartyId]
     ) -> Step[SecretSharingState]:
-        heard = {message.sender: self._read(message) for message in received}
-        complete = all(heard.get(other) is not None and other in delivered for other in self._neighbours)
+        arrived = {message.sender: self._read(message) for message in received}
+        complete = all(arrived.get(other) is not None and other in delivered for other in self._neighbours)
         broken = state.broken or not complete or any(message.content[:1] != _WHOLE for message in received)
         if broken:
-            # Shares that did not come, or parties that have gone with theirs: what is left would be noise.
+            # A share did not arrive, or a party dropped out with its shares: the rest does not sum to the values.
             return self._proceed(replace(state, round=state.round + 1, broken=True))
-        numbers = {other: each for other, each in heard.items() if each is not None}
+        numbers = {other: each for other, each in arrived.items() if each is not None}
         if state.round == 1:
             return self._proceed(self._masked(numbers))
         weights = {message.sender: message.weight for message in received}
@@ -111,7 +113,7 @@ class SecretSharingParty:
         return SecretSharingState(2, self._pack(masked), everywhere, everywhere, self._weight, weights, weights)
 
     def _moved(
-        self, state: SecretSharingState, heard: dict[PartyId, Integers], weights: dict[PartyId, float]
+        self, state: SecretSharingState, numbers: dict[PartyId, Integers], weights: dict[PartyId, float]
     ) -> SecretSharingState:
         x, own_weight = self._estimate(state)
         z, other_z, z_weight, other_weight = [], [], [], []
@@ -119,7 +121,7 @@ class SecretSharingParty:
         for slot, other in enumerate(self._neighbours):
             sign, before, theirs = self._signs[slot], self._unpack(state.z[slot]), self._unpack(state.other_z[slot])
             # PDMM: z_{i|j} becomes z_{j|i} + 2c B_{j|i} x_j, and the other way round.
-            z.append(self._pack([old - sign * self._pulled(each) for old, each in zip(theirs, heard[other], strict=True)]))
+            z.append(self._pack([old - sign * self._pulled(each) for old, each in zip(theirs, numbers[other], strict=True)]))
             other_z.append(self._pack([old + sign * self._pulled(each) for old, each in zip(before, x, strict=True)]))
             z_weight.append(state.other_z_weight[slot] - sign * pull * weights[other])
             other_weight.append(state.z_weight[slot] + sign * pull * own_weight)
@@ -150,7 +152,7 @@ class SecretSharingParty:
             return self._concluded(state)
         recipients = tuple(self._neighbours)
         if state.broken:
-            # Tells the others, who would not notice by themselves.
+            # Informs the others, who would not notice by themselves.
             size = self._parameters.number_bytes * self._count
             return Step(state, (Message(self._party, recipients, state.round, np.zeros(0), 0.0, _BROKEN + bytes(size)),))
         x, weight = self._estimate(state)

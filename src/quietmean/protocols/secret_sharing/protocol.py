@@ -36,6 +36,7 @@ class SecretSharing(SecretSharingParameters, Protocol):
     has_transcript = False
 
     def resolved(self, parties: int) -> Self:
+        """Complete, for so many parties. Raises :class:`InputError` for a missing field, or for too few iterations."""
         self.require_complete()
         placed = replace(self, edges=self.graph_edges(parties), parties=parties, **EDGES_ARE_MADE)
         needed = iterations_needed(placed)
@@ -53,7 +54,7 @@ class SecretSharing(SecretSharingParameters, Protocol):
         return round_ > 1
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
-        """Everybody, or nobody."""
+        """All parties if every message arrived, else none: shape (n,)."""
         whole = bool(trace.delivered(schedule)[schedule.neighbours >= 0].all())
         return np.full(self.parties, whole)
 
@@ -77,9 +78,11 @@ class SecretSharing(SecretSharingParameters, Protocol):
         return SecretSharingParty(self, party, value, weight, noise)
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+        """Values (n, d) clipped to [-1, 1]."""
         return np.clip(values, -1.0, 1.0)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        """Raises :class:`InputError`: there is no Gaussian noise."""
         raise InputError("secret-sharing has no Gaussian noise to account: compare consensus, whose account is of the same kind")
 
     def batch(
@@ -108,9 +111,10 @@ class SecretSharing(SecretSharingParameters, Protocol):
 
 
 def iterations_needed(parameters: SecretSharingParameters) -> int:
-    """How many iterations bring every estimate within 1/(16 n) of the mean share for certain, and tell all of a late loss.
+    """How many iterations bring every estimate within 1/(16 n) of the mean share for certain, and inform all of a late loss.
 
-    About ln(2 n p / sqrt 12) / (-ln rho), computed without asymptotics for the worst shares; then a diameter's worth more.
+    About ln(2 n p / sqrt 12) / (-ln rho), computed without asymptotics for the worst shares; then as many more as the diameter.
+    Raises :class:`InputError` if averaging on the graph does not converge.
     """
     from quietmean.protocols.consensus.analysis import Dynamics
 

@@ -26,8 +26,8 @@ Integers = list[int]
 class SecretSharingParameters(GraphParameters):
     """Values in [-``bound``, ``bound``] are multiples of 2^-``fraction_bits``; all arithmetic is exact, modulo ``modulus``.
 
-    ``c`` is the step of PDMM, a multiple of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them in
-    the clear.
+    ``c`` is the step of PDMM, a multiple of 2^-8. After the exchange of shares, ``iterations`` broadcasts of PDMM average them
+    without encryption.
     """
 
     bound: float = parameter(
@@ -95,7 +95,7 @@ def encode_number(number: float, fraction_bits: int) -> int:
 
 
 def encode_values(parameters: SecretSharingParameters, values: Vector) -> Integers:
-    """Values of shape (d,) as integers. Raises :class:`InputError` for values outside the bound; the value is not told."""
+    """Values of shape (d,) as integers. Raises :class:`InputError` for values outside the bound, without the value."""
     if np.abs(values).max(initial=0.0) > parameters.bound:
         raise InputError(f"a value lies outside [-{parameters.bound:g}, {parameters.bound:g}]: choose a larger bound")
     return [encode_number(number, parameters.fraction_bits) for number in values.tolist()]
