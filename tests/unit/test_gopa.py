@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message
 from quietmean.graphs import ExecutionTrace
+from quietmean.planning import Target
 from quietmean.privacy import Adversary
 from quietmean.privacy.gaussian import classical_mu
 from quietmean.protocols.execution import Execution
@@ -22,6 +24,9 @@ from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
 from quietmean.protocols.gopa.spec import draw_pairs, read_list, write_list
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilentPopulation
+from quietmean.statistics import Column, Columns, Workload
+from quietmean.statistics.kinds.mean import Mean
+from quietmean.studies.outcome import conclude
 from quietmean.testing import check_batch, check_transcript, example_execution
 from quietmean.testing.privacy import certificate_of
 
@@ -215,3 +220,12 @@ def test_messages_that_cannot_be_read_count_as_not_arrived() -> None:
 def test_impossible_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         story({}, **parameters)
+
+
+def test_who_drops_out_after_publishing_is_counted() -> None:
+    """By the execution, the outcome's JSON and the report alike."""
+    execution = story({4: 3})
+    workload = Workload(Columns([Column(name="a", low=0, high=1)]), (Mean(column="a"),), PrivacyUnit.PARTY)
+    outcome = conclude(workload, Target(8, 1.0, 1e-6), execution, np.array([0.5]))
+    assert int(execution.trace.finished.sum()) == 7
+    assert outcome.parties_counted == outcome.to_json()["parties_counted"] == 8

@@ -295,3 +295,12 @@ def test_templates_are_complete() -> None:
         template = get_protocol(name).from_options({}).template(target)
         template.require_complete()
         assert get_protocol(name).parse(template.describe(), PARTIES) == template
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "right"), [("unit", "recrd", "record"), ("neighbouring", "replacment", "replacement")]
+)
+def test_a_target_with_an_unknown_choice_is_refused(field: str, wrong: str, right: str) -> None:
+    target = Target(parties=8, epsilon=1.0, delta=1e-6).describe()
+    with pytest.raises(InputError, match=f"field '{field}' is '{wrong}' .did you mean '{right}'"):
+        Target.parse({**target, field: wrong})

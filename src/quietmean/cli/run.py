@@ -188,7 +188,7 @@ def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[s
         unit=str(study.unit),
         party_names=list(names),
         records=int(outcome.execution.weights.sum()) if study.unit == PrivacyUnit.RECORD else len(names),
-        parties_counted=int(outcome.execution.trace.finished.sum()),
+        parties_counted=outcome.parties_counted,
         messages=local.network.messages,
         bytes=local.network.bytes_sent,
         seconds=local.network.seconds,

@@ -11,7 +11,7 @@ import numpy as np
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.protocols.fields import optional_field, required_field
+from quietmean.protocols.fields import optional_choice, optional_field, required_field
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Target:
             sensitivity=optional_field(raw, "sensitivity", float, 1.0),
             colluding=optional_field(raw, "colluding", int, 1),
             dropouts=optional_field(raw, "dropouts", float, 0.0),
-            unit=PrivacyUnit(optional_field(raw, "unit", str, "party")),
-            neighbouring=Neighbouring(optional_field(raw, "neighbouring", str, "replacement")),
+            unit=optional_choice(raw, "unit", PrivacyUnit, PrivacyUnit.PARTY),
+            neighbouring=optional_choice(raw, "neighbouring", Neighbouring, Neighbouring.REPLACEMENT),
         )
 
     @property

@@ -49,6 +49,11 @@ class StudyOutcome:
         """Epsilon of the worst-off party if all others collude; rounded up."""
         return self.privacy.epsilon(float(self.privacy.single_honest().max()))
 
+    @property
+    def parties_counted(self) -> int:
+        """How many parties' values are in the result; who dropped out after contributing is among them."""
+        return int(self.execution.contributors().sum())
+
     def certificate_json(self) -> dict[str, Any]:
         return {
             **self.certificate.to_json(),
@@ -72,7 +77,7 @@ class StudyOutcome:
             "epsilon": self.epsilon,
             "delta": self.target.delta,
             "certificate": self.certificate_json(),
-            "parties_counted": int(self.execution.contributors().sum()),
+            "parties_counted": self.parties_counted,
             "statistics": [answer.to_json() for answer in self.answers],
         }
 
