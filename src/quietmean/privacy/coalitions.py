@@ -25,6 +25,8 @@ from quietmean.transcript import Transcript
 Array = NDArray[np.float64]
 
 CONFIDENCE = 0.95
+# Coalitions that differ by a smaller factor are equally bad.
+_EQUAL = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,7 +203,7 @@ class _Tally:
         self.tried = 0
 
     def add(self, coalition: Sequence[PartyId]) -> bool:
-        """Try a coalition; returns whether it is worse than all before."""
+        """Try a coalition; returns whether it is worse than all before, by more than rounding."""
         members = frozenset(coalition)
         self.tried += 1
         if members in self._seen:
@@ -210,7 +212,8 @@ class _Tally:
         certificate = Certificate(Adversary(members), self._terms, self._solver.information(coalition))
         self._exact &= certificate.information.exact
         mu = certificate.mu_upper
-        worse = float(mu.max(initial=0.0)) > float(self._mu.max(initial=0.0))
+        # Among equals, rounding would otherwise lead the search.
+        worse = float(mu.max(initial=0.0)) > float(self._mu.max(initial=0.0)) * _EQUAL
         if worse:
             self.worst = members
         honest = list(certificate.honest)

@@ -128,6 +128,10 @@ def _information(covariance: NDArray[np.float64], shifts: NDArray[np.float64], e
     result: NDArray[np.float64] = right.T @ solution
     # What the ridge took away, to first order; and all of it where an observation is smaller than the ridge.
     lost = extra * ridge * float((solution**2).sum(axis=0).max(initial=0.0))
+    if lost > _ACCURACY:
+        # Too much to leave to the bound: give the first order back, what the second took is left.
+        result += ridge * solution.T @ solution
+        lost = extra * ridge**2 * float((solution * cho_solve(factor, solution)).sum(axis=0).max(initial=0.0))
     left = ridge * cho_solve(factor, ridge * (solution @ _probes(shifts.shape[1])))
     if np.sqrt(extra) * float(np.abs(left).max()) > _LEFT:
         return result, np.inf
