@@ -48,14 +48,14 @@ class PhaseRunner:
         self._phase = phase
         self._machine = machine
         self._may_miss = may_miss
-        self._sends_shares = transfers_mass
+        self._transfers_mass = transfers_mass
         self._gossips = gossips
         self._senders = senders
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
         state, resumed = self._state()
-        if self._sends_shares:
+        if self._transfers_mass:
             for round_, receiver in self._context.store.in_doubt(self._phase):
                 self._context.spawn(self._cancel((int(self._phase), round_), receiver))
         while state.round <= self._machine.rounds:
@@ -80,17 +80,17 @@ class PhaseRunner:
         outgoing = context.store.outgoing(*here)
         self._report(here, expected | outgoing.keys())
         statuses = await self._exchange(here, outgoing, expected)
-        if self._sends_shares and state.round == self._machine.rounds:
+        if self._transfers_mass and state.round == self._machine.rounds:
             statuses = await self._resolve_in_doubt(here, statuses)
         delivered = frozenset(receiver for receiver, status in statuses.items() if status == ACCEPTED)
         received = context.store.received(*here, context.party)
-        due = context.store.unsettled(self._phase, context.party) if self._sends_shares else []
+        due = context.store.unsettled(self._phase, context.party) if self._transfers_mass else []
         ended = self._machine.end_round(state, [*received, *map(settlement, due)], delivered)
         step, missed = self._skip_passed_rounds(ended)
         settled = [(message.round, message.recipients[0]) for message in due]
         context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed)
         for receiver, status in statuses.items():
-            if status == IN_DOUBT and self._sends_shares:
+            if status == IN_DOUBT and self._transfers_mass:
                 context.spawn(self._cancel(here, receiver))
         return step.state
 
@@ -151,7 +151,7 @@ class PhaseRunner:
     @property
     def _copies(self) -> bool:
         """Whether what is sent is public and the same for all; then its sender need not know whether it arrived."""
-        return self._phase == Phase.DISSEMINATION and not self._sends_shares
+        return self._phase == Phase.DISSEMINATION and not self._transfers_mass
 
     async def _cancel(self, here: Position, receiver: PartyId) -> None:
         """Ask until there is an answer whether a cancelled message had been used; if so, it is settled later."""
