@@ -205,8 +205,9 @@ class Protocol(Configured, ABC):
     ) -> Results[Rows]:
         """All parties at once: the machines' linear computation, read with numbers or with symbols.
 
-        ``values`` have n rows (d,), ``weights`` the shape (n,). A protocol without such a program defines :meth:`transcript` and
-        :meth:`batch` itself.
+        ``values`` have n rows (d,), ``weights`` the shape (n,). A function of the parameters and these arguments, in a file of
+        its own, becomes the method by ``population = population``. A protocol without such a program defines :meth:`transcript`
+        and :meth:`batch` itself.
         """
         raise TypeError(f"{self.name} has no population program: it has to bring its own transcript and batch")
 

@@ -22,7 +22,6 @@ from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
-from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class Consensus(ConsensusParameters, SelfCalibrating):
@@ -134,13 +133,4 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def full_transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         return super().transcript(schedule, trace)
 
-    def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
-    ) -> Results[Rows]:
-        return population(self, schedule, trace, values, weights, noise, out)
+    population = population

@@ -29,7 +29,6 @@ from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
-from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
@@ -125,16 +124,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
             raise InputError(f"party {party} has weight {weight:g}: the biased decoder needs weight 1 for every party")
         return CordpDmeParty(self, schedule, party, value, weight, noise)
 
-    def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
-    ) -> Results[Rows]:
-        return population(self, schedule, trace, values, weights, noise, out)
+    population = population
 
 
 def _predicted(parameters: CordpDmeParameters, target: Target) -> tuple[float, float]:

@@ -17,7 +17,6 @@ from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partne
 from quietmean.protocols.protocol import Aggregated, Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
-from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
 class GOPA(GopaParameters, Aggregated):
@@ -63,13 +62,4 @@ class GOPA(GopaParameters, Aggregated):
         kind = GopaAggregator if party == self.aggregator else GopaParty
         return kind(self, schedule, party, value, weight, noise)
 
-    def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
-    ) -> Results[Rows]:
-        return population(self, schedule, trace, values, weights, noise, out)
+    population = population

@@ -19,7 +19,6 @@ from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
-from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
@@ -64,16 +63,7 @@ class IncA(IncaParameters, Protocol):
         self.check_values(value)
         return IncaParty(self, schedule, party, value, weight, noise)
 
-    def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
-    ) -> Results[Rows]:
-        return population(self, schedule, trace, values, weights, noise, out)
+    population = population
 
     def arithmetic(self) -> Arithmetic:
         return WholeNumbers(self.grid) if self.grid else REAL

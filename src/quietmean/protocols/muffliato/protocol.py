@@ -22,7 +22,6 @@ from quietmean.protocols.muffliato.spec import (
 from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed
-from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 # The predicted error averages this many executions, each probed with so many random vectors where n is larger.
 _EXECUTIONS, _PROBES = 8, 256
@@ -117,13 +116,4 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     ) -> MuffliatoParty:
         return MuffliatoParty(self, schedule, party, value, weight, noise)
 
-    def population(
-        self,
-        schedule: Schedule,
-        trace: ExecutionTrace,
-        values: Rows,
-        weights: NDArray[np.float64],
-        noise: PopulationTerms,
-        out: Reading,
-    ) -> Results[Rows]:
-        return population(self, schedule, trace, values, weights, noise, out)
+    population = population
