@@ -42,8 +42,10 @@ def recipe(target: str) -> list[str]:
 
 
 def run_pytest(arguments: list[str], folder: Path) -> str:
+    # As from a shell: a worker of pytest-xdist marks its environment, and pytest-benchmark then refuses to measure.
+    shell = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=folder, capture_output=True, text=True, check=False, env=os.environ
+        [sys.executable, "-m", "pytest", *arguments], cwd=folder, capture_output=True, text=True, check=False, env=shell
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
@@ -63,6 +65,7 @@ def test_the_recipe_runs_every_kind_and_shows_its_tables(tmp_path: Path) -> None
     shown = run_pytest(recipe("bench"), tmp_path)
     assert re.search(r"\b3 passed\b", shown), shown
     assert not re.search(r"skipped|deselected", shown)
+    assert "benchmark: 1 tests" in shown, "pytest-benchmark measured nothing"
     tables = shown[shown.index("tables") :]
     for kind in ("plain", "slow", "timed"):
         assert f"a {kind} table" in tables
