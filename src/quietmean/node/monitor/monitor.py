@@ -40,7 +40,7 @@ State: TypeAlias = Literal["running", "finished", "failed", "stopped"]
 class PeerView:
     """``last_heard`` (ISO 8601), ``phase`` and ``round``: from its last message.
 
-    ``sent``, ``received``: whether they were in this party's current round. ``late``: in how many rounds it was given up on.
+    ``sent``, ``received``: whether they were in this party's current round. ``late``: in how many rounds it was late.
     """
 
     name: str
@@ -172,7 +172,7 @@ class Monitor:
         self._position, self._of, self._since = position, of, now()
 
     def heard(self, party: PartyId, position: Position) -> None:
-        """A message of a party came, with its position."""
+        """A message of a party arrived, with its position."""
         peer = self._peers[party]
         peer.heard, peer.position = now(), max(position, peer.position or position)
         self._changed()

@@ -102,7 +102,7 @@ class Standing:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What has to be mended, most fundamental first; empty if nothing."""
+        """What has to be corrected, most fundamental first; empty if nothing."""
         since = (f"since then {self.since}",) if self.since else ()
         if self.reply is None:
             return (self.trouble, *since)
