@@ -59,8 +59,7 @@ class Row:
     @property
     def rounds(self) -> int:
         protocol = self.plan.protocol
-        telling = self.plan.dissemination.rounds if protocol.releases_are_public else 0
-        return protocol.rounds + telling
+        return protocol.rounds + (self.plan.dissemination.rounds if protocol.releases_are_public else 0)
 
 
 def count_traffic(plan: Plan) -> Traffic:
@@ -80,9 +79,9 @@ def count_traffic(plan: Plan) -> Traffic:
     machines = [execution.machine(party, values[party], noise.party(party)) for party in range(target.parties)]
     run_lockstep(machines, execution.trace, lambda round_, sender, receiver: True, watch)
     if plan.protocol.releases_are_public:
-        telling = list(plan.protocol.releasers(target.parties))
-        messages[telling] += target.parties - 1
-        sizes[telling] += (target.parties - 1) * (8 * target.dimension + OVERHEAD_BYTES)
+        releasers = list(plan.protocol.releasers(target.parties))
+        messages[releasers] += target.parties - 1
+        sizes[releasers] += (target.parties - 1) * (8 * target.dimension + OVERHEAD_BYTES)
     return Traffic(float(messages.mean()), int(messages.max()), float(sizes.mean()), int(sizes.max()))
 
 
@@ -170,7 +169,7 @@ delta = {delta:g}. Every protocol is planned for this target with its default op
 - *MSE* is per coordinate, against the mean of all {parties} values, lost ones included. Simulated: {runs} runs ({slow} where
   runs cannot be stacked), with its standard error. Where every party ends with an estimate of its own, it is that of one party.
 - *If nobody drops out*: the same plan without dropouts, and by how much dropouts multiply the error.
-- *Rounds, messages, kB*: of one run of the real machines in which everybody stays, telling the result included: what a party
+- *Rounds, messages, kB*: of one run of the real machines in which everybody stays, spreading the result included: what a party
   sends on average (and the most that one sends), {overhead} bytes of framing a message. Encryption and the agreement before the
   first round are not in it.
 - *Epsilon alone*: what all others together learn about one party if nobody drops out, at the same delta, whatever was planned:

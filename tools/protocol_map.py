@@ -31,7 +31,9 @@ Colluders are a fraction of the parties, at least one. Protocols that every part
 
 HEADINGS = {
     Server.NONE: "## Among equals\n\nNobody has a role; whoever leaves is missed by nobody in particular.\n",
-    Server.COLLECTOR: "## With a collector that need not be trusted with values\n\nIt must stay, and say truly who took part.\n",
+    Server.AGGREGATOR: (
+        "## With an aggregator that need not be trusted with values\n\nIt must stay, and say truly who took part.\n"
+    ),
 }
 
 

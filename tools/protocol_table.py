@@ -54,7 +54,7 @@ def _trust(kind: type[Protocol]) -> str:
 
 
 def _section(kind: type[Protocol]) -> str:
-    server = {Server.NONE: "none", Server.COLLECTOR: "a collector", Server.CURATOR: "a curator"}[kind.server]
+    server = {Server.NONE: "none", Server.AGGREGATOR: "an aggregator", Server.CURATOR: "a curator"}[kind.server]
     lines = [f"## {kind.name}", "", f"{_sentence(kind.summary)}", ""]
     lines += [f"- *Server*: {server}. *Trust*: {_trust(kind)}.", f"- *Guarantee*: {kind.guarantee}."]
     lines += [f"- *Values*: {kind.domain}.", f"- *Parties may leave for good*: {'yes' if kind.tolerates_dropouts else 'no'}.", ""]

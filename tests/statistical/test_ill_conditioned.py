@@ -23,7 +23,7 @@ CORRUPT = frozenset({0, 5, 7})
 
 
 def muffliato(parties: int, number: int) -> Execution:
-    """The protocol's own defaults, 15 % gone for good and 10 % of rounds missed."""
+    """The protocol's own defaults, 15 % dropped out permanently and 10 % of rounds missed."""
     return example_execution("muffliato", parties, number, permanent=0.15, temporary=0.1, rounds=10, sigma=1.0)
 
 

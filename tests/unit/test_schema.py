@@ -128,8 +128,8 @@ def test_reading_takes_whole_numbers_for_numbers_and_ignores_what_is_not_its_own
         ({"step": -1.0}, 'step is -1: choose > 0, or "auto"'),
         ({"kind": "odd"}, "kind 'odd' is unknown: choose one of plain, fancy"),
         ({"kind": 3}, "field 'kind' is 3: it must be a text"),
-        ({"shape": "oval"}, "shape 'oval' is unknown: choose round or square"),
-        ({"shape": ["round"]}, "shape ['round'] is unknown: choose round or square"),
+        ({"shape": "oval"}, "shape 'oval' is unknown: choose one of round, square"),
+        ({"shape": ["round"]}, "shape ['round'] is unknown: choose one of round, square"),
         ({"cap": 10}, "cap is 10: choose 9 or less"),
         ({"cap": "10"}, "field 'cap' is '10': it must be a whole number"),
         ({"loud": 1}, "field 'loud' is 1: it must be true or false"),
@@ -302,5 +302,5 @@ def test_templates_are_complete() -> None:
 )
 def test_a_target_with_an_unknown_choice_is_refused(field: str, wrong: str, right: str) -> None:
     target = Target(parties=8, epsilon=1.0, delta=1e-6).describe()
-    with pytest.raises(InputError, match=f"field '{field}' is '{wrong}' .did you mean '{right}'"):
+    with pytest.raises(InputError, match=rf"{field} '{wrong}' is unknown \(did you mean '{right}'\?\): choose one of"):
         Target.parse({**target, field: wrong})

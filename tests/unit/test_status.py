@@ -277,7 +277,7 @@ def standing(readiness: Readiness, offset: float = 0.0, round_trip: float = 0.01
 
 
 def test_what_differs_is_named() -> None:
-    assert standing(make_agreed().readiness(True)).faults == ()
+    assert standing(make_agreed().readiness(True)).problems == ()
     cases: list[tuple[Readiness, list[str]]] = [
         (make_agreed(plan=b"q" * 32).readiness(True), ["other plan of the same study"]),
         (make_agreed(study=b"t" * 32, plan=b"q" * 32).readiness(True), ["other study"]),
@@ -285,8 +285,8 @@ def test_what_differs_is_named() -> None:
         (msgspec.structs.replace(make_agreed(release="9\n").readiness(True), version=9), ["other version: 9? there, 0.1.0 here"]),
     ]
     for readiness, words in cases:
-        faults = standing(readiness).faults
-        assert [fault.startswith(word) for fault, word in zip(faults, words, strict=True)] == [True] * len(words), faults
+        problems = standing(readiness).problems
+        assert [problem.startswith(word) for problem, word in zip(problems, words, strict=True)] == [True] * len(words), problems
 
 
 def test_ready_is_who_agrees_and_reaches_us_or_has_joined() -> None:

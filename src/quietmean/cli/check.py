@@ -41,7 +41,7 @@ def command(
 
     Each party runs this with the options that it will give to join. It ends when all are ready: exit code 0. If somebody is not
     ready within --wait seconds it says who and why: exit code 3. For a mistake on this side: exit code 2. Nothing is charged,
-    no noise is drawn, and of the data nothing is told but whether they passed.
+    no noise is drawn, and of the data only whether they passed is reported.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ def watching(roster: Roster) -> Iterator[Callable[[Sequence[Standing]], None]]:
 def _verdict(standing: Standing) -> str:
     if standing.ready:
         return "ready"
-    return "; ".join(standing.faults) or "it answers, but has not reached this party: is the way to this address open?"
+    return "; ".join(standing.problems) or "it answers, but has not reached this party: is the way to this address open?"
 
 
 def _state(standing: Standing) -> str:

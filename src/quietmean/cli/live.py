@@ -46,7 +46,7 @@ class EventStream:
             self._file.write(line + "\n")
             self._file.flush()
         except OSError:
-            # The reader has gone, or the disk is full: the study goes on.
+            # The reader closed the pipe, or the disk is full: the study continues.
             self._file = None
 
 

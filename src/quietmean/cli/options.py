@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typing
 from dataclasses import dataclass, field, make_dataclass
-from types import UnionType
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -39,6 +38,7 @@ class _Option:
         return f"{text[0].upper()}{text[1:]}."
 
 
+@cache
 def _collect() -> dict[str, _Option]:
     found: dict[str, _Option] = {}
     for name, kind in registry().items():
@@ -48,15 +48,10 @@ def _collect() -> dict[str, _Option]:
             option = found.setdefault(one.flag, _Option(key))
             if option.key != key:
                 raise InputError(f"protocol {name!r} calls its option {key!r} --{one.flag}, a flag of {option.key!r}: rename it")
-            option.kinds |= _kinds(one.kind) | ({str} if one.auto else set())
+            option.kinds |= {kind if kind in (int, float, bool) else str for kind in one.kinds} | ({str} if one.auto else set())
             clause = f"{one.help}: {', '.join(one.choices)}" if one.choices else one.help
             option.help.setdefault(clause, []).append(name)
     return dict(sorted(found.items()))
-
-
-def _kinds(kind: Any) -> set[type]:
-    members = typing.get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    return {member if member in (int, float, bool) else str for member in members if member is not type(None)}
 
 
 class Given:

@@ -66,7 +66,7 @@ def command(
     colluding
         How many parties may collude: a count, or a fraction below 1; default one in ten.
     dropouts
-        Fraction of parties expected to leave for good; default 0.
+        Fraction of parties expected to drop out permanently; default 0.
     responding
         Instead of dropouts: how many parties are expected to stay.
     sensitivity
@@ -82,7 +82,7 @@ def command(
     server
         What may be relied on besides equal parties: none, collector (not trusted with values), curator (sees them).
     max_messages
-        Messages that a party may send on average, before the result is told to all.
+        Messages that a party may send on average, before the result is disseminated.
     calibration
         exact; or, to compare with the IncA paper, exact-view or paper (epsilon < 1 only).
     explain

@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Compute private means or other statistics of columns of a table between real processes on this machine.
 
-    Every party is a process of its own with throw-away keys; they talk TLS 1.3 over loopback.
+    Every party is a process of its own with throw-away keys; they communicate by TLS 1.3 over loopback.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def command(
     colluding
         How many parties may pool what they see; default one in ten, at least one.
     dropouts
-        Fraction of the parties whose process is killed for good in a random round.
+        Fraction of the parties whose process is killed in a random round and not started again.
     unit
         What is protected: one record, or all of a party.
     missing

@@ -29,7 +29,7 @@ def command(
     seed
         The same seed gives the same runs.
     dropouts
-        Fraction of parties that leave for good; default as planned.
+        Fraction of parties that drop out permanently; default as planned.
     json
         One JSON document on standard output.
     """

@@ -13,7 +13,7 @@ from quietmean.cli.console import out, print_json, printable
 from quietmean.cli.live import headline, seconds_between, sentence, traffic_text
 from quietmean.core.errors import InputError
 
-# A living process writes every second; silent for longer it hangs, or its machine is overloaded.
+# A running process writes every second; without an update for longer it hangs, or its machine is overloaded.
 _SILENCE = 10.0
 
 
@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Show where a node is that runs on this machine, or where it was when it stopped. It is not disturbed.
 
-    Exit code 0 if every node shown runs or has finished, 3 if one has failed or is gone.
+    Exit code 0 if every node shown runs or has finished, 3 if one has failed or its process ended unexpectedly.
 
     Parameters
     ----------
@@ -101,5 +101,5 @@ def _show(node: dict[str, Any]) -> None:
 
 
 def _state(node: dict[str, Any]) -> dict[str, Any]:
-    # A process that is gone was running as far as it knew.
+    # A process that ended unexpectedly had recorded that it was running.
     return {"state": "running"} if node["state"] == "gone" else {}

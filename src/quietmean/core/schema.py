@@ -38,7 +38,8 @@ class _Later(Enum):
 OPEN: Any = _Later.OPEN
 AUTO: Any = _Later.AUTO
 
-_KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+# What a field of each type must be, in words.
+KIND_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class Parameter:
         """Raises :class:`InputError` for a number outside the range, or a text that is none of the choices."""
         if value is None or isinstance(value, _Later):
             return
-        if self.choices and value not in self.choices:
-            raise InputError(f"{self.key} {str(value)!r} is unknown: choose one of {', '.join(self.choices)}")
+        if self.choices:
+            require_known(self.key, value, self.choices)
         if isinstance(value, int | float) and not isinstance(value, bool) and not self._holds(float(value)):
             shown = f"{value:g}" if isinstance(value, float) else str(value)
             raise InputError(f"{self.key} is {shown}: {self.remedy}")
@@ -109,10 +110,10 @@ class Parameter:
             return None
         for kind in self.kinds:
             if isinstance(kind, type) and issubclass(kind, StrEnum):
-                return self._member(kind, raw)
+                return kind(require_known(self.key, raw, kind))
             if is_kind(raw, kind):
                 return float(raw) if kind is float else raw
-        raise InputError(f"field {self.key!r} is {raw!r}: it must be {self.wanted}")
+        raise wrong_field(self.key, raw, self.wanted)
 
     def data(self, text: str) -> Any:
         """The JSON data that a text stands for: of the first kind that the field takes and the text can be, else the text."""
@@ -127,14 +128,8 @@ class Parameter:
     @property
     def wanted(self) -> str:
         """What JSON data the field takes, in words."""
-        kinds = [_KINDS[kind] for kind in self.kinds if kind in _KINDS] or ["a text"]
+        kinds = [KIND_NAMES[kind] for kind in self.kinds if kind in KIND_NAMES] or ["a text"]
         return " or ".join([*kinds, '"auto"'] if self.auto else kinds)
-
-    def _member(self, kind: type[StrEnum], raw: Any) -> StrEnum:
-        known = [str(member) for member in kind]
-        if raw not in known:
-            raise InputError(f"{self.key} {raw!r} is unknown: choose {' or '.join(known)}")
-        return kind(raw)
 
     def to_json(self, value: Any) -> Any:
         if value is AUTO:
@@ -259,7 +254,7 @@ class Configured:
         """Raises :class:`InputError` with the name of a required field that is open."""
         for name, one in parameters_of(type(self)).items():
             if one.required and getattr(self, name) is OPEN:
-                raise InputError(f"field {one.key!r} is missing: add it, it is {one.wanted}")
+                raise missing_field(one.key, one.wanted)
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -269,6 +264,25 @@ def _same(value: Any, default: Any) -> bool:
 def _brief(value: Any) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else repr(str(value)) if isinstance(value, str) else repr(value)
     return text if len(text) <= 40 and "\n" not in text else "..."
+
+
+def require_known(what: str, raw: Any, known: Iterable[str]) -> str:
+    """``raw`` as a text, if it is one of ``known``. Raises :class:`InputError` with all of them and the nearest."""
+    choices = [str(one) for one in known]
+    if raw not in choices:
+        shown, near = (str(raw), nearest(raw, choices)) if isinstance(raw, str) else (raw, "")
+        raise InputError(f"{what} {shown!r} is unknown{near}: choose one of {', '.join(choices)}")
+    return str(raw)
+
+
+def wrong_field(name: str, raw: Any, wanted: str) -> InputError:
+    """The error for a field of another type than ``wanted``, in words."""
+    return InputError(f"field {name!r} is {raw!r}: it must be {wanted}")
+
+
+def missing_field(name: str, wanted: str) -> InputError:
+    """The error for a field that a file lacks."""
+    return InputError(f"field {name!r} is missing: add it, it is {wanted}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

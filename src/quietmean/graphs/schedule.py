@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
+from quietmean.core.schema import require_known
 from quietmean.graphs.topology import STATIC_TOPOLOGIES
 from quietmean.randomness import BitStream, Seed
 
@@ -211,8 +212,7 @@ def make_schedule(kind: str, seed: Seed, parties: int, rounds: int, out_degree: 
     sends to the same party twice), and static graphs: ``ring``, ``complete``, ``hypercube``, ``random-static``. ``out_degree`` is
     k. Raises :class:`InputError` for an unknown kind, and for numbers of parties, rounds or neighbours that the kind cannot have.
     """
-    if kind not in SCHEDULES:
-        raise InputError(f"schedule {kind!r} is unknown: choose one of {', '.join(SCHEDULES)}")
+    require_known("schedule", kind, SCHEDULES)
     if parties < 2:
         raise InputError(f"{parties} party cannot exchange anything: at least 2 parties are needed")
     if rounds < 1:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import require_known
 from quietmean.graphs.schedule import NOBODY, Schedule
 from quietmean.randomness import BitStream, Seed
 
@@ -28,8 +29,7 @@ def make_graph(kind: str, parties: int, seed: Seed, *, radius: float | None = No
     :class:`InputError` for an unknown kind, too few parties, a connectivity below 1, and a radius with which no drawn graph is
     connected.
     """
-    if kind not in GRAPHS:
-        raise InputError(f"graph {kind!r} is unknown: choose one of {', '.join(GRAPHS)}")
+    require_known("graph", kind, GRAPHS)
     if parties < 2:
         raise InputError(f"{parties} party has nobody to talk to: at least 2 parties are needed")
     numbers = np.arange(parties)

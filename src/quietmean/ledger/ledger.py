@@ -5,7 +5,7 @@ the study's own adversary). Entries compose exactly: mu = sqrt(sum mu_k^2). A st
 leaves, and settled with the certified mu afterwards, so a crash can only leave too much on the account, never too little. There
 is no way to take a reservation back: nobody can prove that nothing was sent.
 
-Several processes may use one ledger at once, on one machine (not over a network file system). The clock is handed in.
+Several processes may use one ledger at once, on one machine (not over a network file system). The clock is an argument.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from quietmean.node.storage import Store
 async def run_party(settings: NodeSettings) -> NodeResult:
     """Take part in a study until its end. After that the result is in the store, and is returned without any network.
 
-    Raises :class:`InputError` for what the user can mend (address in use, another study's store, other data than before) and
+    Raises :class:`InputError` for what the user can correct (address in use, another study's store, other data than before) and
     :class:`ProtocolFailure` if the study did not start or nothing of it came back.
     """
     with contextlib.ExitStack() as stack:

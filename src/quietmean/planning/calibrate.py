@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
+from quietmean.core.schema import require_known
 from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.large import WATCHED, worst_mu
@@ -67,9 +68,7 @@ def calibrate(
     happens is certified on its own afterwards. Deterministic: the same target gives the same plan. Raises :class:`InputError` for
     what cannot be had, and for noise levels that are given.
     """
-    if calibration not in list(Calibration):
-        raise InputError(f"calibration {str(calibration)!r} is unknown: choose one of {', '.join(Calibration)}")
-    calibration = Calibration(calibration)
+    calibration = Calibration(require_known("calibration", calibration, Calibration))
     protocol.refuse_levels()
     spread = dissemination or _default_dissemination(target.parties)
     if isinstance(protocol, SelfCalibrating):

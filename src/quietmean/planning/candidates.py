@@ -25,13 +25,13 @@ _OVERHEAD_BYTES = 40
 class Candidate:
     """A calibrated protocol with its predicted ``mse`` per coordinate, dropouts included.
 
-    Messages and bytes are per party, on average. ``mixing``: messages of the protocol itself. ``telling``: messages that spread
-    the result to all parties.
+    Messages and bytes are per party, on average. ``mixing``: messages of the protocol itself. ``dissemination``: messages
+    that spread the result to all parties.
     """
 
     plan: Plan
     mixing: float
-    telling: float
+    dissemination: float
 
     @property
     def trust(self) -> str:
@@ -40,7 +40,7 @@ class Candidate:
 
     @property
     def messages(self) -> float:
-        return self.mixing + self.telling
+        return self.mixing + self.dissemination
 
     @property
     def mse(self) -> float:
@@ -49,8 +49,7 @@ class Candidate:
     @property
     def rounds(self) -> int:
         protocol = self.plan.protocol
-        dissemination = self.plan.dissemination.rounds if protocol.releases_are_public else 0
-        return protocol.rounds + dissemination
+        return protocol.rounds + (self.plan.dissemination.rounds if protocol.releases_are_public else 0)
 
     @property
     def bytes_sent(self) -> float:
@@ -58,7 +57,7 @@ class Candidate:
         plan, dimension = self.plan, self.plan.target.dimension
         content = plan.protocol.message_bytes(plan.target.parties, dimension)
         vector = plan.protocol.vector_bytes(dimension)
-        return self.mixing * (content + _OVERHEAD_BYTES) + self.telling * (vector + _OVERHEAD_BYTES)
+        return self.mixing * (content + _OVERHEAD_BYTES) + self.dissemination * (vector + _OVERHEAD_BYTES)
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target

@@ -59,5 +59,5 @@ def _changes(target: Target, server: Server) -> list[tuple[str, Target, Server]]
     if target.colluding > 1:
         changes.append(("if nobody shared what it sees,", replace(target, colluding=1), server))
     if server == Server.NONE:
-        changes.append(("if a collector were there that need not be trusted with values,", target, Server.COLLECTOR))
+        changes.append(("if a collector were there that need not be trusted with values,", target, Server.AGGREGATOR))
     return changes

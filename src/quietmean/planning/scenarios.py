@@ -53,7 +53,7 @@ def draw_scenario(target: Target, template: Protocol, seed: Seed, tried: int, dr
     execution = draw_execution(target, template, seed, dropouts)
     transcript, trusted = execution.transcript(), template.trusted
     solver = CoalitionSolver(transcript)
-    # The draft has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
+    # The template has unit noise: taking sigma_star^2 = 1 away leaves what the cancelled noise hides.
     own = 1.0 if NoiseGroup.CANCELLING in transcript.noise_group else 0.0
     estimate = linear_estimate(transcript, execution.weights)
     squares, release, paper = [], [], []

@@ -6,9 +6,8 @@ import importlib
 import pkgutil
 from functools import cache
 
-from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
-from quietmean.core.schema import nearest
+from quietmean.core.schema import require_known
 from quietmean.protocols.protocol import Aggregated, Design, Protocol, Releases, SelfCalibrating, Server
 from quietmean.protocols.target import Target
 
@@ -40,6 +39,4 @@ def registry() -> dict[str, type[Protocol]]:
 
 def get_protocol(name: str) -> type[Protocol]:
     """The protocol of that name. Raises :class:`InputError` for an unknown one."""
-    if name not in registry():
-        raise InputError(f"protocol {name!r} is unknown{nearest(name, registry())}: choose one of {', '.join(registry())}")
-    return registry()[name]
+    return registry()[require_known("protocol", name, registry())]

@@ -49,8 +49,10 @@ class Execution:
             raise InputError(f"weights must be {self.parties} positive finite numbers, one per party")
 
     def __repr__(self) -> str:
-        gone = self.parties - int(self.trace.finished.sum())
-        return f"Execution({self.protocol!r}, {self.parties} parties, {self.schedule.rounds} rounds, {gone} gone for good)"
+        left = self.parties - int(self.trace.finished.sum())
+        return (
+            f"Execution({self.protocol!r}, {self.parties} parties, {self.schedule.rounds} rounds, {left} dropped out permanently)"
+        )
 
     @property
     def parties(self) -> int:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from quietmean.core.errors import InputError
-from quietmean.core.schema import nearest
+from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, require_known, wrong_field
 
 Field = TypeVar("Field", int, float, str)
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
-_NAMES = {int: "a whole number", float: "a number", str: "a text"}
-
 
 def required_field(raw: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
     """The field as a value of type ``kind``. Raises :class:`InputError` if it is missing or of another type."""
     if name not in raw:
-        raise InputError(f"field {name!r} is missing: add it, it is {_NAMES[kind]}")
-    value = raw[name]
-    accepted = (int, float) if kind is float else kind
-    if not isinstance(value, accepted) or isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
-        raise InputError(f"field {name!r} is {value!r}: it must be {_NAMES[kind]}")
-    return kind(value)
+        raise missing_field(name, KIND_NAMES[kind])
+    if not is_kind(raw[name], kind):
+        raise wrong_field(name, raw[name], KIND_NAMES[kind])
+    return kind(raw[name])
 
 
 def optional_field(raw: Mapping[str, Any], name: str, kind: type[Field], default: Field) -> Field:
@@ -35,7 +29,4 @@ def optional_field(raw: Mapping[str, Any], name: str, kind: type[Field], default
 
 def optional_choice(raw: Mapping[str, Any], name: str, kind: type[Choice], default: Choice) -> Choice:
     """The field as a member of ``kind``, or the default. Raises :class:`InputError` if it is none of the members."""
-    value, known = optional_field(raw, name, str, str(default)), [str(one) for one in kind]
-    if value not in known:
-        raise InputError(f"field {name!r} is {value!r}{nearest(value, known)}: it must be {' or '.join(known)}")
-    return kind(value)
+    return kind(require_known(name, raw.get(name, default), kind))

@@ -55,14 +55,14 @@ class Releases:
 
 
 class Server(StrEnum):
-    """The special party that a protocol needs, if any.
+    """The special party that a protocol needs, if any: what a user must accept, in rising order of trust.
 
-    ``collector``: it gathers what parties send and must stay, but need not be trusted with values. ``curator``: it sees the
-    values.
+    An aggregator ("collector" in files and on the command line) gathers what parties send and must stay, but need not be trusted
+    with values. A curator sees the values.
     """
 
     NONE = "none"
-    COLLECTOR = "collector"
+    AGGREGATOR = "collector"
     CURATOR = "curator"
 
     def allows(self, other: Server) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
+from quietmean.core.schema import require_known
 from quietmean.graphs import make_schedule
 from quietmean.protocols.fields import optional_field
 from quietmean.protocols.inca.party import IncaParty
@@ -34,8 +35,7 @@ class ResultBroadcast:
     out_degree: int = 1
 
     def __post_init__(self) -> None:
-        if self.kind not in ("broadcast", "push-sum"):
-            raise InputError(f"dissemination {self.kind!r} is unknown: choose broadcast or push-sum")
+        require_known("dissemination", self.kind, ("broadcast", "push-sum"))
         if self.rounds < 1 or (self.kind == "broadcast" and self.rounds != 1):
             raise InputError(f"{self.kind} with {self.rounds} rounds does not exist: broadcast has 1, push-sum at least 1")
 

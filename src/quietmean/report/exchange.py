@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.path import Path as Outline
 
-# Beyond this many messages the quiet ones merge into one grey area: only those that the coalition sees are drawn.
-_MOST_QUIET = 6000
+# Beyond this many messages the unobserved ones merge into one grey area: only those that the coalition sees are drawn.
+_MOST_UNOBSERVED = 6000
 _HEADS_UP_TO = 1200
 _LEFT, _RIGHT, _BOTTOM = 1.35, 0.3, 0.62  # inches
 # How far arrows keep from the dots, in rounds.
@@ -139,7 +139,7 @@ class _Diagram:
 
     def _messages(self) -> None:
         visible = self.visible
-        if visible.quiet.sum() <= _MOST_QUIET:
+        if visible.quiet.sum() <= _MOST_UNOBSERVED:
             self._arrows(visible.table[visible.quiet], QUIET, 0.7 if len(self.row) <= 40 else 0.45, 1)
         self._arrows(visible.table[~visible.delivered], MUTED, 0.7, 2, dashed=True, alpha=0.8)
         self._arrows(visible.table[visible.sent], COALITION, 0.8, 3, alpha=0.75)

@@ -17,7 +17,7 @@ from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, Traffic, statement
 
-# Beyond this the factor e^epsilon means nothing to anybody.
+# Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
 
 

@@ -203,7 +203,7 @@ class _View:
         """Without noise the view must be what the transcript says; raises :class:`ProtocolFailure`."""
         seen: list[dict[int, Vector]] = [{}, {}]
         for world in (0, 1):
-            self._listen(self._values(target, world, seed, 1), lambda party: InsecureSilence(), seen[world].__setitem__)
+            self._observe(self._values(target, world, seed, 1), lambda party: InsecureSilence(), seen[world].__setitem__)
         shifts, _ = self.maps(target)
         for place, row in enumerate(self.rows):
             party, round_ = int(self.transcript.sender[row]), int(self.transcript.message_round[row])
@@ -255,7 +255,7 @@ class _View:
             nonlocal total
             total = total + weights[place] * vector
 
-        self._listen(values, noise, take)
+        self._observe(values, noise, take)
         return total
 
     def _values(self, target: PartyId, world: int, seed: int, dimension: int) -> Vector:
@@ -264,12 +264,12 @@ class _View:
         values[target] += world * self.execution.sensitivity
         return np.broadcast_to(values[:, None], (parties, dimension))
 
-    def _listen(self, values: Vector, noise: Callable[[PartyId], NoiseSource], take: Callable[[int, Vector], None]) -> None:
-        """Run the machines; hand over what the adversary sees, with its place in ``rows``."""
+    def _observe(self, values: Vector, noise: Callable[[PartyId], NoiseSource], take: Callable[[int, Vector], None]) -> None:
+        """Run the machines; pass on what the adversary sees, with its place in ``rows``."""
         place_of = {int(row): place for place, row in enumerate(self.rows)}
         rows, corrupt = _Rows(self.transcript), self.adversary.corrupt
 
-        def hear(sender: PartyId, round_: int, vector: Vector, exposed: bool) -> None:
+        def observe(sender: PartyId, round_: int, vector: Vector, exposed: bool) -> None:
             row = rows.next(sender, round_)
             place = None if row is None else place_of.get(row)
             if place is not None:
@@ -281,7 +281,7 @@ class _View:
                 )
 
         def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
-            hear(message.sender, message.round, message.vector, bool(receivers & corrupt))
+            observe(message.sender, message.round, message.vector, bool(receivers & corrupt))
 
         machines = [self.machine(party, values[party], noise(party)) for party in range(self.execution.parties)]
         result = run_lockstep(
@@ -292,7 +292,7 @@ class _View:
             refusing=self.execution.protocol.refuses_messages,
         )
         for party, release in result.releases.items():
-            hear(party, machines[party].rounds + 1, release.vector, self.execution.protocol.releases_are_public)
+            observe(party, machines[party].rounds + 1, release.vector, self.execution.protocol.releases_are_public)
 
 
 def _blocks(trials: int, parties: int) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.extensions import with_extensions
-from quietmean.core.schema import nearest, parameters_of
+from quietmean.core.schema import parameters_of, require_known
 from quietmean.statistics import kinds
 from quietmean.statistics.statistic import Statistic
 
@@ -32,9 +32,7 @@ def registry() -> dict[str, type[Statistic]]:
 
 def get_statistic(name: str) -> type[Statistic]:
     """Raises :class:`InputError` for an unknown name, with the nearest one that is known."""
-    if name not in registry():
-        raise InputError(f"statistic {name!r} is unknown{nearest(name, registry())}: choose one of {', '.join(registry())}")
-    return registry()[name]
+    return registry()[require_known("statistic", name, registry())]
 
 
 def parse_statistic(raw: Mapping[str, Any]) -> Statistic:

@@ -96,7 +96,7 @@ def check_mass(execution: Execution, values: Vector, seed: int = 0) -> None:
     finishing = _everyone_finishes(execution)
     silent = replace(finishing, trace=replace(finishing.trace, lost=np.ones(execution.schedule.neighbours.shape, bool)))
     mute = InsecureSilentPopulation(execution.parties)
-    # Of the execution in which all finish: in this one, perhaps nobody tells anything.
+    # Of the execution in which all finish: in this one, perhaps no party releases anything.
     scale = _magnitude(finishing, values) * execution.parties
     mixed, injected = _total(finishing.run(values, mute)), _total(silent.run(values, mute))
     _assert_close(mixed, injected, scale + float(execution.weights.sum()), "total without noise")

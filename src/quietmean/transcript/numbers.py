@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.grid import LARGEST_UNITS, divide, from_units, to_units, too_large, whole_steps
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import Flow
-from quietmean.transcript.population import Floats, Heard, Injection, Ints, Mask, PopulationTerms, Reading, Rows
+from quietmean.transcript.population import Floats, Injection, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -354,7 +354,7 @@ class NumericReading(Reading):
         rows: Rows,
         senders: Mask,
         round_: int,
-        heard: Heard | None = None,
+        receivers: Receivers | None = None,
         *,
         public: bool = False,
         owner: Ints | None = None,

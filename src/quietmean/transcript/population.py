@@ -21,8 +21,8 @@ from quietmean.graphs import Flow
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-# Deliveries: rows that are sent, and for each the party that receives it, both of shape (A,). A row may occur several times.
-Heard = tuple[NDArray[np.integer], NDArray[np.integer]]
+# Rows that are sent, and for each the party that receives it, both of shape (A,). A row may occur several times.
+Receivers = tuple[NDArray[np.integer], NDArray[np.integer]]
 
 
 class Rows(ABC):
@@ -134,15 +134,15 @@ class Reading(ABC):
         rows: Rows,
         senders: Mask,
         round_: int,
-        heard: Heard | None = None,
+        receivers: Receivers | None = None,
         *,
         public: bool = False,
         owner: Ints | None = None,
     ) -> Rows:
         """The rows after sending: those of ``senders`` (size,) are numbers, or a new variable each; the others stay as they are.
 
-        ``heard``: which rows reached which parties; ``public``: all parties know them. ``owner`` (size,): the party of each row,
-        if rows are not numbered by party.
+        ``receivers``: which rows reached which parties; ``public``: all parties know them. ``owner`` (size,): the party of each
+        row, if rows are not numbered by party.
         """
 
     def keep(self, rows: Rows, holders: Mask, round_: int, owner: Ints | None = None) -> Rows:

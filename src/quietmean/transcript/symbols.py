@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import Flow
-from quietmean.transcript.population import Floats, Heard, Injection, Ints, Mask, PopulationTerms, Reading, Rows
+from quietmean.transcript.population import Floats, Injection, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
 from quietmean.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class SymbolicReading(Reading):
         rows: Rows,
         senders: Mask,
         round_: int,
-        heard: Heard | None = None,
+        receivers: Receivers | None = None,
         *,
         public: bool = False,
         owner: Ints | None = None,
@@ -191,8 +191,8 @@ class SymbolicReading(Reading):
         self._entries.append((place[row] + first, column, weight))
         self._senders.append(sent if owner is None else owner[sent])
         self._batches.append((sent.size, round_, public))
-        if heard is not None:
-            self._receivers.append((place[heard[0]] + first, heard[1].astype(np.int64, copy=False)))
+        if receivers is not None:
+            self._receivers.append((place[receivers[0]] + first, receivers[1].astype(np.int64, copy=False)))
         return variables
 
     def transcript(self) -> Transcript:

@@ -68,7 +68,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class LocalOutcome:
-    """``results`` of the parties that finished, ``failures`` (messages) of those that gave up, ``killed`` once for each kill.
+    """``results`` of the parties that finished, ``failures`` (messages) of those that failed, ``killed`` once for each kill.
 
     ``messages`` and ``bytes_sent`` are sums over the results; ``seconds`` is wall-clock time.
     """

@@ -81,7 +81,7 @@ class AlreadyOver:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A child process gave up; ``exit_code`` is the one it ends with."""
+    """A child process failed; ``exit_code`` is the one it ends with."""
 
     kind: ClassVar[str] = "error"
     message: str

@@ -40,7 +40,7 @@ State: TypeAlias = Literal["running", "finished", "failed", "stopped"]
 class PeerView:
     """``last_heard`` (ISO 8601), ``phase`` and ``round``: from its last message.
 
-    ``sent``, ``received``: whether they were in this party's current round. ``late``: in how many rounds it was given up on.
+    ``sent``, ``received``: whether they were in this party's current round. ``late``: in how many rounds it was late.
     """
 
     name: str
@@ -91,6 +91,37 @@ class _Peer:
 
 
 @dataclass
+class _Progress:
+    """Where the party is: ``position`` in a phase of ``of`` rounds, ``since`` (ISO 8601) and ``begun`` (the loop's time)."""
+
+    begun: float
+    since: str
+    position: Position = (0, 0)
+    of: int = 0
+    waiting_for: tuple[str, ...] = ()
+    seconds: list[float] = field(default_factory=list)
+
+    def enter(self, position: Position, of: int, time: float) -> None:
+        """Begin a round; the duration of the one before, if it was one, is kept."""
+        if self.position[1]:
+            self.seconds = [*self.seconds, round(time - self.begun, 3)][-_KEPT:]
+        self.begun, self.since = time, now()
+        self.position, self.of = position, of
+
+
+@dataclass
+class _History:
+    """What was exchanged, and what went wrong: counts, and the latest cases of it."""
+
+    sent: int = 0
+    received: int = 0
+    late: list[dict[str, Any]] = field(default_factory=list)
+    refusals: int = 0
+    refused: list[str] = field(default_factory=list)
+    last_event: dict[str, Any] | None = None
+
+
+@dataclass
 class Monitor:
     """Passes every event of a node on to ``report``, and a view of its state to ``observe`` and to the ``status`` file.
 
@@ -106,25 +137,16 @@ class Monitor:
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None
     _peers: dict[PartyId, _Peer] = field(default_factory=dict)
-    _position: Position = (0, 0)
-    _of: int = 0
+    _history: _History = field(default_factory=_History)
     _state: State = "running"
     _reason: str = ""
-    _waiting_for: tuple[str, ...] = ()
-    _sent: int = 0
-    _received: int = 0
-    _seconds: list[float] = field(default_factory=list)
-    _late: list[dict[str, Any]] = field(default_factory=list)
-    _refused: list[str] = field(default_factory=list)
-    _refusals: int = 0
-    _last_event: dict[str, Any] | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._peers = {party: _Peer() for party in range(len(self.names)) if party != self.party}
-        self._started = self._since = now()
-        self._round_begun = self._loop.time()
+        self._started = now()
+        self._progress = _Progress(self._loop.time(), self._started)
         self._published = -_LONGEST
         self._publish()
         return self
@@ -141,38 +163,33 @@ class Monitor:
             self._state, self._reason = "failed", f"an unexpected {type(error).__name__}"
         else:
             self._state, self._reason = "stopped", "interrupted; the same command continues the study"
-        self._waiting_for = ()
+        self._progress.waiting_for = ()
         self._show()
 
     # --- input ------------------------------------------------------------------------------------------------------
 
     def event(self, event: Event) -> None:
         """Take in an event of the session."""
-        self._last_event = {"time": now(), **event_json(event)}
+        history, progress = self._history, self._progress
+        history.last_event = {"time": now(), **event_json(event)}
         match event:
             case RoundBegun():
-                self._enter((int(event.phase), event.round), event.of)
+                progress.enter((int(event.phase), event.round), event.of, self._loop.time())
             case FinalizationBegun() | AlreadyOver():
-                self._enter((int(event.phase), 0), 0)
+                progress.enter((int(event.phase), 0), 0, self._loop.time())
             case Late():
-                self._late = [*self._late, event_fields(event)][-_KEPT:]
+                history.late = [*history.late, event_fields(event)][-_KEPT:]
                 for party, peer in self._peers.items():
                     peer.late += self.names[party] in event.names
             case Refusal():
-                self._refusals += 1
-                self._refused = [*self._refused, f"{event.peer}: {event.reason}"][-_KEPT:]
-        self._waiting_for = getattr(event, "waiting_for", self._waiting_for)
+                history.refusals += 1
+                history.refused = [*history.refused, f"{event.peer}: {event.reason}"][-_KEPT:]
+        progress.waiting_for = getattr(event, "waiting_for", progress.waiting_for)
         self._changed()
         self.report(event)
 
-    def _enter(self, position: Position, of: int) -> None:
-        if self._position[1]:
-            self._seconds = [*self._seconds, round(self._loop.time() - self._round_begun, 3)][-_KEPT:]
-        self._round_begun = self._loop.time()
-        self._position, self._of, self._since = position, of, now()
-
     def heard(self, party: PartyId, position: Position) -> None:
-        """A message of a party came, with its position."""
+        """A message of a party arrived, with its position."""
         peer = self._peers[party]
         peer.heard, peer.position = now(), max(position, peer.position or position)
         self._changed()
@@ -184,43 +201,45 @@ class Monitor:
         self.heard(party, (request.phase, request.round) if isinstance(request, Transfer | Heartbeat) else known)
         if isinstance(request, Transfer) and answer.status == ACCEPTED and peer.received != (request.phase, request.round):
             peer.received = request.phase, request.round
-            self._received += 1
+            self._history.received += 1
 
     def acknowledged(self, party: PartyId, request: AnyRequest, answer: Answer) -> None:
         """A party answered a request."""
         if isinstance(request, Transfer) and answer.status == ACCEPTED:
             self._peers[party].sent = request.phase, request.round
-            self._sent += 1
+            self._history.sent += 1
 
     # --- output ------------------------------------------------------------------------------------------------------
 
     def view(self) -> NodeView:
+        """The state as it is now."""
+        progress, history = self._progress, self._history
         return NodeView(
             party=self.names[self.party],
             state=self._state,
             reason=self._reason,
-            phase=Phase(self._position[0]).label,
-            round=self._position[1],
-            of=self._of,
+            phase=Phase(progress.position[0]).label,
+            round=progress.position[1],
+            of=progress.of,
             started=self._started,
-            since=self._since,
+            since=progress.since,
             updated=now(),
-            waiting_for=self._waiting_for,
-            messages_sent=self._sent,
-            messages_received=self._received,
+            waiting_for=progress.waiting_for,
+            messages_sent=history.sent,
+            messages_received=history.received,
             bytes_sent=self.traffic.sent,
             bytes_received=self.traffic.received,
-            seconds=tuple(self._seconds),
-            late=tuple(self._late),
-            refusals=self._refusals,
-            refused=tuple(self._refused),
-            last_event=self._last_event,
+            seconds=tuple(progress.seconds),
+            late=tuple(history.late),
+            refusals=history.refusals,
+            refused=tuple(history.refused),
+            last_event=history.last_event,
             peers=tuple(self._peer_view(party, peer) for party, peer in self._peers.items()),
         )
 
     def _peer_view(self, party: PartyId, peer: _Peer) -> PeerView:
         phase, round_ = (None, None) if peer.position is None else (_label(peer.position[0]), peer.position[1])
-        here = self._position
+        here = self._progress.position
         return PeerView(self.names[party], peer.heard, phase, round_, peer.sent == here, peer.received == here, peer.late)
 
     def _changed(self) -> None:

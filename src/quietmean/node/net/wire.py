@@ -150,7 +150,7 @@ class ResendRequest(Request, frozen=True, tag="g"):
 
 
 class Heartbeat(Request, frozen=True, tag="p"):
-    """Ask for a sign of life and the position; carries the own position."""
+    """Ask whether the receiver runs, and for its position; carries the own position."""
 
     phase: Count
     round: Count

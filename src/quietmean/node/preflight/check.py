@@ -161,7 +161,7 @@ class CheckSession:
             pause = min(2 * pause, _LAST_PAUSE)
 
     async def _ask(self, standing: Standing, seconds: float) -> None:
-        before = (standing.key, standing.faults)
+        before = (standing.key, standing.problems)
         try:
             async with asyncio.timeout(seconds):
                 standing.reply = await self._exchange(standing.party)
@@ -173,7 +173,7 @@ class CheckSession:
                 standing.since = trouble
             else:
                 standing.key, standing.trouble, standing.since, standing.reply = key, trouble, "", None
-        if before != (standing.key, standing.faults):
+        if before != (standing.key, standing.problems):
             self._notify()
 
     async def _exchange(self, party: PartyId) -> Reply:

@@ -101,8 +101,8 @@ class Standing:
         return bool(getattr(self.reply.readiness, name) == mine)
 
     @property
-    def faults(self) -> tuple[str, ...]:
-        """What has to be mended, most fundamental first; empty if nothing."""
+    def problems(self) -> tuple[str, ...]:
+        """What has to be corrected, most fundamental first; empty if nothing."""
         since = (f"since then {self.since}",) if self.since else ()
         if self.reply is None:
             return (self.trouble, *since)
@@ -114,12 +114,12 @@ class Standing:
             or not self.same("study"),
             "its data did not pass": self.reply.readiness.data_passed,
         }
-        return (*(fault for fault, fine in found.items() if not fine), *since)
+        return (*(problem for problem, fine in found.items() if not fine), *since)
 
     @property
     def agrees(self) -> bool:
         """It answered, has the same study, plan, roster and version, and its data passed."""
-        return not self.faults
+        return not self.problems
 
     @property
     def ready(self) -> bool:

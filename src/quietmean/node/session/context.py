@@ -106,7 +106,7 @@ class Context:
         return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
 
     async def heartbeat(self, party: PartyId, seconds: float) -> None:
-        """Ask for a sign of life; the link reports the position in the answer to the failure detector."""
+        """Send a heartbeat; the link reports the position in the answer to the failure detector."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.links[party].ask(Heartbeat(0, *self.inbox.position))

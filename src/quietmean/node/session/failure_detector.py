@@ -33,13 +33,13 @@ class FailureDetector:
         self._deviation = 0.0
         self._positions: dict[PartyId, Position] = {}
         self._suspects: set[PartyId] = set()
-        self._last_sign: dict[PartyId, float] = {}
+        self._last_activity: dict[PartyId, float] = {}
 
     def heard(self, party: PartyId, position: Position) -> None:
-        """A sign of life, which ends a suspicion. Positions only grow: a position is durable before a party reports it."""
+        """A message of a party, which ends a suspicion. Positions only grow: one is durable before its party reports it."""
         self._positions[party] = max(position, self._positions.get(party, position))
         self._suspects.discard(party)
-        self._last_sign[party] = self._clock()
+        self._last_activity[party] = self._clock()
 
     def record_wait(self, seconds: float) -> None:
         """Note the duration of a wait in which nobody was missing at the end."""
@@ -56,14 +56,14 @@ class FailureDetector:
         return min(max(TIMEOUT_FACTOR * (self._mean + 4 * self._deviation), FLOOR * self._timeout), self._timeout)
 
     def missed(self, party: PartyId) -> None:
-        """Suspect a party: a whole wait passed without a sign of life."""
+        """Suspect a party: a whole wait passed without any activity of it."""
         self._suspects.add(party)
 
     def suspected(self, party: PartyId) -> bool:
         return party in self._suspects
 
     def alive_since(self, party: PartyId, time: float) -> bool:
-        return self._last_sign.get(party, time) > time
+        return self._last_activity.get(party, time) > time
 
     def is_past(self, party: PartyId, position: Position) -> bool:
         known = self._positions.get(party)
@@ -84,7 +84,7 @@ class FailureDetector:
         if gone:
             window = min(window, self._gone_timeout)
         end = start + window + (GRACE * self._timeout if answer_due else 0.0)
-        sign = self._last_sign.get(party, start)
+        sign = self._last_activity.get(party, start)
         # Alive but late: time for two more heartbeats, repeatedly, up to the longest wait.
         alive_until = min(sign + 2 * HEARTBEAT_INTERVAL * self._timeout, start + LONGEST_WAIT * self._timeout)
         return max(end, alive_until) if sign > start else end

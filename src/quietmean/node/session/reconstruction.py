@@ -7,9 +7,9 @@ chain of parties that have left since. What all parties that finished have seen 
 
 What only parties that left have seen is not known. The assumptions about them:
 
-* Such a party was online in all rounds from the last known one to its last sign of life (a message that it sent or acknowledged),
-  and in one more, in which it may have seen what was sent to it. For the very last round only a sign of life or a release counts,
-  since in a history every party that is online in that round has made a release.
+* Such a party was online in all rounds from the last known one to its last activity (a message that it sent or acknowledged),
+  and in one more, in which it may have seen what was sent to it. For the very last round only activity in it or a release counts,
+  since in a trace every party that is online in that round has made a release.
 * A share that its sender cancelled, and that no log of such a receiver mentions, arrived in those rounds. Its sender kept it as
   well.
 * A message between two such parties arrived, in rounds in which both count as online.

@@ -243,7 +243,7 @@ class Session:
         return Phase.AGREEMENT if stored is None else stored[0]
 
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
-        """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never asks."""
+        """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests."""
         context = self._context
         # Nobody passes the agreement without this party's nonce, which is revealed once all have committed.
         begun = self._commitments.all_committed.is_set()

@@ -94,8 +94,10 @@ def _value_rows(bare: Transcript) -> Ints | None:
     if (np.diff(values.indptr) != 1).any() or (values.data != 1.0).any():
         return None
     rows = values.indices.astype(np.int64)
-    loud = csr_array(bare.noise[rows] * bare.noise_scale[None, :])
-    alone = np.unique(rows).size == rows.size and not np.diff(bare.dependence.indptr)[rows].any() and not loud.count_nonzero()
+    other_noise = csr_array(bare.noise[rows] * bare.noise_scale[None, :])
+    alone = (
+        np.unique(rows).size == rows.size and not np.diff(bare.dependence.indptr)[rows].any() and not other_noise.count_nonzero()
+    )
     return rows if alone else None
 
 
@@ -114,8 +116,8 @@ def _own_noise(bare: Transcript, created: Ints) -> tuple[Ints, Array, Entries] |
     """Each message's own noise term (M,), its size (M,), and where own noise occurs again, as (row, message, weight)."""
     rows, terms, weights = _entries(bare.noise)
     weights = weights * bare.noise_scale[terms]
-    loud = weights != 0.0
-    rows, terms, weights = rows[loud], terms[loud], weights[loud]
+    present = weights != 0.0
+    rows, terms, weights = rows[present], terms[present], weights[present]
     order = np.lexsort((created[rows], terms))
     rows, terms, weights = rows[order], terms[order], weights[order]
     first = np.ones(terms.size, dtype=np.bool_)

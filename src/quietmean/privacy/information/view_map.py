@@ -89,7 +89,7 @@ class ViewMap:
 class Repairer:
     """A right inverse of V: not the cheapest change of noise, but one that is quick to find, party by party.
 
-    All messages that reach other parties stay as they are; each row's own noise takes up what is missing.
+    All messages that reach other parties stay as they are; each row's own noise accounts for the rest.
     """
 
     def __init__(self, noise: Sparse, free: Sparse, observed: Mask) -> None:

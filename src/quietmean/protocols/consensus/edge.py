@@ -60,7 +60,7 @@ class EdgeRules:
             return replace(edge, told=np.zeros(self._dimension), heard=np.zeros(self._dimension))
         return edge
 
-    def weight_told(self, edge: Edge, weight: float) -> float:
+    def message_weight(self, edge: Edge, weight: float) -> float:
         """The weight that the message carries: as for values, the step of z_{j|i}, or with broadcasts x_i itself."""
         return weight if self._broadcast else self._weight_step(edge.own_weight, edge.other_weight, weight, 1.0)
 

@@ -80,7 +80,7 @@ class ConsensusParty:
             # A broadcast is one message, however many neighbours receive it.
             overloads = max(overloads, too_large) if self._parameters.broadcast else overloads + too_large
             read = rules.read(edge, inbox[other], iteration) if other in inbox else None
-            outward = (meaning, rules.weight_told(edge, weight)) if other in delivered else None
+            outward = (meaning, rules.message_weight(edge, weight)) if other in delivered else None
             edges.append(rules.moved(edge, outward, None if read is None else (read, inbox[other].weight)))
         last = iteration if overloads else state.last_overload
         return self._proceed(ConsensusState(state.round + 1, tuple(edges), state.overloads + overloads, last))
@@ -133,7 +133,7 @@ class ConsensusParty:
             rules, edge = self._rules[slots[0]], state.edges[slots[0]]
             vector, content = rules.message(edge, x, state.round - 1)
             recipients = tuple(self._neighbours[slot] for slot in slots)
-            sent.append(Message(self._party, recipients, state.round, vector, rules.weight_told(edge, weight), content))
+            sent.append(Message(self._party, recipients, state.round, vector, rules.message_weight(edge, weight), content))
         return Step(state, tuple(sent))
 
     def _together(self, state: ConsensusState, active: list[int]) -> list[list[int]]:

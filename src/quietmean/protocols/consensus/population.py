@@ -18,7 +18,7 @@ from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags, still_
 from quietmean.protocols.consensus.local_noise import local_noise
 from quietmean.protocols.consensus.quantiser import Quantisers
 from quietmean.protocols.consensus.spec import ConsensusParameters, Links
-from quietmean.transcript.population import Heard, PopulationTerms, Reading, Results, Rows
+from quietmean.transcript.population import PopulationTerms, Reading, Receivers, Results, Rows
 
 Floats = NDArray[np.float64]
 
@@ -178,7 +178,7 @@ class Exchange:
         sends = self.active & self._online[iteration + 1, self._links.sender]
         return sends, sends & self._deliveries.arrived[iteration] & self.active[self._links.reverse]
 
-    def _receivers(self, arrived: Flags) -> Heard:
+    def _receivers(self, arrived: Flags) -> Receivers:
         link = np.nonzero(arrived)[0]
         return link, self._links.receiver[link]
 

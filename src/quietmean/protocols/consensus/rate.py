@@ -99,7 +99,7 @@ def measured_rate(degree: NDArray[np.int64], edges: Edges, parties: int, theta: 
     late = np.array(sizes)
     usable = int(np.nonzero(late > 1e-10 * late[0])[0][-1])
     begin = usable // 2
-    # Complex roots make the size beat: the slope over a long stretch, fitted, averages that out.
+    # Complex roots make the size oscillate: the slope over a long stretch, fitted, averages that out.
     return float(np.exp(np.polyfit(np.arange(begin, usable + 1), np.log(late[begin : usable + 1]), 1)[0]))
 
 

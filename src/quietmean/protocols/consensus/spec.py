@@ -240,7 +240,7 @@ class ConsensusParameters(GraphParameters):
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Both directions of every edge, ordered by sender, then receiver: 2m of them.
+    """Both directions of every edge, ordered by sender, then receiver: 2m of them, all arrays but ``first`` of shape (2m,).
 
     ``sign`` is B: +1 at the smaller end of an edge, -1 at the larger. ``reverse`` is the index of the other direction;
     ``sigma`` the standard deviation of z^(0) that the sender holds.

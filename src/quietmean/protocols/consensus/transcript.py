@@ -47,7 +47,7 @@ def least_transcript(parameters: ConsensusParameters, schedule: Schedule, trace:
     The differences over an edge in both directions determine x_i - x_j and, together with x_i, z_{i|j} - z_{j|i} too. What
     is left of z^(0) on the edge is its mean u over both ends, Gaussian of variance sigma_z^2 / 2, so the view is worth
     y_i = s_i - sum_j B_{i|j} u_ij. A party that takes part knows its own y. For an outsider to unicast only the differences
-    y_i - y_j are certain: of the level each edge shows as much as its z_{i|j} - z_{j|i}, of variance 2 sigma_z^2, lets through.
+    y_i - y_j are certain: of the level each edge shows as much as its z_{i|j} - z_{j|i}, of variance 2 sigma_z^2, reveals.
     """
     sigma = parameters.deviations
     alike = bool((sigma[:, 0] == sigma[:, 1]).all())

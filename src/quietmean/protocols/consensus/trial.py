@@ -2,7 +2,7 @@
 
 In the end a quantiser's input is made of the last quantisation errors alone, in units of the cell always the same; before, of the
 noise and the values. A trial sees both. Everything in it comes from public seeds: all parties find the same, and no private
-value is needed. What it finds is an estimate, with room to spare; overloads are counted in every run.
+value is needed. What it finds is an estimate, with a margin; overloads are counted in every run.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 With pairwise terms on a graph, the honest messages have covariance v I + b L, L the Laplacian of the graph between honest
 parties: an honest party's leakage is the diagonal of its inverse. One eigendecomposition of L for each coalition gives it for all
-(v, b). Where the honest parties fall apart, each part must hide by itself: a party cut off from all others leaks 1 / v.
+(v, b). Where the honest parties form several components, each must hide by itself: a party without honest neighbours leaks 1 / v.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They see x_i + own noise + pair noise along that graph: covariance sigma_star^2 I + sigma_delta^2 L, L its Laplacian. Noise shared
 with any other party counts as known. The exact loss of an execution is never larger: noise that was not rolled back hides too,
-and a coalition without the collector sees the total only.
+and a coalition without the aggregator sees the total only.
 """
 
 from __future__ import annotations

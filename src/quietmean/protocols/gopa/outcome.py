@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.gopa.spec import PUBLISH, ROLL_BACK, TELL
+from quietmean.protocols.gopa.spec import ANNOUNCE, PUBLISH, ROLL_BACK
 
 Mask = NDArray[np.bool_]
 
@@ -18,8 +18,8 @@ Mask = NDArray[np.bool_]
 class GopaOutcome:
     """Masks of shape (n,): the parties whose masked value ``arrived``, and those that have ``rolled_back``.
 
-    The latter received the collector's list, and their own message reached it in time. ``released``: the collector stayed to the
-    end and had something to release.
+    The latter received the aggregator's list, and their own message reached it in time. ``released``: the aggregator stayed to
+    the end and had something to release.
     """
 
     arrived: Mask
@@ -27,14 +27,14 @@ class GopaOutcome:
     released: bool
 
     @classmethod
-    def of(cls, collector: PartyId, schedule: Schedule, trace: ExecutionTrace) -> GopaOutcome:
+    def of(cls, aggregator: PartyId, schedule: Schedule, trace: ExecutionTrace) -> GopaOutcome:
         reached = trace.delivered(schedule)
-        to_collector = (reached & (schedule.neighbours == collector)).any(axis=2)
-        arrived = to_collector[PUBLISH - 1].copy()
-        arrived[collector] = trace.online[PUBLISH, collector]
+        to_aggregator = (reached & (schedule.neighbours == aggregator)).any(axis=2)
+        arrived = to_aggregator[PUBLISH - 1].copy()
+        arrived[aggregator] = trace.online[PUBLISH, aggregator]
         informed = np.zeros(schedule.parties, dtype=np.bool_)
-        informed[schedule.neighbours[TELL - 1, collector][reached[TELL - 1, collector]]] = True
-        rolled_back = arrived & informed & to_collector[ROLL_BACK - 1]
-        released = bool(trace.finished[collector] and arrived[collector])
-        rolled_back[collector] = released
+        informed[schedule.neighbours[ANNOUNCE - 1, aggregator][reached[ANNOUNCE - 1, aggregator]]] = True
+        rolled_back = arrived & informed & to_aggregator[ROLL_BACK - 1]
+        released = bool(trace.finished[aggregator] and arrived[aggregator])
+        rolled_back[aggregator] = released
         return cls(arrived, rolled_back, released)

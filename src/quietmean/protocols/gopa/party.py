@@ -11,10 +11,10 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.gopa.spec import (
+    ANNOUNCE,
     PUBLISH,
     ROLL_BACK,
     ROUNDS,
-    TELL,
     GopaParameters,
     read_list,
     sign,
@@ -36,7 +36,7 @@ class _Masking:
         weight: float,
         noise: NoiseSource,
     ) -> None:
-        self._collector = parameters.aggregator
+        self._aggregator = parameters.aggregator
         self._parameters = parameters
         self._parties = schedule.parties
         self._schedule = schedule
@@ -71,7 +71,7 @@ class _Masking:
 
 @dataclass(frozen=True, slots=True)
 class GopaState:
-    """``published``: this party's masked value reached the collector, as far as it knows."""
+    """``published``: this party's masked value reached the aggregator, as far as it knows."""
 
     round: int
     published: bool = False
@@ -83,30 +83,30 @@ class GopaParty(_Masking):
     state_type = GopaState
 
     def start(self) -> Step[GopaState]:
-        return Step(GopaState(PUBLISH), (self._to_collector(PUBLISH, self._published(), self._weight),))
+        return Step(GopaState(PUBLISH), (self._to_aggregator(PUBLISH, self._published(), self._weight),))
 
     def end_round(self, state: GopaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[GopaState]:
-        later = GopaState(state.round + 1, state.published or (state.round == PUBLISH and self._collector in delivered))
-        if state.round != TELL or not state.published:
+        later = GopaState(state.round + 1, state.published or (state.round == PUBLISH and self._aggregator in delivered))
+        if state.round != ANNOUNCE or not state.published:
             return Step(later)
         arrived = self._read_arrived(received)
         if arrived is None or self._party not in arrived:
             return Step(later)
         rollback = self._rollback(self._absent_partners(self._party, arrived))
-        return Step(later) if rollback is None else Step(later, (self._to_collector(ROLL_BACK, rollback, 0.0),))
+        return Step(later) if rollback is None else Step(later, (self._to_aggregator(ROLL_BACK, rollback, 0.0),))
 
     def miss_round(self, state: GopaState) -> Step[GopaState]:
         return Step(replace(state, round=state.round + 1))
 
     def expects(self, state: GopaState) -> frozenset[PartyId]:
-        return frozenset({self._collector}) if state.round == TELL and state.published else frozenset()
+        return frozenset({self._aggregator}) if state.round == ANNOUNCE and state.published else frozenset()
 
     def _read_arrived(self, received: Sequence[Message]) -> frozenset[PartyId] | None:
-        lists = [read_list(message.content, self._parties) for message in received if message.sender == self._collector]
+        lists = [read_list(message.content, self._parties) for message in received if message.sender == self._aggregator]
         return lists[0] if len(lists) == 1 else None
 
-    def _to_collector(self, round_: int, vector: Vector, weight: float) -> Message:
-        return Message(self._party, (self._collector,), round_, vector, weight)
+    def _to_aggregator(self, round_: int, vector: Vector, weight: float) -> Message:
+        return Message(self._party, (self._aggregator,), round_, vector, weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +153,11 @@ class GopaAggregator(_Masking):
             total, weight = total + message.vector, weight + message.weight
         others = tuple(message.sender for message in messages)
         arrived = tuple(sorted((self._party, *others)))
-        state = GopaAggregatorState(TELL, total, weight, arrived)
+        state = GopaAggregatorState(ANNOUNCE, total, weight, arrived)
         if not others:
             return Step(state)
         content = write_list(arrived, self._parties)
-        return Step(state, (Message(self._party, others, TELL, np.zeros(0), 0.0, content),))
+        return Step(state, (Message(self._party, others, ANNOUNCE, np.zeros(0), 0.0, content),))
 
     def _release(self, state: GopaAggregatorState, messages: Sequence[Message]) -> Step[GopaAggregatorState]:
         total = state.total
@@ -167,5 +167,5 @@ class GopaAggregator(_Masking):
         return Step(state, release=Release(total if own is None else total + own, state.weight))
 
     def _is_vector(self, message: Message) -> bool:
-        # Messages may come without a vector: only the collector's own list does.
+        # Messages may come without a vector: only the aggregator's own list does.
         return message.vector.size == self._value.size

@@ -21,14 +21,14 @@ def population(
     noise: PopulationTerms,
     out: Reading,
 ) -> Results[Rows]:
-    """Masked values go to the collector; then the rollbacks, which remove the noise shared with parties whose values are missing.
+    """Masked values go to the aggregator; then the rollbacks, which remove the noise shared with parties whose value is missing.
 
-    Every adversary knows which parties were online, and so which of them roll back: the collector's list reveals nothing new.
+    Every adversary knows which parties were online, and so which of them roll back: the aggregator's list reveals nothing new.
     ``values`` have n rows (d,), ``weights`` the shape (n,).
     """
-    parties, pairs, collector = schedule.parties, schedule.pairs, parameters.aggregator
-    happened = GopaOutcome.of(collector, schedule, trace)
-    is_collector = np.arange(parties) == collector
+    parties, pairs, aggregator = schedule.parties, schedule.pairs, parameters.aggregator
+    happened = GopaOutcome.of(aggregator, schedule, trace)
+    is_aggregator = np.arange(parties) == aggregator
     # Each pair twice, once from either end: the larger number adds what they share, the smaller subtracts it.
     party, partner = (np.concatenate([pairs[:, end], pairs[:, 1 - end]]) for end in (0, 1))
     term, sign = np.tile(np.arange(len(pairs)), 2), np.repeat([-1.0, 1.0], len(pairs))
@@ -41,12 +41,12 @@ def population(
     rollbacks = Flow.of((parties, len(pairs)), party[absent], term[absent], -sign[absent]) @ shared
 
     def collected(rows: Rows, senders: NDArray[np.bool_], round_: int) -> Rows:
-        """The sum, in the collector's row, of the rows that ``senders`` send to it, and of its own."""
-        who = np.nonzero(senders & ~is_collector)[0]
-        sent = out.send(rows, senders & ~is_collector, round_, (who, np.full(who.size, collector)))
-        added = np.append(who, collector)
-        return Flow.of((parties, parties), np.full(added.size, collector), added) @ sent
+        """The sum, in the aggregator's row, of the rows that ``senders`` send to it, and of its own."""
+        who = np.nonzero(senders & ~is_aggregator)[0]
+        sent = out.send(rows, senders & ~is_aggregator, round_, (who, np.full(who.size, aggregator)))
+        added = np.append(who, aggregator)
+        return Flow.of((parties, parties), np.full(added.size, aggregator), added) @ sent
 
     total = collected(noisy + masks, happened.arrived, PUBLISH) + collected(rollbacks, happened.rolled_back & missing, ROLL_BACK)
-    releases = is_collector & happened.released
-    return Results(out.release(total, releases, ROUNDS + 1), is_collector * weights[happened.arrived].sum(), releases)
+    releases = is_aggregator & happened.released
+    return Results(out.release(total, releases, ROUNDS + 1), is_aggregator * weights[happened.arrived].sum(), releases)

@@ -20,16 +20,16 @@ from quietmean.randomness import Seed
 
 
 class GOPA(GopaParameters, Aggregated):
-    """Three rounds: publish to the collector; receive the list of those that did; roll back the noise shared with the others.
+    """Three rounds: publish to the aggregator; receive the list of those that did; roll back the noise shared with the others.
 
-    Only the collector and its coalition see what a party sends; the total is public. Against coalitions with the collector this
-    is the papers' reading, in which everything published is public; calibration tries such coalitions. The collector must stay,
+    Only the aggregator and its coalition see what a party sends; the total is public. Against coalitions with the aggregator this
+    is the papers' reading, in which everything published is public; calibration tries such coalitions. The aggregator must stay,
     and its list of those that published must be true: like all parties here it is honest but curious.
     """
 
     name = "gopa"
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
-    server = Server.COLLECTOR
+    server = Server.AGGREGATOR
     guarantee = (
         "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional, if the collector says truly "
         "who published"

@@ -1,4 +1,4 @@
-"""Parameters of GOPA, its graph of pairs, and the collector's list."""
+"""Parameters of GOPA, its graph of pairs, and the aggregator's list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quietmean.core.schema import Configured, parameter
 from quietmean.graphs import complete_pairs, make_schedule
 from quietmean.randomness import Seed
 
-PUBLISH, TELL, ROLL_BACK = 1, 2, 3
+PUBLISH, ANNOUNCE, ROLL_BACK = 1, 2, 3
 ROUNDS = 3
 _DEVIATION = "a standard deviation is a finite number >= 0"
 

@@ -25,52 +25,53 @@ class Outcome:
 
 def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
     """What the machines do under a trace: whose messages arrive at each stage, and whether the masks can be removed."""
-    circle = _circles(schedule)
-    server, nobody = parameters.aggregator, np.zeros(schedule.parties, dtype=np.bool_)
-    if not trace.online[1:, server].all():
+    holders = _share_holders(schedule)
+    aggregator, nobody = parameters.aggregator, np.zeros(schedule.parties, dtype=np.bool_)
+    if not trace.online[1:, aggregator].all():
         return Outcome(nobody, "the aggregator was away")
-    came, reached = _exchanges(parameters, schedule, trace)
+    responded, informed = _exchanges(parameters, schedule, trace)
     shared = arrived = present = np.ones(schedule.parties, dtype=np.bool_)
     for stage, what in enumerate(("keys", "shares", "inputs")):
-        present = present & came[stage]
+        present = present & responded[stage]
         if present.sum() < parameters.minimum:
             return Outcome(nobody, f"too few {what}")
         arrived = present
-        # A client goes on only if enough of its circle is still there.
-        present = present & reached[stage] & (circle @ arrived.astype(np.int64) >= parameters.threshold)
+        # A client goes on only if enough of those that hold its shares are still there.
+        present = present & informed[stage] & (holders @ arrived.astype(np.int64) >= parameters.threshold)
         if what == "shares":
             shared = arrived
-    answering = present & came[3]
-    shares = circle @ answering.astype(np.int64)
-    bereft = (circle @ arrived.astype(np.int64)) > 0
-    needed = arrived | (shared & bereft)
+    answering = present & responded[3]
+    shares = holders @ answering.astype(np.int64)
+    # A dropped party's key is needed if a pair mask with it is in the sum.
+    masking = (holders @ arrived.astype(np.int64)) > 0
+    needed = arrived | (shared & masking)
     if (shares[needed] < parameters.threshold).any():
         return Outcome(nobody, "too few shares to unmask")
     return Outcome(arrived)
 
 
-def _circles(schedule: Schedule) -> NDArray[np.int64]:
+def _share_holders(schedule: Schedule) -> NDArray[np.int64]:
     """(n, n): 1 where one party holds a share of the other, and on the diagonal."""
-    circle = np.eye(schedule.parties, dtype=np.int64)
+    holders = np.eye(schedule.parties, dtype=np.int64)
     one, other = schedule.pairs.T
-    circle[one, other] = circle[other, one] = 1
-    return circle
+    holders[one, other] = holders[other, one] = 1
+    return holders
 
 
 def _exchanges(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> tuple[list[Mask], list[Mask]]:
-    """For rounds 1, 3, 5, 7 the parties whose messages arrived, for 2, 4, 6 those that the aggregator's reached; masks (n,)."""
-    delivered, server = trace.delivered(schedule), parameters.aggregator
-    came: list[Mask] = []
-    reached: list[Mask] = []
+    """Masks (n,): of rounds 1, 3, 5, 7 the parties that responded, of 2, 4, 6 those that have the aggregator's message."""
+    delivered, aggregator = trace.delivered(schedule), parameters.aggregator
+    responded: list[Mask] = []
+    informed: list[Mask] = []
     for round_ in range(schedule.rounds):
         mask = np.zeros(schedule.parties, dtype=np.bool_)
         if round_ % 2 == 0:
             mask |= delivered[round_].any(axis=1)
         else:
-            mask[schedule.neighbours[round_, server][delivered[round_, server]]] = True
-        mask[server] = True
-        (reached if round_ % 2 else came).append(mask)
-    return came, reached
+            mask[schedule.neighbours[round_, aggregator][delivered[round_, aggregator]]] = True
+        mask[aggregator] = True
+        (informed if round_ % 2 else responded).append(mask)
+    return responded, informed
 
 
 def release(

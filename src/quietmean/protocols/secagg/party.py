@@ -1,4 +1,4 @@
-"""The state machines: a client, and the aggregator, which plays the server and is a client of itself without a network.
+"""The state machines: a client, and the aggregator, which is also a client of itself, without a network.
 
 Odd rounds go to the aggregator, even ones come from it: adverts, key list, sealed shares, the same forwarded, masked input, the
 list of arrivals, unmasking. A client that missed a round, or received a request that it must refuse, sends nothing more; its
@@ -18,9 +18,9 @@ from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.secagg import wire
+from quietmean.protocols.secagg.aggregator import Aggregator
 from quietmean.protocols.secagg.client import Client, Keyed, Rules, Shared
 from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, wrap
-from quietmean.protocols.secagg.server import Server
 from quietmean.protocols.secagg.wire import Malformed
 from quietmean.randomness import ExchangeKey, Seed
 
@@ -114,7 +114,7 @@ class AggregatorState:
 
 
 class AggregatorParty:
-    """The aggregator: the server of all clients, and the client of its own value (d,)."""
+    """The aggregator of all clients, which is also the client of its own value (d,)."""
 
     rounds = ROUNDS
     state_type = AggregatorState
@@ -131,8 +131,8 @@ class AggregatorParty:
         self._client = Client(rules, party, schedule.partners(party), value, weight, noise)
 
     @cached_property
-    def _server(self) -> Server:
-        return Server(self._rules, tuple(self._schedule.partners(party) for party in range(self._rules.parties)))
+    def _aggregator(self) -> Aggregator:
+        return Aggregator(self._rules, tuple(self._schedule.partners(party) for party in range(self._rules.parties)))
 
     def start(self) -> Step[AggregatorState]:
         return Step(AggregatorState(1, due=tuple(other for other in range(self._rules.parties) if other != self._party)))
@@ -166,22 +166,22 @@ class AggregatorParty:
     def _close_adverts(self, state: AggregatorState, inbox: Mapping[PartyId, Message]) -> Step[AggregatorState]:
         # A key to test the others' with, used for nothing else.
         probe = ExchangeKey(Seed(self._noise.secret("key probe", 0)))
-        adverts = {sender: m.content for sender, m in inbox.items() if self._server.accept_advert(m.content, probe)}
+        adverts = {sender: m.content for sender, m in inbox.items() if self._aggregator.accept_advert(m.content, probe)}
         adverts = dict(sorted((adverts | {self._party: self._client.advertise()}).items()))
         self._check_minimum(len(adverts), "keys")
-        contents = {other: self._server.key_list(other, adverts) for other in adverts}
+        contents = {other: self._aggregator.key_list(other, adverts) for other in adverts}
         return self._send(replace(state, adverts=adverts), contents)
 
     def _close_shares(self, state: AggregatorState, inbox: Mapping[PartyId, Message]) -> Step[AggregatorState]:
         listed = frozenset(state.adverts or {})
-        sealed = self._readable(inbox, lambda m: self._server.read_sealed(m.sender, listed, m.content))
+        sealed = self._readable(inbox, lambda m: self._aggregator.read_sealed(m.sender, listed, m.content))
         try:
             own = self._client.share_keys(self._keyed(state))
-            sealed = dict(sorted((sealed | {self._party: self._server.read_sealed(self._party, listed, own)}).items()))
+            sealed = dict(sorted((sealed | {self._party: self._aggregator.read_sealed(self._party, listed, own)}).items()))
         except Malformed:
-            pass  # Too few of its own neighbours: it stops as a client and continues as the server.
+            pass  # Too few of its own neighbours: it stops as a client and continues as the aggregator.
         self._check_minimum(len(sealed), "shares")
-        contents = {other: self._server.forwarded(other, sealed) for other in sealed}
+        contents = {other: self._aggregator.forwarded(other, sealed) for other in sealed}
         return self._send(replace(state, sharing=tuple(sealed), own=contents.get(self._party, b"")), contents)
 
     def _close_inputs(self, state: AggregatorState, inbox: Mapping[PartyId, Message]) -> Step[AggregatorState]:
@@ -205,20 +205,20 @@ class AggregatorParty:
         weight = float(sum(weights[party] for party in arrived))
         summed = wire.write_words(wrap(total, parameters.bits))
         following = replace(state, arrived=arrived, total=summed, weight=weight)
-        content = self._server.request(frozenset(state.sharing), frozenset(arrived))
+        content = self._aggregator.request(frozenset(state.sharing), frozenset(arrived))
         return self._send(following, dict.fromkeys(arrived, content))
 
     def _close_unmasking(self, state: AggregatorState, inbox: Mapping[PartyId, Message]) -> Step[AggregatorState]:
         parameters, sharing, arrived = self._rules.parameters, frozenset(state.sharing), frozenset(state.arrived)
-        answers = self._readable(inbox, lambda m: self._server.read_unmasking(m.sender, sharing, m.content))
+        answers = self._readable(inbox, lambda m: self._aggregator.read_unmasking(m.sender, sharing, m.content))
         try:
-            request = self._server.request(sharing, arrived)
+            request = self._aggregator.request(sharing, arrived)
             own = self._client.unmask(self._keyed(state), self._shared(state), request)
-            answers[self._party] = self._server.read_unmasking(self._party, sharing, own)
+            answers[self._party] = self._aggregator.read_unmasking(self._party, sharing, own)
         except Malformed:
             pass
         masked = wire.read_words(state.total, parameters.bits, parameters.words(self._value.size))
-        total = self._server.unmask(masked, sharing, arrived, state.adverts or {}, answers)
+        total = self._aggregator.unmask(masked, sharing, arrived, state.adverts or {}, answers)
         vector = decode_sum(parameters, total, state.weight, self._value.size)
         return Step(AggregatorState(ROUNDS + 1, arrived=state.arrived), release=Release(vector, state.weight))
 
@@ -233,7 +233,7 @@ class AggregatorParty:
         return found
 
     def _keyed(self, state: AggregatorState) -> Keyed:
-        return self._client.read_keys(self._server.key_list(self._party, state.adverts or {}))
+        return self._client.read_keys(self._aggregator.key_list(self._party, state.adverts or {}))
 
     def _shared(self, state: AggregatorState) -> Shared:
         return self._client.read_shares(self._keyed(state), state.own)

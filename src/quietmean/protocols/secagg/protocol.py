@@ -41,7 +41,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
 
     name = "secagg"
     summary = "masked inputs, one aggregator that learns only their noisy sum: near central accuracy, secrecy by cryptography"
-    server = Server.COLLECTOR
+    server = Server.AGGREGATOR
     trust = "an aggregator that follows the protocol"
     guarantee = (
         "(epsilon, delta)-differential privacy under replacement against computationally bounded parties, an upper bound; "
@@ -139,7 +139,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         vector, weight = np.zeros_like(values), np.zeros(len(values))
         by = np.zeros(len(values), dtype=np.bool_)
         if counted:
-            server = self.aggregator
-            vector[server], weight[server] = release(self, counted, values, weights, noise)
-            by[server] = True
+            to = self.aggregator
+            vector[to], weight[to] = release(self, counted, values, weights, noise)
+            by[to] = True
         return Releases(vector, weight, by)

@@ -33,8 +33,8 @@ class SecAggParameters(Configured):
     ``bits``: inputs are added modulo 2**bits; ``granularity``: the value of one step; ``sigma``: scale of each party's noise, in
     the value's units. A party of public weight w <= ``largest_weight`` has its value shifted by -w * ``centre`` in every
     coordinate and clipped to the L2 ball of radius w * ``clip``. ``rotation``: number of the public random rotation.
-    ``neighbours``: how many other parties each one shares with, None for all (SecAgg). ``aggregator``: the party that is also the
-    server. ``dimension`` of the values: without it nothing can be certified. ``region``: for plans, the domain of the values.
+    ``neighbours``: how many other parties each one shares with, None for all (SecAgg). ``aggregator``: the party that
+    sums. ``dimension`` of the values: without it nothing can be certified. ``region``: for plans, the domain of the values.
     Raises :class:`InputError` for parameters that contradict each other.
     """
 

@@ -124,6 +124,6 @@ def iterations_needed(parameters: SecretSharingParameters) -> int:
         raise InputError(f"averaging on this graph does not converge with c = {dynamics.c:g}: choose another c")
     tried = 64 + math.ceil(2 * -goal / -math.log(min(max(dynamics.rho, 0.01), 1 - 1e-6)))
     worst = dynamics.worst_error(tried)
-    # Complex roots make the error beat: it must stay below from here on.
+    # Complex roots make the error oscillate: it must stay below from here on.
     missed = np.nonzero(worst > goal)[0]
     return int(missed[-1]) + 1 + diameter(parameters.edges, parameters.parties) if missed.size else 1

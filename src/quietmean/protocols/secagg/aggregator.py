@@ -1,4 +1,4 @@
-"""The aggregator as the server: it collects, forwards and removes the masks. It sees only masked inputs."""
+"""What the aggregator computes: it forwards keys and shares, and removes the masks from the sum. It sees only masked inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Members = frozenset[PartyId]
 
 
 @dataclass(frozen=True)
-class Server:
+class Aggregator:
     """``partners[u]``: the neighbours of u, in rising order."""
 
     rules: Rules
@@ -88,9 +88,9 @@ class Server:
                 )
             put_on(total, own_mask(seed), bits, add=False)
         for party in sorted(sharing - arrived):
-            bereft = [other for other in self.partners[party] if other in arrived]
-            if bereft:
-                self._remove_pair_masks(total, party, bereft, adverts, self._open(party, answers))
+            remaining = [other for other in self.partners[party] if other in arrived]
+            if remaining:
+                self._remove_pair_masks(total, party, remaining, adverts, self._open(party, answers))
         return wrap(total, bits)
 
     def _open(self, owner: PartyId, answers: Mapping[PartyId, Mapping[PartyId, int]]) -> bytes | None:
@@ -104,12 +104,12 @@ class Server:
         return combine(shares, threshold)
 
     def _remove_pair_masks(
-        self, total: Words, party: PartyId, bereft: list[PartyId], adverts: Mapping[PartyId, bytes], secret: bytes | None
+        self, total: Words, party: PartyId, remaining: list[PartyId], adverts: Mapping[PartyId, bytes], secret: bytes | None
     ) -> None:
         key = ExchangeKey(Seed(secret)) if secret is not None else None
         if key is None or key.public != adverts[party][PUBLIC_BYTES:KEYS_BYTES]:
             raise ProtocolFailure(f"the shares of the mask key of party {party} do not fit together: some party sent wrong ones")
-        for other in bereft:
+        for other in remaining:
             mask = pair_mask(key, adverts[other][PUBLIC_BYTES:KEYS_BYTES], self.rules.label)
             # Removes what ``other`` added.
             put_on(total, mask, self.rules.parameters.bits, not adds(other, party))
