@@ -1,0 +1,54 @@
+"""What modules need when they are imported is installed: by the package itself, or by the extra of what uses them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCE = ROOT / "src" / "quietmean"
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    return {re.split(r"[<>=!~\[ ;]", requirement, maxsplit=1)[0].lower() for requirement in requirements}
+
+
+def needed(body: list[ast.stmt]) -> Iterator[str]:
+    """Packages that are imported with the module, not inside a function or for type checkers."""
+    for node in body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").split(".")[0]
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            yield from needed(node.body)
+
+
+def missing(folder: Path, installed: set[str]) -> set[str]:
+    """Names of files and packages for which no installed distribution is there."""
+    owners = packages_distributions()
+    found = set()
+    for path in folder.rglob("*.py"):
+        for package in set(needed(ast.parse(path.read_text()).body)) - sys.stdlib_module_names - {"quietmean"}:
+            if not {name.lower() for name in owners.get(package, [])} & installed:
+                found.add(f"{path.relative_to(folder)} needs {package}")
+    return found
+
+
+def test_the_package_needs_only_what_it_installs() -> None:
+    inside = {f"testing/{name}.py needs hypothesis" for name in ("documents", "strategies")}
+    assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside
+
+
+def test_the_reference_can_be_built_with_its_extra() -> None:
+    extra: list[str] = PROJECT["optional-dependencies"]["docs"]
+    assert missing(SOURCE, distributions([*PROJECT["dependencies"], *extra])) == set()
