@@ -38,7 +38,7 @@ def calm(schedule: str, parties: int, out_degree: int = 1, rounds: int = 5, **pa
 def calm_matrix(execution: Execution) -> NDArray[np.float64]:
     """W of the first round."""
     trace, schedule = execution.trace, execution.schedule
-    return next(gossip_flows(schedule, trace.delivered(schedule), trace.acknowledged(schedule))).matrix.toarray()
+    return next(gossip_flows(schedule, *trace.deliveries(schedule))).matrix.toarray()
 
 
 @pytest.mark.parametrize(("schedule", "parties", "out_degree"), GRAPHS)

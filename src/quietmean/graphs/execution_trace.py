@@ -64,12 +64,13 @@ class ExecutionTrace:
             _leave_out_absent(arrived.reshape(-1), schedule, self.online[1:].ravel())
         return arrived if self.lost is None else arrived & ~self.lost
 
-    def acknowledged(self, schedule: Schedule) -> NDArray[np.bool_]:
-        """Shape (T, n, k_max): the messages whose arrival their sender knew of when the round ended."""
-        arrived = self.delivered(schedule)
-        for round_, sender, slot, _ in self.settled_slots(schedule):
-            arrived[round_ - 1, sender, slot] = False
-        return arrived
+    def deliveries(self, schedule: Schedule) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """:meth:`delivered`, and the messages whose arrival their sender knew of when the round ended; both read only."""
+        delivered, slots = self.delivered(schedule), self.settled_slots(schedule)
+        acknowledged = delivered.copy() if slots else delivered
+        for round_, sender, slot, _ in slots:
+            acknowledged[round_ - 1, sender, slot] = False
+        return delivered, acknowledged
 
     def settled_slots(self, schedule: Schedule) -> list[tuple[int, int, int, int]]:
         """(round, sender, neighbour slot, later round) for each message in ``settled``.

@@ -28,7 +28,7 @@ def population(
     ``values`` have n rows (d,), ``weights`` the shape (n,).
     """
     everyone, momentum = np.ones(schedule.parties, dtype=np.bool_), parameters.gamma
-    delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
+    delivered, acknowledged = trace.deliveries(schedule)
     held = previous = values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma)
     weight = before = weights.astype(np.float64)
     for round_, mixing in enumerate(gossip_flows(schedule, delivered, acknowledged), 1):
