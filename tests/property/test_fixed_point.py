@@ -270,7 +270,7 @@ def sent_units(
 def injections_for(execution: Execution, held: dict[tuple[int, PartyId], int]) -> dict[tuple[int, PartyId], int]:
     """By how many steps injections must change for what is held after each round to change by ``held``, exactly."""
     trace, schedule = execution.trace, execution.schedule
-    delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
+    delivered, acknowledged = trace.deliveries(schedule)
     slots = trace.settled_slots(schedule)
     current, changed = [0] * execution.parties, {}
     shares: dict[tuple[int, PartyId], int] = {}

@@ -19,7 +19,7 @@ from quietmean.privacy import Adversary, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.muffliato import Muffliato
-from quietmean.protocols.muffliato.mixing import gossip_flow
+from quietmean.protocols.muffliato.mixing import gossip_flows
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon, neighbour_epsilon, network_design, rounds_for
 from quietmean.protocols.muffliato.spec import chebyshev_momentum, default_rounds, spectral_gap
 from quietmean.randomness import Seed
@@ -38,7 +38,7 @@ def calm(schedule: str, parties: int, out_degree: int = 1, rounds: int = 5, **pa
 def calm_matrix(execution: Execution) -> NDArray[np.float64]:
     """W of the first round."""
     trace, schedule = execution.trace, execution.schedule
-    return gossip_flow(schedule, trace.delivered(schedule), trace.acknowledged(schedule), 1).matrix.toarray()
+    return next(gossip_flows(schedule, *trace.deliveries(schedule))).matrix.toarray()
 
 
 @pytest.mark.parametrize(("schedule", "parties", "out_degree"), GRAPHS)

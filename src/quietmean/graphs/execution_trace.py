@@ -59,19 +59,18 @@ class ExecutionTrace:
         Raises :class:`InputError` if the shapes do not fit the schedule.
         """
         self._check(schedule)
-        present = self.online[1:]
-        arrived: NDArray[np.bool_] = schedule.neighbours != NOBODY
-        # Message by message: where one party sends to all, nearly all slots of the others are empty.
-        rounds, senders, _ = np.nonzero(arrived)
-        arrived[arrived] = present[rounds, senders] & present[rounds, schedule.neighbours[arrived]]
+        arrived: NDArray[np.bool_] = np.not_equal(schedule.neighbours, NOBODY, order="C")
+        if not self.online.all():
+            _leave_out_absent(arrived.reshape(-1), schedule, self.online[1:].ravel())
         return arrived if self.lost is None else arrived & ~self.lost
 
-    def acknowledged(self, schedule: Schedule) -> NDArray[np.bool_]:
-        """Shape (T, n, k_max): the messages whose arrival their sender knew of when the round ended."""
-        arrived = self.delivered(schedule)
-        for round_, sender, slot, _ in self.settled_slots(schedule):
-            arrived[round_ - 1, sender, slot] = False
-        return arrived
+    def deliveries(self, schedule: Schedule) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """:meth:`delivered`, and the messages whose arrival their sender knew of when the round ended; both read only."""
+        delivered, slots = self.delivered(schedule), self.settled_slots(schedule)
+        acknowledged = delivered.copy() if slots else delivered
+        for round_, sender, slot, _ in slots:
+            acknowledged[round_ - 1, sender, slot] = False
+        return delivered, acknowledged
 
     def settled_slots(self, schedule: Schedule) -> list[tuple[int, int, int, int]]:
         """(round, sender, neighbour slot, later round) for each message in ``settled``.
@@ -96,6 +95,18 @@ class ExecutionTrace:
             )
         if self.lost is not None and self.lost.shape != schedule.neighbours.shape:
             raise InputError(f"lost has shape {self.lost.shape}, the schedule {schedule.neighbours.shape}: they must agree")
+
+
+def _leave_out_absent(arrived: NDArray[np.bool_], schedule: Schedule, present: NDArray[np.bool_]) -> None:
+    """Clear in ``arrived``, (T n k_max,), what is sent by or to a party that is not ``present``, (T n,).
+
+    With flat indices numpy is several times faster than with one for each axis.
+    """
+    # Message by message: where one party sends to all, nearly all slots of the others are empty.
+    message = arrived.nonzero()[0]
+    sender = message // max(schedule.neighbours.shape[2], 1)
+    receiver = sender - sender % schedule.parties + schedule.neighbours.ravel()[message]
+    arrived[message] = present[sender] & present[receiver]
 
 
 def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, temporary: float = 0.0) -> ExecutionTrace:

@@ -58,20 +58,21 @@ def arrivals(schedule: Schedule, delivered: NDArray[np.bool_], round_: int) -> t
 
     ``delivered``, shape (T, n, k_max), is :meth:`ExecutionTrace.delivered` of the schedule.
     """
-    sender, slot = np.nonzero(delivered[round_ - 1])
-    return sender, schedule.neighbours[round_ - 1][sender, slot].astype(np.int64)
+    table = schedule.neighbours[round_ - 1]
+    # With flat indices numpy is several times faster than with one for each axis.
+    message = delivered[round_ - 1].reshape(-1).nonzero()[0]
+    return message // max(table.shape[1], 1), table.ravel()[message].astype(np.int64)
 
 
 def share_flow(schedule: Schedule, arrived: tuple[Ints, Ints], acknowledged: NDArray[np.bool_], round_: int) -> Flow:
     """What every party holds after a round, in shares, as a matrix of shape (n, n).
 
     Each party starts with (out-degree + 1) equal shares of its own. It keeps one, and those whose arrival it does not know of.
-    ``arrived`` is the result of :func:`arrivals`; ``acknowledged``, shape (T, n, k_max), is :meth:`ExecutionTrace.acknowledged`.
-    With each column divided by the number of its shares this is W_t of IncA, Algorithm 2: its columns sum to 1, unless a sender
-    did not know that a share arrived.
+    ``arrived`` is the result of :func:`arrivals`; ``acknowledged``, shape (T, n, k_max), is the second of
+    :meth:`ExecutionTrace.deliveries`. With each column divided by the number of its shares this is W_t of IncA, Algorithm 2: its
+    columns sum to 1, unless a sender did not know that a share arrived.
     """
-    everyone, (sender, receiver) = np.arange(schedule.parties), arrived
-    kept = schedule.out_degree[round_ - 1] + 1 - acknowledged[round_ - 1].sum(axis=1)
-    weight = np.concatenate([kept.astype(np.float64), np.ones(sender.size)])
-    to, source = np.concatenate([everyone, receiver]), np.concatenate([everyone, sender])
-    return Flow((schedule.parties, schedule.parties), to, source, weight)
+    parties, (sender, receiver) = schedule.parties, arrived
+    everyone, weight = np.arange(parties), np.ones(parties + sender.size)
+    weight[:parties] += schedule.out_degree[round_ - 1] - acknowledged[round_ - 1].sum(axis=1)
+    return Flow((parties, parties), np.concatenate([everyone, receiver]), np.concatenate([everyone, sender]), weight)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,83 +16,97 @@ from quietmean.transcript.transcript import Transcript
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# A column is the number of a variable plus what kind of variable it is.
-_KIND_BITS = 40
-_VALUE, _NOISE, _MESSAGE = (kind << _KIND_BITS for kind in range(3))
-_NUMBER = (1 << _KIND_BITS) - 1
+# Columns are values, then messages, and from here on noise: until the program ends nobody knows how many messages there are.
+_NOISE = 1 << 40
+
+Number = TypeVar("Number", np.float64, np.bool_)
+
+
+class Entries(NamedTuple):
+    """Part of linear forms: row ``row[e]`` has ``weight[e]`` times the variable ``column[e]``; each of shape (e,).
+
+    ``single``: no row has more than one of these entries, and the rows are in rising order.
+    """
+
+    row: Ints
+    column: Ints
+    weight: Floats
+    single: bool = False
+
+    @classmethod
+    def variables(cls, row: Ints, first: int) -> Entries:
+        """The variables ``first``, ``first + 1``, ..., one in each of the rows ``row``, which rise."""
+        return cls(row, np.arange(first, first + row.size), np.ones(row.size), single=True)
+
+    def of(self, members: Ints, size: int, factor: float) -> Entries:
+        """``factor`` times those of some of ``size`` rows, each named once, in rising order."""
+        if self.single and self.row.size == size:
+            return Entries(members, self.column[members], self.weight[members] * factor, single=True)
+        mask = np.zeros(size, dtype=np.bool_)
+        mask[members] = True
+        return self.taken(mask[self.row].nonzero()[0]).scaled(factor)
+
+    def scaled(self, factor: float | Floats) -> Entries:
+        """Times one number, or one for each row, shape (size,)."""
+        weight = self.weight * (factor[self.row] if isinstance(factor, np.ndarray) else factor)
+        return Entries(self.row, self.column, weight, self.single)
+
+    def taken(self, place: Ints) -> Entries:
+        """Those at places in rising order."""
+        return Entries(self.row[place], self.column[place], self.weight[place], self.single)
+
+    def moved(self, flow: Flow) -> Entries:
+        """Those of the product with the flow."""
+        size, to, source, weight = flow.shape[1], flow.to, flow.source, flow.weight
+        if self.single and self.row.size == size:
+            return Entries(to, self.column[source], weight * self.weight[source])
+        if self.single:
+            place = _places(self.row, size)[source]
+            there = (place >= 0).nonzero()[0]
+            place = place[there]
+            return Entries(to[there], self.column[place], weight[there] * self.weight[place])
+        if (np.bincount(source, minlength=size)[self.row] == 1).all():
+            # As what parties keep that are offline: every row goes to one place.
+            place = np.empty(size, dtype=np.int64)
+            place[source] = np.arange(source.size)
+            taken = place[self.row]
+            return Entries(to[taken], self.column, weight[taken] * self.weight)
+        return self._moved_in_runs(flow)
+
+    def _moved_in_runs(self, flow: Flow) -> Entries:
+        size, to, source, weight = flow.shape[1], flow.to, flow.source, flow.weight
+        order, in_row = self.row.argsort(kind="stable"), np.bincount(self.row, minlength=size)
+        there = in_row[source].nonzero()[0]
+        source = source[there]
+        first, count = (in_row.cumsum() - in_row)[source], in_row[source]
+        # Every entry of the flow takes the run of entries of its source.
+        begin = (first - count.cumsum() + count).repeat(count)
+        taken = order[begin + np.arange(begin.size)]
+        return Entries(to[there].repeat(count), self.column[taken], weight[there].repeat(count) * self.weight[taken])
 
 
 class LinearForms(Rows):
-    """Sparse linear combinations of values, noise and messages, as entries (row, column, weight), each of shape (e,).
+    """Sparse linear combinations of values, noise and messages: the sum of ``parts``. Entries at the same place add up."""
 
-    Entries at the same place add up.
-
-    ``only``: for each row the place of its only entry, or -1 for a row without any; None where a row may have several.
-    """
-
-    def __init__(self, size: int, row: Ints, column: Ints, weight: Floats, only: Ints | None = None) -> None:
-        self.size, self.row, self.column, self.weight, self.only = size, row, column, weight, only
-
-    @classmethod
-    def variables(cls, size: int, row: Ints, first: int) -> LinearForms:
-        """The variables ``first``, ``first + 1``, ..., one in each of the rows ``row``."""
-        place = np.arange(row.size)
-        return cls(size, row, place + first, np.ones(row.size), _places(row, size))
-
-    @classmethod
-    def joined(cls, size: int, parts: Sequence[tuple[Ints, Ints, Floats]]) -> LinearForms:
-        rows, columns, weights = zip(*parts, strict=True)
-        return cls(size, np.concatenate(rows), np.concatenate(columns), np.concatenate(weights))
-
-    @property
-    def _complete(self) -> bool:
-        """Is there one entry for each row, in the order of the rows?"""
-        return self.only is not None and self.row.size == self.size
-
-    @property
-    def entries(self) -> tuple[Ints, Ints, Floats]:
-        return self.row, self.column, self.weight
+    def __init__(self, size: int, *parts: Entries) -> None:
+        self.size, self.parts = size, parts
 
     def __add__(self, other: Rows | float) -> LinearForms:
         if isinstance(other, LinearForms):
-            return LinearForms.joined(self.size, [self.entries, other.entries])
+            return LinearForms(self.size, *self.parts, *other.parts)
         if isinstance(other, Rows) or other != 0:
             raise TypeError("a population program may add only linear forms to linear forms")
         return self
 
     def __mul__(self, factor: float | Floats) -> LinearForms:
-        weight = self.weight * (factor[self.row] if isinstance(factor, np.ndarray) else factor)
-        return LinearForms(self.size, self.row, self.column, weight, self.only)
+        return LinearForms(self.size, *[part.scaled(factor) for part in self.parts])
 
     def __rmatmul__(self, flow: Flow) -> LinearForms:
-        if self.only is not None:
-            place, to, weight = flow.source if self._complete else self.only[flow.source], flow.to, flow.weight
-            if not self._complete:
-                there = place >= 0
-                place, to, weight = place[there], to[there], weight[there]
-            return LinearForms(flow.shape[0], to, self.column[place], weight * self.weight[place])
-        if not flow.to.size:
-            return LinearForms.variables(flow.shape[0], flow.to, 0)
-        order = np.argsort(self.row, kind="stable")
-        first = np.searchsorted(self.row[order], np.arange(self.size + 1))
-        count = np.diff(first)[flow.source]
-        # Every entry of the flow takes the run of entries of its source.
-        begin = np.repeat(first[flow.source] - np.cumsum(count) + count, count)
-        taken = order[begin + np.arange(begin.size)]
-        weight = np.repeat(flow.weight, count) * self.weight[taken]
-        return LinearForms(flow.shape[0], np.repeat(flow.to, count), self.column[taken], weight)
+        parts = self.parts if flow.to.size else ()
+        return LinearForms(flow.shape[0], *[part.moved(flow) for part in parts])
 
     def at(self, mask: Mask) -> LinearForms:
-        here = mask[self.row]
-        return LinearForms(self.size, self.row[here], self.column[here], self.weight[here])
-
-    def of(self, members: Ints) -> tuple[Ints, Ints, Floats]:
-        """The entries of some rows, each named once."""
-        if self._complete:
-            return members, self.column[members], self.weight[members]
-        mask = np.zeros(self.size, dtype=np.bool_)
-        mask[members] = True
-        return self.at(mask).entries
+        return LinearForms(self.size, *[part.taken(mask[part.row].nonzero()[0]) for part in self.parts])
 
 
 class SymbolicTerms(PopulationTerms):
@@ -104,37 +118,45 @@ class SymbolicTerms(PopulationTerms):
         self.count = 0
         self.groups: list[tuple[str, int]] = []
         self.scales: list[Floats] = []
-        # Noise terms, and the parties that know them.
-        self.known: list[tuple[Ints, Ints]] = []
+        # The parties that know each term, in rising order.
+        self.holders: list[Ints] = []
 
     def normal(self, purpose: str, index: int, scale: float) -> LinearForms:
         if (purpose, index) not in self._drawn:
-            everyone = np.arange(self._parties)
-            self._drawn[purpose, index] = self._new(purpose, np.full(self._parties, scale), everyone, everyone)
+            self._drawn[purpose, index] = self._new(purpose, np.full(self._parties, scale), np.arange(self._parties))
         return self._drawn[purpose, index]
 
     def columns(self, purpose: str, index: int) -> Ints:
         """The transcript's columns of :meth:`normal` noise, one for each party; none where it was never drawn."""
         drawn = self._drawn.get((purpose, index))
-        return np.zeros(0, dtype=np.int64) if drawn is None else drawn.column & _NUMBER
+        return np.zeros(0, dtype=np.int64) if drawn is None else drawn.parts[0].column - _NOISE
 
     def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> LinearForms:
-        return self._new(purpose, scales, np.arange(parties.size), parties)
+        return self._new(purpose, scales, parties)
 
     def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> LinearForms:
-        return self._new(purpose, np.full(len(pairs), scale), np.repeat(np.arange(len(pairs)), 2), pairs.ravel())
+        return self._new(purpose, np.full(len(pairs), scale), pairs)
 
     def randomised(self, rows: Rows, function: Callable[[PartyId, Vector, NoiseSource], Vector]) -> Rows:
         return rows
 
-    def _new(self, group: str, scales: Floats, term: Ints, party: Ints) -> LinearForms:
-        """As many new terms as there are ``scales``; ``party[k]`` knows the term in place ``term[k]``."""
+    def known(self) -> csr_array[np.bool_]:
+        """The parties that know each term, shape (terms, n)."""
+        from scipy.sparse import csr_array
+
+        counts = [np.full(len(holders), holders.size // max(len(holders), 1)) for holders in self.holders]
+        begin = np.concatenate([np.zeros(1, dtype=np.int64), *counts]).cumsum()
+        party = np.concatenate([np.zeros(0, dtype=np.int64), *(holders.ravel() for holders in self.holders)])
+        return csr_array((np.ones(party.size, dtype=np.bool_), party, begin), shape=(self.count, self._parties))
+
+    def _new(self, group: str, scales: Floats, holders: Ints) -> LinearForms:
+        """As many new terms as there are ``scales``; ``holders[k]`` is the party, or the parties, that know term k."""
         first, size = self.count, scales.size
         self.count += size
         self.groups.append((group, size))
         self.scales.append(scales)
-        self.known.append((term + first, party))
-        return LinearForms.variables(size, np.arange(size), _NOISE + first)
+        self.holders.append(holders)
+        return LinearForms(size, Entries.variables(np.arange(size), _NOISE + first))
 
 
 class SymbolicReading(Reading):
@@ -145,26 +167,27 @@ class SymbolicReading(Reading):
     def __init__(self, parties: int) -> None:
         self._parties = parties
         self._count = 0
-        self._entries: list[tuple[Ints, Ints, Floats]] = []
+        # What every message is; the entries of rows that are not sent have the row -1.
+        self._entries: list[Entries] = []
         self._senders: list[Ints] = []
         self._batches: list[tuple[int, int, bool]] = []
         self._receivers: list[tuple[Ints, Ints]] = []
         self.noise = SymbolicTerms(parties)
-        self.values = LinearForms.variables(parties, np.arange(parties), _VALUE)
+        self.values = LinearForms(parties, Entries.variables(np.arange(parties), 0))
 
     def zeros(self) -> LinearForms:
-        return LinearForms.variables(self._parties, np.arange(0), 0)
+        return LinearForms(self._parties)
 
     def divided(self, held: Rows, parts: Ints) -> tuple[Rows, float]:
         return held * (1.0 / parts), 0.0
 
     def injected(self, held: Rows, injections: Sequence[Injection]) -> LinearForms:
-        parts = [_forms(held).entries]
+        parts = [*_forms(held).parts]
         for injection in injections:
             for factor, rows in injection.terms:
-                row, column, weight = _forms(rows).of(injection.members)
-                parts.append((row, column, weight * factor))
-        return LinearForms.joined(held.size, parts)
+                parts += [part.of(injection.members, held.size, factor) for part in _forms(rows).parts]
+        # One part again, so that their number does not grow from round to round.
+        return LinearForms(held.size, _joined(parts))
 
     def computed(self, rows: Rows, function: Callable[[Floats], Floats]) -> Rows:
         return rows
@@ -180,56 +203,68 @@ class SymbolicReading(Reading):
         owner: Ints | None = None,
     ) -> LinearForms:
         forms = _forms(rows)
-        sent, first = np.nonzero(senders)[0], self._count
+        sent, first = senders.nonzero()[0], self._count
         self._count += sent.size
-        variables = LinearForms.variables(forms.size, sent, _MESSAGE + first)
-        place, entries = _places(sent, forms.size), forms.entries
-        if sent.size != forms.size:
-            entries = forms.at(senders).entries
-            variables += forms.at(~senders)
-        row, column, weight = entries
-        self._entries.append((place[row] + first, column, weight))
+        variable, kept = _places(sent, forms.size, first), []
+        for part in forms.parts if sent.size else ():
+            row = variable[part.row]
+            self._entries.append(Entries(row, part.column, part.weight))
+            if sent.size < forms.size and (stays := (row < 0).nonzero()[0]).size:
+                kept.append(part.taken(stays))
         self._senders.append(sent if owner is None else owner[sent])
         self._batches.append((sent.size, round_, public))
         if receivers is not None:
-            self._receivers.append((place[receivers[0]] + first, receivers[1].astype(np.int64, copy=False)))
-        return variables
+            self._receivers.append((variable[receivers[0]], receivers[1].astype(np.int64, copy=False)))
+        return LinearForms(forms.size, Entries.variables(sent, self._parties + first), *kept) if sent.size else forms
 
     def transcript(self) -> Transcript:
         """Everything that was sent, in the order in which the program sent it."""
-        noise, count = self.noise, self._count
-        row, column, weight = LinearForms.joined(count, self._entries).entries
-        parts = {}
-        for kind, width in ((_VALUE, self._parties), (_NOISE, noise.count), (_MESSAGE, count)):
-            here = np.nonzero((column >= kind) & (column <= kind + _NUMBER))[0]
-            parts[kind] = _matrix(row[here], column[here] - kind, weight[here], (count, width))
+        terms, count, parties = self.noise, self._count, self._parties
+        values, dependence, noise = self._matrices()
         sender = np.concatenate(self._senders)
+        what, knows = (np.concatenate(part) for part in zip((np.arange(count), sender), *self._receivers, strict=True))
         sizes, rounds, public = (np.array(column) for column in zip(*self._batches, strict=True))
-        known = [np.concatenate(part) for part in zip((np.arange(count), sender), *self._receivers, strict=True)]
-        terms = [np.concatenate(part) for part in zip(*noise.known, strict=True)] if noise.known else [np.arange(0)] * 2
-        groups = [np.full(size, group) for group, size in noise.groups]
+        groups, group_sizes = zip(*terms.groups, strict=True) if terms.groups else ((), ())
         return Transcript(
-            dependence=parts[_MESSAGE],
-            values=parts[_VALUE],
-            noise=parts[_NOISE],
-            noise_scale=np.concatenate([np.zeros(0), *noise.scales]),
-            noise_group=np.concatenate(groups) if groups else np.zeros(0, dtype=np.str_),
+            dependence=dependence,
+            values=values,
+            noise=noise,
+            noise_scale=np.concatenate([np.zeros(0), *terms.scales]),
+            noise_group=np.repeat(np.array(groups, dtype=np.str_), np.array(group_sizes, dtype=np.int64)),
             sender=sender,
             message_round=np.repeat(rounds, sizes),
             released=np.repeat(public, sizes),
-            message_known=_known(known[0], known[1], (count, self._parties)),
-            noise_known=_known(terms[0], terms[1], (noise.count, self._parties)),
+            message_known=_matrix(what, knows, np.ones(what.size, dtype=np.bool_), (count, parties)),
+            noise_known=terms.known(),
         )
 
+    def _matrices(self) -> list[csr_array[np.float64]]:
+        """What every message is, of values, of messages and of noise."""
+        row, column, weight, _ = _joined(self._entries)
+        kind = (column >= self._parties).astype(np.int8) + (column >= _NOISE)
+        kind[row < 0] = -1
+        matrices = []
+        for number, (first, width) in enumerate([(0, self._parties), (self._parties, self._count), (_NOISE, self.noise.count)]):
+            here = (kind == number).nonzero()[0]
+            matrices.append(_matrix(row[here], column[here] - first, weight[here], (self._count, width)))
+        return matrices
 
-def _places(rows: Ints, size: int) -> Ints:
-    """The place of each row in ``rows``, shape (size,), -1 where it has none."""
-    place = np.arange(rows.size)
+
+def _places(rows: Ints, size: int, first: int = 0) -> Ints:
+    """``first`` plus the place of each row in ``rows``, shape (size,), -1 where it has none."""
+    place = np.arange(first, first + rows.size)
     if rows.size == size:
         return place
     places = np.full(size, -1)
     places[rows] = place
     return places
+
+
+def _joined(parts: Sequence[Entries]) -> Entries:
+    if not parts:
+        return Entries.variables(np.arange(0), 0)
+    rows, columns, weights, _ = zip(*parts, strict=True)
+    return Entries(np.concatenate(rows), np.concatenate(columns), np.concatenate(weights))
 
 
 def _forms(rows: Rows) -> LinearForms:
@@ -238,16 +273,12 @@ def _forms(rows: Rows) -> LinearForms:
     return rows
 
 
-def _matrix(rows: Ints, columns: Ints, weights: Floats, shape: tuple[int, int]) -> csr_array[np.float64]:
+def _matrix(rows: Ints, columns: Ints, weights: NDArray[Number], shape: tuple[int, int]) -> csr_array[Number]:
     from scipy.sparse import coo_array
 
-    matrix = coo_array((weights, (rows, columns)), shape=shape).tocsr()
-    matrix.eliminate_zeros()
+    # The type that indices get in the end: scipy takes much longer to find that out.
+    index = np.int32 if max(shape) <= np.iinfo(np.int32).max else np.int64
+    matrix = coo_array((weights, (rows.astype(index), columns.astype(index))), shape=shape).tocsr()
+    if not matrix.data.all():
+        matrix.eliminate_zeros()
     return matrix
-
-
-def _known(rows: Ints, parties: Ints, shape: tuple[int, int]) -> csr_array[np.bool_]:
-    from scipy.sparse import coo_array
-
-    knows: NDArray[np.bool_] = np.ones(rows.size, dtype=np.bool_)
-    return coo_array((knows, (rows, parties)), shape=shape).tocsr()

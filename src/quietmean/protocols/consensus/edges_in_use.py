@@ -27,8 +27,8 @@ class Deliveries:
     @classmethod
     def of(cls, parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Deliveries:
         links = parameters.links
-        known = trace.acknowledged(schedule)[:, links.sender, links.slot]
-        return cls(links, trace.delivered(schedule)[:, links.sender, links.slot], known)
+        arrived, acknowledged = (messages[:, links.sender, links.slot] for messages in trace.deliveries(schedule))
+        return cls(links, arrived, acknowledged)
 
     @classmethod
     def complete(cls, parameters: ConsensusParameters) -> Deliveries:

@@ -29,7 +29,7 @@ def population(
 
     ``values`` have n rows (d,), ``weights`` the shape (n,). IncA, Algorithm 2.
     """
-    delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
+    delivered, acknowledged = trace.deliveries(schedule)
     late = _late_settlements(schedule, trace)
     noisy = out.keep(values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma_star), trace.online[0], 0)
     held, weight = out.zeros(), np.zeros(schedule.parties)
@@ -62,9 +62,9 @@ def _injections(
 ) -> Iterator[Injection]:
     """What the parties online in a round inject, grouped by how often they were online before: first of all a portion of x~."""
     injection = parameters.injections
-    online = np.nonzero(trace.online[round_])[0]
+    online = trace.online[round_].nonzero()[0]
     before = trace.online[:round_].sum(axis=0)[online]
-    for count in np.unique(before):
+    for count in np.bincount(before).nonzero()[0].tolist():
         drawn = injection.cancellations[count] if round_ == parameters.rounds else injection.rows[count]
         terms = [
             (coefficient, noise.normal(NoiseGroup.CANCELLING, index, parameters.sigma_delta)) for index, coefficient in drawn

@@ -39,7 +39,7 @@ def rounding_information(parameters: IncaParameters, schedule: Schedule, trace: 
     if not costs.finite:
         return math.inf
     upcoming = next_online(trace)
-    acknowledged, delivered = trace.acknowledged(schedule), trace.delivered(schedule)
+    delivered, acknowledged = trace.deliveries(schedule)
     settled: dict[tuple[int, int], list[int]] = {}
     for sent, sender, _, later in trace.settled_slots(schedule):
         settled.setdefault((sent, sender), []).extend([later] if later else [])

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule, arrivals
-from quietmean.protocols.muffliato.mixing import gossip_flow
+from quietmean.protocols.muffliato.mixing import gossip_flows
 from quietmean.protocols.muffliato.spec import MuffliatoParameters
 from quietmean.transcript.numbers import NoTerms, NumericReading
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
@@ -28,13 +28,12 @@ def population(
     ``values`` have n rows (d,), ``weights`` the shape (n,).
     """
     everyone, momentum = np.ones(schedule.parties, dtype=np.bool_), parameters.gamma
-    delivered, acknowledged = trace.delivered(schedule), trace.acknowledged(schedule)
+    delivered, acknowledged = trace.deliveries(schedule)
     held = previous = values + noise.normal(NoiseGroup.INDEPENDENT, 0, parameters.sigma)
     weight = before = weights.astype(np.float64)
-    for round_ in range(1, schedule.rounds + 1):
+    for round_, mixing in enumerate(gossip_flows(schedule, delivered, acknowledged), 1):
         held = out.send(held, everyone, round_, arrivals(schedule, delivered, round_))
         previous = held if round_ == 1 else previous
-        mixing = gossip_flow(schedule, delivered, acknowledged, round_)
         held, previous = _accelerated(mixing @ held, previous, momentum), held
         weight, before = momentum * mixing.numbers(weight) + (1.0 - momentum) * before, weight
     return Results(out.keep(held, everyone, schedule.rounds + 1), weight, trace.finished)
