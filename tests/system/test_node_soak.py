@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from quietmean import api
-from quietmean.cli.ledger import Charge
+from quietmean.cli.ledger import ChargedStudy
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import SPENT, Ledger
@@ -98,7 +98,7 @@ class Consortium:
     async def _take_part(self, party: int, plan: Plan, number: int) -> np.ndarray:
         store = self.stores(number)[party]
         settings = NodeSettings(self.identities[party], self.roster, plan, self.values[party], 1.0, store)
-        charge = Charge.reserve(self.ledger(party), "data", f"study {number}", settings)
+        charge = ChargedStudy.reserve(self.ledger(party), "data", f"study {number}", settings)
         async with api.node(
             identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0
         ) as me:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
 from quietmean.cli.console import err, print_json, printable, progress
-from quietmean.cli.ledger import Charge, balance_text
+from quietmean.cli.ledger import ChargedStudy, balance_text
 from quietmean.cli.preparation import Files
 from quietmean.core.errors import InputError
 
@@ -117,7 +117,7 @@ def _look(
     if ledger is not None:
         try:
             settings = files.settings(plan, encoded, store)
-            balance = balance_text(Charge.check(ledger, account, files.study.name, settings))
+            balance = balance_text(ChargedStudy.check(ledger, account, files.study.name, settings))
             findings.append(Finding("ledger", True, f"the study fits; before it, {balance}"))
         except InputError as error:
             findings.append(Finding("ledger", False, str(error)))

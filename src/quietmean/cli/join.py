@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from quietmean.cli.console import number, out, print_json, print_privacy, printable
-from quietmean.cli.ledger import Charge, balance_json, balance_text
+from quietmean.cli.ledger import ChargedStudy, balance_json, balance_text
 from quietmean.cli.live import display
 from quietmean.cli.preparation import Files, Show
 from quietmean.core.errors import InputError
@@ -89,7 +89,7 @@ def command(
         shown.say("calibrating the noise")
         shared = files.plan(plan)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
-        charge = None if ledger is None else Charge.reserve(ledger, account or data.stem, files.study.name, settings)
+        charge = None if ledger is None else ChargedStudy.reserve(ledger, account or data.stem, files.study.name, settings)
         begun = time.monotonic()
         result = asyncio.run(run_party(settings))
         shown.say("certifying what happened")

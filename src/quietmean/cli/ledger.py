@@ -65,7 +65,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class Charge:
+class ChargedStudy:
     """A study on an account of a ledger."""
 
     ledger: Path
@@ -73,7 +73,7 @@ class Charge:
     study: str
 
     @classmethod
-    def reserve(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> Charge:
+    def reserve(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> ChargedStudy:
         """Charge the planned target, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
         from quietmean.ledger import Ledger
 
