@@ -14,6 +14,7 @@ from scipy.stats import hypergeom
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
+from quietmean.privacy.concentrated import delta_of_rho
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.protocols import get_protocol
