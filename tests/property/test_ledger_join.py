@@ -16,7 +16,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
 from quietmean.node.net import Identity
-from quietmean.privacy import mu_of_budget
+from quietmean.privacy import Charge, mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 STUDY = """
@@ -85,12 +85,12 @@ def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, ca
 
 def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(consortium / "ledger") as ledger:
-        ledger.reserve("ada", "earlier", mu_of_budget(0.9, 1e-6), name="earlier", when=NOON)
+        ledger.reserve("ada", "earlier", Charge(mu_of_budget(0.9, 0.99e-6)), name="earlier", when=NOON)
     address = (consortium / "roster.toml").read_text().split('address = "')[1].split('"')[0]
     with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
         error = refused(arguments(consortium, "ada"), capsys, 2)
-    assert "study 'ages' asks for epsilon 0.5000 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
+    assert "study 'ages' asks for epsilon 0.5003 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
     assert "raise the budget" in error
     assert len(entries(consortium, "ada")) == 1
 

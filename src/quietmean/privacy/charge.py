@@ -26,7 +26,7 @@ from typing import Final, Self
 from scipy.special import erfinv, log_expit, ndtri_exp
 
 from quietmean.core.errors import InputError
-from quietmean.privacy.composition import check_mu, compose_mu, group_mu
+from quietmean.privacy.composition import check_mu, compose_mu, exact_sum, group_mu
 from quietmean.privacy.concentrated import epsilon_of_rho
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 
@@ -42,8 +42,8 @@ _SMALL_EPSILON = 1.0
 class Charge:
     """(mu, beta, tv) of a study, or of several: see :mod:`quietmean.privacy.charge`.
 
-    ``mu`` may be infinite: no bound is known, and no account can pay it. Raises :class:`InputError` for a negative mu, or a beta or
-    tv outside 0..1.
+    ``mu`` may be infinite: no bound is known, and no account can pay it. Raises :class:`InputError` for a negative mu, or a beta
+    or tv outside 0..1.
     """
 
     mu: float
@@ -92,7 +92,7 @@ class Charge:
         return additive_delta([self], epsilon)
 
     def delta(self, epsilon: float) -> float:
-        """The least delta at ``epsilon`` that is shown; rounded up. Raises :class:`InputError` unless epsilon is finite and >= 0."""
+        """The least delta at ``epsilon`` that is shown; rounded up. Raises :class:`InputError` for an impossible epsilon."""
         return min(1.0, _up(Fraction(delta_of_mu(self.mu, epsilon)) + self.additive(epsilon)))
 
     def epsilon(self, delta: float) -> float:
@@ -137,8 +137,8 @@ class Charge:
             return self
         if self.beta:
             raise InputError(
-                f"a beta of {self.beta:g} is about one change, not about {members} at once: charge a study without such an event, "
-                "or one whose unit is the group"
+                f"a beta of {self.beta:g} is about one change, not about {members} at once: charge a study without such an "
+                "event, or one whose unit is the group"
             )
         return Charge(group_mu(self.mu, members), 0.0, self.tv)
 
@@ -149,8 +149,8 @@ NOTHING: Final = Charge(0.0)
 def compose(charges: Iterable[Charge]) -> Charge:
     """Several studies about the same unit together: mu by squares, beta and tv by sums. Exact arithmetic, rounded up."""
     listed = list(charges)
-    beta = min(Fraction(1), sum((Fraction(one.beta) for one in listed), Fraction(0)))
-    tv = min(Fraction(1), sum((Fraction(one.tv) for one in listed), Fraction(0)))
+    beta = min(Fraction(1), exact_sum(one.beta for one in listed))
+    tv = min(Fraction(1), exact_sum(one.tv for one in listed))
     return Charge(compose_mu(one.mu for one in listed), _up(beta), _up(tv))
 
 
@@ -159,8 +159,7 @@ def additive_delta(charges: Iterable[Charge], epsilon: float) -> Fraction:
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
     listed = list(charges)
-    beta = sum((Fraction(one.beta) for one in listed), Fraction(0))
-    tv = sum((Fraction(one.tv) for one in listed), Fraction(0))
+    beta, tv = exact_sum(one.beta for one in listed), exact_sum(one.tv for one in listed)
     if not tv:
         return min(Fraction(1), beta)
     if epsilon > _LARGEST_EXPONENT:

@@ -71,8 +71,10 @@ def dominating_gaussian(sensitivity: float, scale: float, honest: int, words: in
     return sensitivity / math.sqrt(variance - rounding), eta
 
 
-def rounded_sensitivity(parameters: SecAggParameters, sensitivity: float, words: int, delta: float) -> tuple[float, float]:
-    """L2 sensitivity of the rounded values, and what of delta its bound uses.
+def rounded_sensitivity(
+    parameters: SecAggParameters, sensitivity: float, words: int, delta: float, part: float = _ROUNDING_PART
+) -> tuple[float, float]:
+    """L2 sensitivity of the rounded values, and what of delta its bound uses: at most ``part``.
 
     Conditional rounding: two rounded values are no farther apart than twice their norm bound. Independent rounding: given the
     same random bits, values at distance ``sensitivity`` stay within the norm bound of one rounded vector of that norm, except
@@ -81,7 +83,7 @@ def rounded_sensitivity(parameters: SecAggParameters, sensitivity: float, words:
     if parameters.rounding == CONDITIONAL:
         radius = parameters.largest_weight * parameters.clip
         return 2 * conditional_norm(radius, words, parameters.granularity) * (1 + _SLACK), 0.0
-    beta = _ROUNDING_PART * delta
+    beta = part * delta
     return rounded_norm(sensitivity, words, parameters.granularity, beta) * (1 + _SLACK), beta
 
 
