@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.main import main
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
@@ -492,6 +493,21 @@ def test_one_json_document(path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert (labs["frozen"], labs["same_inputs"], labs["charged_beta"]) == (None, [], 0.0)
     only: dict[str, Any] = json.loads(shown(capsys, "--ledger", str(path), "--account", "labs", "--json"))
     assert [account["account"] for account in only["accounts"]] == ["labs"]
+
+
+def test_a_freeze_at_the_end_of_a_study_is_on_standard_error_too(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    charge(ledger, "s1")
+    show_balance(ledger.account("wards"))
+    assert capsys.readouterr().err == ""
+    ledger.settle("s1", Charge(2.0), when=NOON)
+    show_balance(ledger.account("wards"))
+    output = capsys.readouterr()
+    assert "FROZEN since 2030-01-02" in output.out
+    assert "account wards is frozen, nothing more is reserved on it until a person lifts it" in output.err
+    assert balance_json(ledger.account("wards"))["frozen"] == {
+        "since": "2030-01-02T12:00:00+00:00",
+        "reason": f"study 'study s1' cost mu 2 where mu {HALF:.6g} was reserved as a bound",
+    }
 
 
 def test_mistakes(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

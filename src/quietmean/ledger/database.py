@@ -51,7 +51,7 @@ _STEPS = (
                                  since TEXT NOT NULL, reason TEXT NOT NULL, lifted_at TEXT, lifted_reason TEXT)""",
         """CREATE TABLE input (study TEXT NOT NULL REFERENCES entry (study), digest BLOB NOT NULL,
                                 PRIMARY KEY (study, digest)) WITHOUT ROWID""",
-        "CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL)",
+        "CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
     ),
 )
 
