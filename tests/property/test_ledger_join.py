@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
 from quietmean.node.net import Identity
-from quietmean.privacy import mu_of_budget
+from quietmean.privacy import Charge, mu_of_budget
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 STUDY = """
@@ -83,14 +84,38 @@ def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, ca
     assert entries(consortium, "bob") == ()
 
 
+def test_the_same_data_on_two_accounts_are_noticed(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "same input columns" not in refused(arguments(consortium, "ada"), capsys, 3)
+    other = ["--account", "bob", "--store", str(consortium / "other.store")]
+    error = refused(arguments(consortium, "ada", *other), capsys, 3)
+    assert "account 'bob': the same input columns were charged to 'ada', too" in error
+    main(["ledger", "--ledger", str(consortium / "ledger"), "--json"])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [account["same_inputs"] for account in document["accounts"]] == [["bob"], ["ada"]]
+
+
+def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Ledger.open(consortium / "ledger") as ledger:
+        ledger.set_budget("whole", 8.0, 1e-6, when=NOON, unit=PrivacyUnit.PARTY)
+    error = refused(arguments(consortium, "ada", "--account", "whole"), capsys, 2)
+    assert "counts per party" in error
+    refused(arguments(consortium, "ada", "--account", "whole", "--group", "4"), capsys, 3)
+    (entry,) = entries(consortium, "whole")
+    assert entry.mu == Charge(mu_of_budget(0.5, 1e-6)).of_group(4).mu
+    without = [
+        part for part in arguments(consortium, "ada", "--group", "4") if part not in ("--ledger", str(consortium / "ledger"))
+    ]
+    assert "group 4 is about what a ledger is charged" in refused(without, capsys, 2)
+
+
 def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(consortium / "ledger") as ledger:
-        ledger.reserve("ada", "earlier", mu_of_budget(0.9, 1e-6), name="earlier", when=NOON)
+        ledger.reserve("ada", "earlier", Charge(mu_of_budget(0.9, 0.99e-6)), name="earlier", when=NOON)
     address = (consortium / "roster.toml").read_text().split('address = "')[1].split('"')[0]
     with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
         error = refused(arguments(consortium, "ada"), capsys, 2)
-    assert "study 'ages' asks for epsilon 0.5000 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
+    assert "study 'ages' asks for epsilon 0.5003 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
     assert "raise the budget" in error
     assert len(entries(consortium, "ada")) == 1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.ledger import Ledger
-from quietmean.privacy import mu_of_budget
+from quietmean.privacy import Charge, mu_of_budget
 from quietmean.privacy.composition import fits
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from quietmean.core.errors import InputError
 from quietmean.ledger import Ledger
+from quietmean.privacy import Charge
 
 path, rounds, workers, mu, shared = Path(sys.argv[1]), *map(int, sys.argv[2:4]), float(sys.argv[4]), sys.argv[5] == "shared"
 when = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -36,13 +37,13 @@ def work(name):
         for number in range(10**6):
             study = f"{name}.{number}"
             try:
-                ledger.reserve("wards", study, mu, name=study, when=when)
+                ledger.reserve("wards", study, Charge(mu), name=study, when=when)
             except InputError as error:
                 os.write(1, f"refused {error}\\n".encode())
                 return
             os.write(1, f"reserved {study}\\n".encode())
             if number % 3 == 0:
-                ledger.settle(study, mu / 2, when=when)
+                ledger.settle(study, Charge(mu / 2), when=when)
                 os.write(1, f"settled {study}\\n".encode())
 
 for round_ in range(rounds):
@@ -91,13 +92,13 @@ def test_killed_while_reserving(tmp_path: Path, shared: bool) -> None:
         # At most one study a worker was charged whose answer did not get out, whichever way it was killed.
         assert len(set(entries) - reserved) <= 40 * 3
         for study in reserved:
-            ledger.reserve("wards", study, 1e-4, name="again", when=NOON)
+            ledger.reserve("wards", study, Charge(1e-4), name="again", when=NOON)
         assert {entry.study: entry for entry in ledger.trace("wards")} == entries
 
 
 def test_racing_for_the_last_of_a_budget(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    budget = mu_of_budget(1.0, 1e-6)
+    budget = mu_of_budget(1.0, 0.99e-6)
     mu = budget / 5.5
     with Ledger.open(path, create=True) as ledger:
         ledger.set_budget("wards", 1.0, 1e-6, when=NOON)

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from quietmean import api
-from quietmean.cli.ledger import Charge
+from quietmean.cli.ledger import Payer
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import SPENT, Ledger
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy import mu_of_budget
+from quietmean.privacy import Charge, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.inca import IncA
 
@@ -78,9 +78,9 @@ class Consortium:
         planned = mu_of_budget(1.0, DELTA) * np.sqrt(studies)
         for party in range(PARTIES):
             with Ledger.open(self.ledger(party), create=True) as ledger:
-                # The budget in epsilon whose mu is just above what the studies may cost.
+                # The budget in epsilon whose mu, read at 99 % of delta, is just above what the studies may cost.
                 ledger.set_budget(
-                    "data", epsilon_of_mu(float(planned), DELTA) * (1 + 1e-6), DELTA, when=NOON, unit=PrivacyUnit.PARTY
+                    "data", epsilon_of_mu(float(planned), 0.99 * DELTA) * (1 + 1e-6), DELTA, when=NOON, unit=PrivacyUnit.PARTY
                 )
 
     def stores(self, number: int) -> list[Path]:
@@ -98,7 +98,7 @@ class Consortium:
     async def _take_part(self, party: int, plan: Plan, number: int) -> np.ndarray:
         store = self.stores(number)[party]
         settings = NodeSettings(self.identities[party], self.roster, plan, self.values[party], 1.0, store)
-        charge = Charge.reserve(self.ledger(party), "data", f"study {number}", settings)
+        charge = Payer(self.ledger(party), "data").reserve(f"study {number}", settings)
         async with api.node(
             identity=self.identities[party], roster=self.roster, plan=plan, store=store, start_timeout=120.0
         ) as me:
@@ -110,7 +110,7 @@ class Consortium:
             if other != party
         )
         with Ledger.open(self.ledger(party)) as ledger:
-            ledger.settle(charge.study, mu, when=NOON)
+            ledger.settle(charge.study, Charge(mu), when=NOON)
         self.certified[party].append(mu)
         return result.mean
 
@@ -168,7 +168,7 @@ def check_ledgers(consortium: Consortium, studies: int) -> None:
             left = account.remaining_mu
             np.testing.assert_allclose(account.budget.mu**2, account.charged_mu**2 + left**2, rtol=1e-9)
             with pytest.raises(InputError, match="asks for epsilon"):
-                ledger.reserve("data", "one more", left * (1 + 1e-6), name="more", when=NOON, unit=PrivacyUnit.PARTY)
+                ledger.reserve("data", "one more", Charge(left * (1 + 1e-6)), name="more", when=NOON, unit=PrivacyUnit.PARTY)
         size = consortium.ledger(party).stat().st_size
         assert size <= 32 * 1024 + 1024 * studies
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sqlite3
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.main import main
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.ledger import RESERVED, SPENT, Ledger
-from quietmean.privacy import compose_mu, mu_of_budget
+from quietmean.ledger import RESERVED, SPENT, Budget, Ledger, Refund
+from quietmean.privacy import Charge, compose_mu, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 
 NOON = datetime(2030, 1, 2, 12, 0, 0, tzinfo=UTC)
-HALF = mu_of_budget(0.5, 1e-6)
+# mu is read at 99 % of delta: the rest is for beta and tv.
+MOST = Budget.of(1.0, 1e-6, "").gaussian_delta
+HALF = mu_of_budget(0.5, MOST)
 
 
 @pytest.fixture
@@ -37,7 +43,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 
 def charge(ledger: Ledger, study: str, mu: float = HALF, account: str = "wards") -> None:
-    ledger.reserve(account, study, mu, name=f"study {study}", when=NOON)
+    ledger.reserve(account, study, Charge(mu), name=f"study {study}", when=NOON)
 
 
 # --- what is kept ------------------------------------------------------------------------------------------------------------
@@ -45,16 +51,16 @@ def charge(ledger: Ledger, study: str, mu: float = HALF, account: str = "wards")
 
 def test_a_study_is_reserved_then_spent_and_all_of_it_is_there_after_a_restart(ledger: Ledger, path: Path) -> None:
     east = datetime(2030, 1, 2, 15, 0, tzinfo=timezone(timedelta(hours=2)))
-    reserved = ledger.reserve("wards", "s1", HALF, name="pressure", when=east)
+    reserved = ledger.reserve("wards", "s1", Charge(HALF), name="pressure", when=east)
     assert (reserved.status, reserved.mu, reserved.reserved_at) == (RESERVED, HALF, "2030-01-02T13:00:00+00:00")
-    spent = ledger.settle("s1", HALF / 2, when=NOON, note="against an outsider")
+    spent = ledger.settle("s1", Charge(HALF / 2), when=NOON, note="against an outsider")
     assert (spent.status, spent.mu, spent.reserved_mu, spent.note) == (SPENT, HALF / 2, HALF, "against an outsider")
     ledger.close()
     with Ledger.open(path) as again:
         assert again.trace("wards") == (spent,)
         account = again.account("wards")
     assert account.charged_mu == HALF / 2
-    assert account.remaining_mu == pytest.approx(math.sqrt(mu_of_budget(1.0, 1e-6) ** 2 - HALF**2 / 4), rel=1e-15)
+    assert account.remaining_mu == pytest.approx(math.sqrt(mu_of_budget(1.0, MOST) ** 2 - HALF**2 / 4), rel=1e-15)
 
 
 def test_studies_compose_by_squares_and_the_rest_may_be_asked_for(ledger: Ledger) -> None:
@@ -65,14 +71,14 @@ def test_studies_compose_by_squares_and_the_rest_may_be_asked_for(ledger: Ledger
     # Two halves are less than the whole: squares add up, not epsilons.
     assert 0.70 < account.charged_epsilon < 0.75
     mu, epsilon = ledger.remaining("wards")
-    charge(ledger, "rest", mu_of_budget(epsilon, 1e-6))
+    charge(ledger, "rest", mu_of_budget(epsilon, MOST))
     assert not ledger.account("wards").overspent
     assert ledger.remaining("wards")[1] < 1e-3 * epsilon
-    assert mu >= mu_of_budget(epsilon, 1e-6)
+    assert mu >= mu_of_budget(epsilon, MOST)
 
 
 def test_a_budget_is_spent_to_its_very_edge(ledger: Ledger) -> None:
-    charge(ledger, "all", mu_of_budget(1.0, 1e-6))
+    charge(ledger, "all", mu_of_budget(1.0, MOST))
     assert ledger.remaining("wards") == (0.0, 0.0)
     with pytest.raises(InputError, match=r"has epsilon 0\.0000 left of 1"):
         charge(ledger, "more", 1e-9)
@@ -83,15 +89,28 @@ def test_the_same_study_is_charged_once(ledger: Ledger) -> None:
     charge(ledger, "s1")
     charge(ledger, "s1", HALF / 3)
     assert ledger.account("wards").mus == (HALF,)
-    ledger.settle("s1", 2 * HALF, when=NOON)
-    charge(ledger, "s1", 100.0)
-    assert ledger.account("wards").mus == (2 * HALF,)
-    ledger.settle("s1", HALF, when=NOON, note="second answer")
-    assert ledger.account("wards").mus == (2 * HALF,)
+    ledger.settle("s1", Charge(HALF / 2), when=NOON)
+    charge(ledger, "s1")
+    assert ledger.account("wards").mus == (HALF / 2,)
+    ledger.settle("s1", Charge(HALF / 3), when=NOON, note="second answer")
+    assert ledger.account("wards").mus == (HALF / 2,)
+    ledger.settle("s1", Charge(HALF / 1.5), when=NOON, note="third answer")
+    assert ledger.account("wards").mus == (HALF / 1.5,)
+    assert ledger.account("wards").frozen is None
+
+
+def test_a_settled_study_may_not_ask_for_more(ledger: Ledger) -> None:
+    charge(ledger, "s1")
+    ledger.settle("s1", Charge(HALF / 2), when=NOON)
+    with pytest.raises(InputError, match=r"settled after mu 0\.\d+ had been reserved for it, and now asks for more, mu 0\.2"):
+        charge(ledger, "s1", 0.2)
+    with pytest.raises(InputError, match="a settled study is over"):
+        ledger.check("wards", "s1", Charge(HALF, 1e-12), name="study s1")
+    assert ledger.account("wards").mus == (HALF / 2,)
 
 
 def test_a_reservation_may_grow_within_the_budget(ledger: Ledger) -> None:
-    whole = mu_of_budget(1.0, 1e-6)
+    whole = mu_of_budget(1.0, MOST)
     charge(ledger, "s1")
     charge(ledger, "s1", whole)
     assert ledger.account("wards").mus == (whole,)
@@ -100,7 +119,7 @@ def test_a_reservation_may_grow_within_the_budget(ledger: Ledger) -> None:
 
 
 def test_refusal_names_what_is_left_what_was_asked_and_the_remedy(ledger: Ledger, path: Path) -> None:
-    charge(ledger, "s1", mu_of_budget(0.9, 1e-6))
+    charge(ledger, "s1", mu_of_budget(0.9, MOST))
     with pytest.raises(InputError) as refusal:
         charge(ledger, "s2")
     left = ledger.remaining("wards")[1]
@@ -111,19 +130,187 @@ def test_refusal_names_what_is_left_what_was_asked_and_the_remedy(ledger: Ledger
     assert len(ledger.trace("wards")) == 1
 
 
-@pytest.mark.parametrize("mu", [2.0, math.inf])
-def test_a_study_that_cost_more_than_planned_is_shown_as_it_is(ledger: Ledger, mu: float) -> None:
+@pytest.mark.parametrize("mu", [2.0, HALF * (1 + 1e-15), math.inf])
+def test_a_study_that_cost_more_than_reserved_freezes_the_account(ledger: Ledger, mu: float) -> None:
     charge(ledger, "s1")
-    ledger.settle("s1", mu, when=NOON)
+    ledger.settle("s1", Charge(mu), when=NOON)
     account = ledger.account("wards")
-    assert account.overspent
+    assert account.frozen is not None
+    assert "study 'study s1' cost mu" in account.frozen.reason
     assert account.charged_mu == mu
-    assert account.charged_epsilon == epsilon_of_mu(mu, 1e-6)
-    assert (account.remaining_mu, account.remaining_epsilon) == (0.0, 0.0)
-    with pytest.raises(InputError, match="left of 1"):
+    assert account.overspent == (mu > 1)
+    if mu > 1:
+        assert account.charged_epsilon == epsilon_of_mu(mu, MOST)
+    assert (account.remaining_mu, account.remaining_epsilon, account.remaining_additive_delta) == (0.0, 0.0, 0.0)
+    with pytest.raises(InputError, match=r"'wards' is frozen since 2030-01-02T12:00:00\+00:00 .*--account wards --lift REASON"):
         charge(ledger, "s2", 1e-6)
     # The restart of a study that is charged already is no new charge.
     charge(ledger, "s1")
+
+
+def test_a_freeze_is_lifted_for_a_reason_and_stays_in_the_history(ledger: Ledger, path: Path) -> None:
+    with pytest.raises(InputError, match="not frozen"):
+        ledger.lift("wards", "just so", when=NOON)
+    charge(ledger, "s1", 0.05)
+    ledger.settle("s1", Charge(0.06), when=NOON)
+    with pytest.raises(InputError, match="for a reason"):
+        ledger.lift("wards", " ", when=NOON)
+    lifted = ledger.lift("wards", "the bound of 0.05 was for other data", when=NOON)
+    assert lifted.frozen is None
+    (freeze,) = lifted.freezes
+    assert (freeze.study, freeze.lifted_reason) == ("s1", "the bound of 0.05 was for other data")
+    charge(ledger, "s2", 0.05)
+    # The same answer again is no news; a worse one is.
+    ledger.settle("s1", Charge(0.06), when=NOON)
+    assert ledger.account("wards").frozen is None
+    ledger.settle("s1", Charge(0.07), when=NOON)
+    assert len(ledger.account("wards").freezes) == 2
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert again.account("wards").frozen is not None
+
+
+@pytest.mark.parametrize("cost", [Charge(HALF / 2, 2e-10, 1e-12), Charge(HALF / 2, 1e-10, 1e-11), Charge(HALF * 1.01)])
+def test_more_than_reserved_in_any_column(ledger: Ledger, cost: Charge) -> None:
+    ledger.reserve("wards", "s1", Charge(HALF, 1e-10, 1e-12), name="study s1", when=NOON)
+    ledger.settle("s1", cost, when=NOON)
+    account = ledger.account("wards")
+    assert account.frozen is not None
+    assert account.charged == cost
+
+
+def test_an_answer_above_an_earlier_one_freezes_only_what_no_longer_fits(ledger: Ledger) -> None:
+    whole = mu_of_budget(1.0, MOST)
+    charge(ledger, "s1", whole)
+    ledger.settle("s1", Charge(0.0), when=NOON)
+    charge(ledger, "s2", whole)
+    ledger.settle("s1", Charge(0.01), when=NOON)
+    account = ledger.account("wards")
+    assert account.overspent
+    assert account.frozen is not None
+    assert "more than it was settled with before" in account.frozen.reason
+
+
+# --- beta and tv -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_budget_is_split_and_both_parts_refuse(ledger: Ledger) -> None:
+    budget = ledger.account("wards").budget
+    assert budget.additive_delta == pytest.approx(1e-8)
+    assert budget.gaussian_delta == pytest.approx(0.99e-6)
+    assert Fraction(budget.gaussian_delta) + Fraction(budget.additive_delta) <= Fraction(1e-6)
+    assert budget.mu == mu_of_budget(1.0, budget.gaussian_delta)
+    ledger.reserve("wards", "s1", Charge(0.1, 6e-9, 5e-10), name="a", when=NOON)
+    account = ledger.account("wards")
+    assert account.charged_additive_delta == pytest.approx(6e-9 + (1 + math.e) * 5e-10)
+    with pytest.raises(InputError, match=r"study 'b' may fail with 3e-09 of delta .*'wards' has 2\.14e-09 left of the 1e-08"):
+        ledger.reserve("wards", "s2", Charge(0.0, 3e-9), name="b", when=NOON)
+    with pytest.raises(InputError, match="may fail with"):
+        ledger.reserve("wards", "s2", Charge(0.0, 0.0, 1e-9), name="b", when=NOON)
+    with pytest.raises(InputError, match="asks for epsilon"):
+        ledger.reserve("wards", "s2", Charge(0.3, 1e-9), name="b", when=NOON)
+    ledger.reserve("wards", "s2", Charge(0.1, account.remaining_additive_delta), name="b", when=NOON)
+    ledger.settle("s1", Charge(0.1, 1e-9, 5e-10), when=NOON)
+    assert ledger.account("wards").remaining_additive_delta == pytest.approx(5e-9)
+
+
+def test_what_is_charged_beyond_the_part_for_it_is_counted_with_all_of_delta(ledger: Ledger) -> None:
+    ledger.reserve("wards", "s1", Charge(0.2, 1e-9), name="a", when=NOON)
+    ledger.settle("s1", Charge(0.2, 4e-7), when=NOON)
+    account = ledger.account("wards")
+    assert account.charged_epsilon == Charge(0.2, 4e-7).epsilon(1e-6) > epsilon_of_mu(0.2, MOST)
+    ledger.settle("s1", Charge(0.2, 2e-6), when=NOON)
+    assert ledger.account("wards").charged_epsilon == math.inf
+
+
+# --- refunds -----------------------------------------------------------------------------------------------------------------
+
+
+def test_no_refund_by_account_or_by_study(ledger: Ledger) -> None:
+    ledger.set_budget("labs", 1.0, 1e-6, when=NOON, refund=Refund.NEVER)
+    charge(ledger, "s1", account="labs")
+    ledger.reserve("wards", "s2", Charge(HALF), name="b", when=NOON, refund=False)
+    for account, study in (("labs", "s1"), ("wards", "s2")):
+        entry = ledger.settle(study, Charge(HALF / 3), when=NOON)
+        assert (entry.mu, entry.certified, entry.status) == (HALF, Charge(HALF / 3), SPENT)
+        assert ledger.account(account).charged_mu == HALF
+        assert ledger.account(account).frozen is None
+    # It may be changed for later studies; those reserved before keep theirs.
+    charge(ledger, "s3", 0.1, account="labs")
+    assert ledger.set_budget("labs", 1.0, 1e-6, when=NOON, refund=Refund.SETTLED).refund == Refund.SETTLED
+    charge(ledger, "s4", 0.1, account="labs")
+    assert [ledger.settle(study, Charge(0.05), when=NOON).mu for study in ("s3", "s4")] == [0.1, 0.05]
+
+
+# --- units and relations -----------------------------------------------------------------------------------------------------
+
+
+def test_a_group_pays_for_each_of_its_members(ledger: Ledger) -> None:
+    ledger.set_budget("whole", 1.0, 1e-6, when=NOON, unit=PrivacyUnit.PARTY)
+    entry = ledger.reserve("whole", "s1", Charge(0.001, 0.0, 1e-15), name="a", when=NOON, members=50)
+    assert entry.reserved == Charge(0.001, 0.0, 1e-15).of_group(50)
+    assert ledger.settle("s1", Charge(0.0004), when=NOON).charged == Charge(0.0004).of_group(50)
+    with pytest.raises(InputError, match="about one change, not about 50"):
+        ledger.reserve("whole", "s2", Charge(0.001, 1e-10), name="b", when=NOON, members=50)
+    with pytest.raises(InputError, match="a group of 0"):
+        ledger.reserve("whole", "s2", Charge(0.001), name="b", when=NOON, members=0)
+    # What no group bound follows for is unbounded, and freezes.
+    assert ledger.settle("s1", Charge(0.0004, 1e-10), when=NOON).mu == math.inf
+    assert ledger.account("whole").frozen is not None
+
+
+def test_add_remove_counts_twice_on_a_replacement_account_and_not_back(ledger: Ledger) -> None:
+    entry = ledger.reserve("wards", "s1", Charge(0.05), name="a", when=NOON, relation=Neighbouring.ADD_REMOVE)
+    assert (entry.mu, entry.factor) == (Charge(0.05).of_group(2).mu, 2)
+    ledger.set_budget("census", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
+    ledger.reserve("census", "s2", Charge(0.05), name="b", when=NOON, relation=Neighbouring.ADD_REMOVE)
+    with pytest.raises(InputError, match="protects against replacement, account 'census' counts add-remove"):
+        ledger.reserve("census", "s3", Charge(0.05), name="c", when=NOON)
+
+
+def test_an_account_is_one_data_sets(ledger: Ledger) -> None:
+    assert ledger.account("wards").data_set == "wards"
+    with pytest.raises(InputError, match=r"data set 'wards' has a budget per record under replacement already, account 'wards'"):
+        ledger.set_budget("second", 1.0, 1e-6, when=NOON, data_set="wards")
+    ledger.set_budget("second", 1.0, 1e-6, when=NOON, data_set="wards", unit=PrivacyUnit.PARTY)
+    with pytest.raises(InputError, match="about data set 'wards', not 'labs'"):
+        ledger.set_budget("second", 1.0, 1e-6, when=NOON, data_set="labs")
+    with pytest.raises(InputError, match="counts replacement, not add-remove"):
+        ledger.set_budget("second", 1.0, 1e-6, when=NOON, relation=Neighbouring.ADD_REMOVE)
+    with pytest.raises(InputError, match="about data set 'labs', account 'wards' about 'wards'"):
+        ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, data_set="labs")
+    ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, data_set="wards")
+
+
+def test_accounts_that_were_charged_with_the_same_columns_are_named(ledger: Ledger, path: Path) -> None:
+    ledger.set_budget("labs", 1.0, 1e-6, when=NOON)
+    ledger.set_budget("clinic", 1.0, 1e-6, when=NOON)
+    age, weight, ones = np.arange(20.0, 60.0), np.linspace(50, 90, 40), np.ones(40)
+    ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=[age, ones])
+    assert ledger.same_inputs("labs", [weight, ones]) == ()
+    assert ledger.same_inputs("labs", [age[::-1]]) == ()
+    assert ledger.same_inputs("labs", [weight, age.copy()]) == ("wards",)
+    # What was asked only leaves nothing behind.
+    assert ledger.same_inputs("labs") == ()
+    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=[weight, age])
+    ledger.reserve("labs", "s2", Charge(0.1), name="b", when=NOON, inputs=[weight, age])
+    ledger.reserve("clinic", "s3", Charge(0.1), name="c", when=NOON, inputs=[ones, ones * 0.0, np.zeros(0)])
+    assert [ledger.same_inputs(name) for name in ("clinic", "labs", "wards")] == [(), ("wards",), ("labs",)]
+    ledger.close()
+    # Keyed digests, and no value: not even a plain hash that another ledger would have, too.
+    content = path.read_bytes()
+    for column in (age, weight):
+        assert column[:2].tobytes() not in content
+        assert hashlib.sha256(column.tobytes()).digest() not in content
+    with Ledger.open(path.with_name("other"), create=True) as other:
+        other.set_budget("wards", 1.0, 1e-6, when=NOON)
+        other.reserve("wards", "s1", Charge(0.1), name="a", when=NOON, inputs=[age])
+    stored = [
+        {digest for (digest,) in sqlite3.connect(file).execute("SELECT digest FROM input")}
+        for file in (path, path.with_name("other"))
+    ]
+    assert len(stored[0]) == 2
+    assert stored[0].isdisjoint(stored[1])
 
 
 def test_accounts_are_apart_but_a_study_has_one(ledger: Ledger) -> None:
@@ -137,12 +324,13 @@ def test_accounts_are_apart_but_a_study_has_one(ledger: Ledger) -> None:
 
 def test_what_hides_a_party_hides_a_record_but_not_the_other_way_round(ledger: Ledger) -> None:
     ledger.set_budget("whole", 1.0, 1e-6, when=NOON, unit=PrivacyUnit.PARTY)
-    ledger.reserve("wards", "s1", 0.01, name="a", when=NOON, unit=PrivacyUnit.PARTY)
-    ledger.reserve("whole", "s2", 0.01, name="b", when=NOON, unit=PrivacyUnit.PARTY)
+    ledger.reserve("wards", "s1", Charge(0.01), name="a", when=NOON, unit=PrivacyUnit.PARTY)
+    ledger.reserve("whole", "s2", Charge(0.01), name="b", when=NOON, unit=PrivacyUnit.PARTY)
     with pytest.raises(InputError, match="protects one record, account 'whole' counts per party"):
-        ledger.reserve("whole", "s3", 0.01, name="c", when=NOON)
+        ledger.reserve("whole", "s3", Charge(0.01), name="c", when=NOON)
     with pytest.raises(InputError, match="counts per party, not per record"):
-        ledger.set_budget("whole", 2.0, 1e-6, when=NOON)
+        ledger.set_budget("whole", 2.0, 1e-6, when=NOON, unit=PrivacyUnit.RECORD)
+    assert ledger.set_budget("whole", 2.0, 1e-6, when=NOON).unit == PrivacyUnit.PARTY
 
 
 def test_budgets_rise_and_fall_but_not_below_what_is_charged(ledger: Ledger) -> None:
@@ -151,11 +339,11 @@ def test_budgets_rise_and_fall_but_not_below_what_is_charged(ledger: Ledger) -> 
     ledger.set_budget("wards", 0.6, 1e-6, when=NOON)
     ledger.set_budget("wards", 0.5, 1e-6, when=NOON)
     ledger.set_budget("wards", 0.5, 1e-6, when=NOON)
-    with pytest.raises(InputError, match=r"less than what account 'wards' has spent or reserved, epsilon 0\.5000"):
+    with pytest.raises(InputError, match=r"less than what is charged to account 'wards', epsilon 0\.5000"):
         ledger.set_budget("wards", 0.4, 1e-6, when=NOON)
     account = ledger.account("wards")
     assert [budget.epsilon for budget in account.budgets] == [1.0, 2.0, 0.6, 0.5]
-    ledger.settle("s1", 1.0, when=NOON)
+    ledger.settle("s1", Charge(1.0), when=NOON)
     # Overspent, it may rise by less than it needs.
     assert ledger.set_budget("wards", 0.7, 1e-6, when=NOON).overspent
 
@@ -168,17 +356,17 @@ def test_impossible_numbers(ledger: Ledger) -> None:
         with pytest.raises(InputError, match="choose a number >= 0"):
             charge(ledger, "s1", mu)
         with pytest.raises(InputError, match="choose a number >= 0"):
-            ledger.settle("s1", mu, when=NOON)
-    with pytest.raises(InputError, match="left of 1"):
-        charge(ledger, "s1", math.inf)
+            ledger.settle("s1", Charge(mu), when=NOON)
+    with pytest.raises(InputError, match=r"no bound on what it discloses is known \(gossip: none\): no budget allows that"):
+        ledger.reserve("wards", "s1", Charge(math.inf), name="a", when=NOON, reason="gossip: none")
     with pytest.raises(InputError, match="choose 0 < delta < 1"):
         ledger.set_budget("wards", 1.0, 0.0, when=NOON)
     with pytest.raises(InputError, match="without a name"):
         ledger.set_budget(" ", 1.0, 0.1, when=NOON)
     with pytest.raises(InputError, match="reserve it first"):
-        ledger.settle("s1", 1.0, when=NOON)
+        ledger.settle("s1", Charge(1.0), when=NOON)
     with pytest.raises(ValueError, match="time zone"):
-        ledger.reserve("wards", "s1", 0.1, name="a", when=NOON.replace(tzinfo=None))
+        ledger.reserve("wards", "s1", Charge(0.1), name="a", when=NOON.replace(tzinfo=None))
     assert ledger.trace("wards") == ()
 
 
@@ -226,9 +414,9 @@ def test_another_database_is_left_alone(path: Path, version: int) -> None:
 def test_unknown_schema_is_refused(path: Path) -> None:
     Ledger.open(path, create=True).close()
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 2")
+    database.execute("PRAGMA user_version = 3")
     database.close()
-    with pytest.raises(InputError, match="schema version 2, this version of quietmean knows 1"):
+    with pytest.raises(InputError, match="schema version 3, this version of quietmean knows 2"):
         Ledger.open(path)
 
 
@@ -266,19 +454,25 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_budget_and_table(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = shown(capsys, "--ledger", str(path), "--account", "wards", "--budget", "1", "1e-6")
-    assert made.startswith("account wards: epsilon 0.0000 of 1 at delta 1e-06 is spent or reserved, 1.0000 left")
+    assert made.startswith("account wards: epsilon 0.0000 of 1 at delta 1e-06 is charged, reserved or settled, 1.0000 left")
+    assert "a record is not a person" in made
+    assert "several parties" in made
     with Ledger.open(path) as book:
-        book.reserve("wards", "s1", HALF, name="a [red]study[/red]\x1b[2J", when=NOON)
+        book.reserve("wards", "s1", Charge(HALF), name="a [red]study[/red]\x1b[2J", when=NOON)
     table = shown(capsys, "--ledger", str(path))
     assert "[red]stud" in table
     assert "\x1b" not in table
     assert "2030-01-02T12:00:00 UTC  reserved" in table
     assert "0.5000" in table
     with Ledger.open(path) as book:
-        book.settle("s1", math.inf, when=NOON, note="gave a value away")
-    overspent = shown(capsys, "--ledger", str(path))
-    assert "OVERSPENT" in overspent
-    assert "a [red]study[/red]?[2J: gave a value away" in overspent
+        book.settle("s1", Charge(math.inf), when=NOON, note="gave a value away")
+    frozen = shown(capsys, "--ledger", str(path))
+    assert "FROZEN since 2030" in frozen
+    assert "a [red]study[/red]?[2J: gave a value away" in frozen
+    assert "settled" in frozen
+    lifted = shown(capsys, "--ledger", str(path), "--account", "wards", "--lift", "seen and understood")
+    assert "more than the budget, nothing left" in lifted
+    assert "seen and understood" in lifted
 
 
 def test_one_json_document(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,15 +481,33 @@ def test_one_json_document(path: Path, capsys: pytest.CaptureFixture[str]) -> No
     shown(capsys, "--ledger", str(path), "--account", "wards", "--budget", "1", "1e-6")
     with Ledger.open(path) as book:
         charge(book, "s1")
-        book.settle("s1", math.inf, when=NOON)
+        book.settle("s1", Charge(math.inf), when=NOON)
     document: dict[str, Any] = json.loads(shown(capsys, "--ledger", str(path), "--json"))
     labs, wards = document["accounts"]
     assert (labs["account"], labs["unit"], labs["epsilon"], labs["entries"]) == ("labs", "party", 3.0, [])
     assert [budget["epsilon"] for budget in labs["budgets"]] == [2.0, 3.0]
     assert (wards["charged_mu"], wards["charged_epsilon"], wards["overspent"]) == ("inf", "inf", True)
     assert wards["entries"][0]["status"] == "spent"
+    assert wards["frozen"]["since"] == wards["freezes"][0]["since"]
+    assert (wards["data_set"], wards["relation"], wards["refund"]) == ("wards", "replacement", "settled")
+    assert (labs["frozen"], labs["same_inputs"], labs["charged_beta"]) == (None, [], 0.0)
     only: dict[str, Any] = json.loads(shown(capsys, "--ledger", str(path), "--account", "labs", "--json"))
     assert [account["account"] for account in only["accounts"]] == ["labs"]
+
+
+def test_a_freeze_at_the_end_of_a_study_is_on_standard_error_too(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
+    charge(ledger, "s1")
+    show_balance(ledger.account("wards"))
+    assert capsys.readouterr().err == ""
+    ledger.settle("s1", Charge(2.0), when=NOON)
+    show_balance(ledger.account("wards"))
+    output = capsys.readouterr()
+    assert "FROZEN since 2030-01-02" in output.out
+    assert "account wards is frozen, nothing more is reserved on it until a person lifts it" in output.err
+    assert balance_json(ledger.account("wards"))["frozen"] == {
+        "since": "2030-01-02T12:00:00+00:00",
+        "reason": f"study 'study s1' cost mu 2 where mu {HALF:.6g} was reserved as a bound",
+    }
 
 
 def test_mistakes(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,9 +515,12 @@ def test_mistakes(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "does not exist" in fails(capsys, *ledger)
     assert "--account NAME" in fails(capsys, *ledger, "--budget", "1", "1e-6")
     assert "--budget EPSILON DELTA" in fails(capsys, *ledger, "--unit", "party")
+    assert "--budget EPSILON DELTA" in fails(capsys, *ledger, "--account", "a", "--refund", "never")
+    assert "--account NAME with --lift" in fails(capsys, *ledger, "--lift", "why")
     assert "delta is 2" in fails(capsys, *ledger, "--account", "a", "--budget", "1", "2")
     assert "epsilon is -1" in fails(capsys, *ledger, "--account", "a", "--budget", "-1", "1e-6")
     shown(capsys, *ledger[1:], "--account", "a", "--budget", "1", "1e-6")
     assert "'b' is not in ledger" in fails(capsys, *ledger, "--account", "b")
+    assert "is not frozen" in fails(capsys, *ledger, "--account", "a", "--lift", "why")
     assert "counts per record" in fails(capsys, *ledger, "--account", "a", "--budget", "2", "1e-6", "--unit", "party")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["ada.ledger"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
 from quietmean.cli.console import err, print_json, printable, progress
-from quietmean.cli.ledger import Charge, balance_text
+from quietmean.cli.ledger import Payer, balance_text, refuse_without_ledger
 from quietmean.cli.preparation import Files
 from quietmean.core.errors import InputError
 
@@ -32,6 +33,7 @@ def command(
     store: Path | None = None,
     ledger: Path | None = None,
     account: str | None = None,
+    group: int | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
     clip: Annotated[bool, Parameter(negative="")] = False,
     wait: float = 30.0,
@@ -61,6 +63,8 @@ def command(
         Also check that the budget in this ledger allows the study.
     account
         The ledger's account for these data; by default the name of the data file without its ending.
+    group
+        Charge for so many units that change together, by default one, as for join.
     missing
         refuse: an empty cell is an error; drop: leave its row out.
     clip
@@ -74,14 +78,14 @@ def command(
 
     from quietmean.node.preflight import Agreed, CheckSession, package_version
 
-    if account is not None and ledger is None:
-        raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
+    refuse_without_ledger(ledger, account, group)
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     files = Files.load(study, roster, key)
     with progress("calibrating the noise"):
         shared = files.plan(plan)
-    data_passed, findings = _look(files, shared, data, files.store(store), missing, clip, ledger, account or data.stem)
+    payer = None if ledger is None else Payer(ledger, account or data.stem, group)
+    data_passed, findings = _look(files, shared, data, files.store(store), missing, clip, payer)
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), data_passed, report)
         findings.append(_listen(files, session))
@@ -100,7 +104,7 @@ def command(
 
 
 def _look(
-    files: Files, plan: Plan, data: Path, store: Path, missing: str, clip: bool, ledger: Path | None, account: str
+    files: Files, plan: Plan, data: Path, store: Path, missing: str, clip: bool, payer: Payer | None
 ) -> tuple[bool, list[Finding]]:
     """What can be found out without the others; first, whether the data passed."""
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
@@ -114,10 +118,11 @@ def _look(
         findings.append(Finding("store", True, _store_text(files, plan, encoded, store)))
     except InputError as error:
         return True, [*findings, Finding("store", False, str(error))]
-    if ledger is not None:
+    if payer is not None:
         try:
             settings = files.settings(plan, encoded, store)
-            balance = balance_text(Charge.check(ledger, account, files.study.name, settings))
+            charged = replace(payer, inputs=files.inputs(data, missing))
+            balance = balance_text(charged.check(files.study.name, settings))
             findings.append(Finding("ledger", True, f"the study fits; before it, {balance}"))
         except InputError as error:
             findings.append(Finding("ledger", False, str(error)))

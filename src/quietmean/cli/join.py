@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from quietmean.cli.console import number, out, print_json, print_privacy, printable
-from quietmean.cli.ledger import Charge, balance_json, balance_text
+from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.preparation import Files, Show
-from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.node import NodeResult, NodeSettings, Roster
@@ -32,6 +31,7 @@ def command(
     receipt: Path | None = None,
     ledger: Path | None = None,
     account: str | None = None,
+    group: int | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
     clip: Annotated[bool, Parameter(negative="")] = False,
     events: Annotated[bool | Path, Parameter(negative="")] = False,
@@ -62,6 +62,9 @@ def command(
         nothing is charged anywhere.
     account
         The ledger's account for these data; by default the name of the data file without its ending.
+    group
+        Charge for so many units that change together, by default one: the most rows of one person, or all records of this party
+        for an account that counts per party.
     missing
         refuse: an empty cell is an error; drop: leave its row out.
     clip
@@ -77,8 +80,7 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.studies import conclude
 
-    if account is not None and ledger is None:
-        raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
+    refuse_without_ledger(ledger, account, group)
     forbid_core_dumps()
     forbid_tracing()
     with display(events) as shown:
@@ -89,7 +91,10 @@ def command(
         shown.say("calibrating the noise")
         shared = files.plan(plan)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
-        charge = None if ledger is None else Charge.reserve(ledger, account or data.stem, files.study.name, settings)
+        charge = None
+        if ledger is not None:
+            payer = Payer(ledger, account or data.stem, group, files.inputs(data, missing))
+            charge = payer.reserve(files.study.name, settings)
         begun = time.monotonic()
         result = asyncio.run(run_party(settings))
         shown.say("certifying what happened")
@@ -126,7 +131,7 @@ def command(
     else:
         _show(files.study, outcome, document)
         if charged is not None:
-            out.print(balance_text(charged), markup=False)
+            show_balance(charged)
 
 
 def _loose_ends(result: NodeResult) -> dict[str, Any]:

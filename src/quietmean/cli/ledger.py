@@ -1,24 +1,41 @@
-"""``quietmean ledger``: what this party's data have cost over all studies, and what they may still cost."""
+"""``quietmean ledger``: what is charged to this party's data over all studies, and what is left."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_json, printable
+from quietmean.cli.console import epsilon_text, err, out, print_json, printable, warn
 from quietmean.core.codec import digest
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.ledger import Account, Entry
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from quietmean.ledger import Account, Entry, Ledger
     from quietmean.node import NodeSettings
+    from quietmean.privacy import Charge
     from quietmean.studies import StudyOutcome
+
+# What the sum of charges cannot know: said where an account is made.
+_SENTENCES = {
+    PrivacyUnit.RECORD: "a record is not a person: somebody with several rows is charged as many times mu; charge studies with "
+    "--group ROWS, the largest number of rows of one person, or count per party",
+    PrivacyUnit.PARTY: "it counts for all the data of this party together; studies that protect one record are refused unless "
+    "they are charged with --group RECORDS, the party's number of records",
+}
+_OVERLAP = (
+    "a person whose data several parties of a study hold costs as many times mu, which no party's ledger can see: agree that "
+    "everybody is with one party only, or charge with --group"
+)
 
 
 def command(
@@ -27,91 +44,174 @@ def command(
     account: str | None = None,
     budget: tuple[float, float] | None = None,
     unit: PrivacyUnit | None = None,
+    relation: Neighbouring | None = None,
+    data_set: str | None = None,
+    refund: Literal["settled", "never"] | None = None,
+    lift: str | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Show this party's privacy budgets and the studies charged to them, or set a budget.
+    """Show this party's privacy budgets and the studies charged to them, set a budget, or lift a freeze.
 
     Parameters
     ----------
     ledger
         The ledger file. --budget makes it if there is none.
     account
-        Show only this account, or the one whose budget is set: a name for one data set.
+        Show only this account, or the one whose budget is set.
     budget
-        EPSILON DELTA: what all studies of the account together may cost. Not less than what they have cost already.
+        EPSILON DELTA: what all studies of the account together may cost. Not less than what is charged already.
     unit
-        Whose replacement the budget is about: record (the default of a new account) or party.
+        Whose change the budget is about: record (the default of a new account) or party.
+    relation
+        How neighbouring data differ: replacement (the default of a new account) or add-remove.
+    data_set
+        The data set that a new account is about, as studies name it; by default the account's name. One account for each data
+        set, unit and relation.
+    refund
+        settled: a study that cost less than was reserved gives the difference back (the default); never: what was reserved stays
+        charged. Give never if who takes part may depend on the values.
+    lift
+        Let studies be reserved again on a frozen account, for this reason, which stays in its history.
     json
         One JSON document on standard output.
     """
-    from quietmean.ledger import Ledger
+    from quietmean.ledger import Ledger, Refund
 
+    _check_options(account, budget, lift, {"unit": unit, "relation": relation, "data set": data_set, "refund": refund})
+    with Ledger.open(ledger, create=budget is not None) as book:
+        made = False
+        if budget is not None and account is not None:
+            made = all(each.name != account for each in book.accounts())
+            book.set_budget(
+                account,
+                *budget,
+                when=datetime.now(UTC),
+                unit=unit,
+                relation=relation,
+                data_set=data_set,
+                refund=None if refund is None else Refund(refund),
+            )
+        if lift is not None and account is not None:
+            book.lift(account, lift, when=datetime.now(UTC))
+        accounts = book.accounts() if account is None else (book.account(account),)
+        twins = {each.name: book.same_inputs(each.name) for each in accounts}
+    if json:
+        documents = [account_json(each) | {"same_inputs": list(twins[each.name])} for each in accounts]
+        print_json({"ledger": str(ledger), "accounts": documents})
+        return
+    for each in accounts:
+        _show(each, twins[each.name])
+        if made:
+            out.print(f"{_SENTENCES[each.unit]}\n{_OVERLAP}", markup=False)
+    if not accounts:
+        out.print("no accounts; make one with --account NAME --budget EPSILON DELTA")
+
+
+def _check_options(
+    account: str | None, budget: tuple[float, float] | None, lift: str | None, kind: dict[str, str | None]
+) -> None:
+    """Raises :class:`InputError` for an option that says nothing without another one."""
     if budget is not None and account is None:
         raise InputError(f"whose budget is epsilon {budget[0]:g} at delta {budget[1]:g}? give --account NAME with it")
-    if unit is not None and budget is None:
-        raise InputError(f"unit {unit} is chosen together with a budget: give --budget EPSILON DELTA with it")
-    with Ledger.open(ledger, create=budget is not None) as book:
-        if budget is not None and account is not None:
-            known = {each.name: each.unit for each in book.accounts()}
-            book.set_budget(account, *budget, when=datetime.now(UTC), unit=unit or known.get(account, PrivacyUnit.RECORD))
-        accounts = book.accounts() if account is None else (book.account(account),)
-    if json:
-        print_json({"ledger": str(ledger), "accounts": [account_json(each) for each in accounts]})
-    else:
-        for each in accounts:
-            _show(each)
-        if not accounts:
-            out.print("no accounts; make one with --account NAME --budget EPSILON DELTA")
+    if lift is not None and account is None:
+        raise InputError("which account is to be lifted? give --account NAME with --lift")
+    for name, value in kind.items():
+        if value is not None and budget is None:
+            raise InputError(f"{name} {value} is chosen together with a budget: give --budget EPSILON DELTA with it")
 
 
 @dataclass(frozen=True)
-class Charge:
+class Payer:
+    """The account that a study is charged to, and how: ``group`` units change together; None: one.
+
+    ``inputs``: the columns that the study uses, each of shape (records,).
+    """
+
+    ledger: Path
+    account: str
+    group: int | None = None
+    inputs: Sequence[NDArray[np.float64]] = field(default=(), repr=False)
+
+    def reserve(self, name: str, settings: NodeSettings) -> ChargedStudy:
+        """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
+        from quietmean.ledger import Ledger
+
+        with Ledger.open(self.ledger) as book:
+            # An unknown account is reported before the party's store is made.
+            book.account(self.account)
+            charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
+            target = settings.plan.target
+            book.reserve(
+                self.account,
+                charged.study,
+                _planned(settings),
+                name=name,
+                when=datetime.now(UTC),
+                unit=target.unit,
+                relation=target.neighbouring,
+                members=self.group,
+                refund=settings.plan.protocol.refunds,
+                reason=_reason(settings),
+                inputs=self.inputs,
+            )
+            self._warn(book)
+        return charged
+
+    def check(self, name: str, settings: NodeSettings) -> Account:
+        """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
+        from quietmean.ledger import Ledger
+
+        with Ledger.open(self.ledger) as book:
+            known = _execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
+            target = settings.plan.target
+            book.check(
+                self.account,
+                known,
+                _planned(settings),
+                name=name,
+                unit=target.unit,
+                relation=target.neighbouring,
+                members=self.group,
+                reason=_reason(settings),
+            )
+            self._warn(book)
+            return book.account(self.account)
+
+    def _warn(self, book: Ledger) -> None:
+        if twins := book.same_inputs(self.account, self.inputs):
+            warn(f"account {self.account!r}: {twins_text(twins)}")
+
+
+@dataclass(frozen=True)
+class ChargedStudy:
     """A study on an account of a ledger."""
 
     ledger: Path
     account: str
     study: str
 
-    @classmethod
-    def reserve(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> Charge:
-        """Charge the planned target, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
-        from quietmean.ledger import Ledger
-
-        with Ledger.open(ledger) as book:
-            # An unknown account is reported before the party's store is made.
-            book.account(account)
-            charge = cls(ledger, account, _execution_id(settings))
-            unit = settings.plan.target.unit
-            book.reserve(account, charge.study, _planned_mu(settings), name=name, when=datetime.now(UTC), unit=unit)
-        return charge
-
-    @classmethod
-    def check(cls, ledger: Path, account: str, name: str, settings: NodeSettings) -> Account:
-        """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
-        from quietmean.ledger import Ledger
-
-        with Ledger.open(ledger) as book:
-            known = _execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
-            book.check(account, known, _planned_mu(settings), name=name, unit=settings.plan.target.unit)
-            return book.account(account)
-
     def settle(self, outcome: StudyOutcome, party: int) -> Account:
-        """Put the certified mu of this party in place of the planned one."""
+        """Put what the execution cost this party in place of the plan."""
         from quietmean.ledger import Ledger
 
-        certificate = outcome.certificate
-        note = f"against {certificate.describe()}; mu {outcome.privacy.single_honest()[party]:.4g} should everybody else collude"
+        certificate, privacy = outcome.certificate, outcome.privacy
+        parts = (
+            f"against {certificate.describe()}",
+            f"mu {privacy.single_honest()[party]:.4g} should everybody else collude",
+            *privacy.terms.conversion.charge_notes,
+        )
         with Ledger.open(self.ledger) as book:
-            book.settle(self.study, float(certificate.mu[party]), when=datetime.now(UTC), note=note)
+            book.settle(self.study, certificate.charge(party), when=datetime.now(UTC), note="; ".join(parts))
             return book.account(self.account)
 
 
-def _planned_mu(settings: NodeSettings) -> float:
-    from quietmean.privacy import mu_of_budget
+def _planned(settings: NodeSettings) -> Charge:
+    return settings.plan.protocol.planned_charge(settings.plan.target)
 
-    target = settings.plan.target
-    # What protects nothing costs everything, whatever its target says.
-    return mu_of_budget(target.epsilon, target.delta) if settings.plan.protocol.private else math.inf
+
+def _reason(settings: NodeSettings) -> str:
+    """Why no bound is known, for a protocol that has none."""
+    return f"{settings.plan.protocol.name}: {settings.plan.protocol.guarantee}"
 
 
 def _execution_id(settings: NodeSettings) -> str:
@@ -131,25 +231,52 @@ def account_json(account: Account) -> dict[str, Any]:
     return {
         **balance_json(account),
         "budgets": [
-            {"epsilon": each.epsilon, "delta": each.delta, "mu": each.mu, "set_at": each.set_at} for each in account.budgets
+            {
+                "epsilon": each.epsilon,
+                "delta": each.delta,
+                "mu": each.mu,
+                "additive_delta": each.additive_delta,
+                "set_at": each.set_at,
+            }
+            for each in account.budgets
         ],
         "entries": [_entry_json(entry, account) for entry in account.entries],
+        "freezes": [
+            {
+                "study": each.study,
+                "since": each.since,
+                "reason": each.reason,
+                "lifted_at": each.lifted_at,
+                "lifted_reason": each.lifted_reason,
+            }
+            for each in account.freezes
+        ],
     }
 
 
 def balance_json(account: Account) -> dict[str, Any]:
-    """What an account has and has left, without its entries."""
+    """What an account has, what is charged and what is left, without its entries."""
+    charged = account.charged
     return {
         "account": account.name,
+        "data_set": account.data_set,
         "unit": str(account.unit),
+        "relation": str(account.relation),
+        "refund": str(account.refund),
         "epsilon": account.budget.epsilon,
         "delta": account.budget.delta,
         "mu": account.budget.mu,
-        "charged_mu": account.charged_mu,
+        "additive_delta": account.budget.additive_delta,
+        "charged_mu": charged.mu,
+        "charged_beta": charged.beta,
+        "charged_tv": charged.tv,
         "charged_epsilon": account.charged_epsilon,
+        "charged_additive_delta": account.charged_additive_delta,
         "remaining_mu": account.remaining_mu,
         "remaining_epsilon": account.remaining_epsilon,
+        "remaining_additive_delta": account.remaining_additive_delta,
         "overspent": account.overspent,
+        "frozen": None if account.frozen is None else {"since": account.frozen.since, "reason": account.frozen.reason},
     }
 
 
@@ -158,9 +285,47 @@ def balance_text(account: Account) -> str:
     from quietmean.ledger.account import left_text
 
     budget = account.budget
-    left = f"{left_text(account.remaining_epsilon)} left" if not account.overspent else "OVERSPENT, nothing left"
+    left = f"{left_text(account.remaining_epsilon)} left"
+    if account.overspent:
+        left = "more than the budget, nothing left"
+    if account.frozen is not None:
+        left = f"FROZEN since {account.frozen.since}: {account.frozen.reason}"
     charged = f"epsilon {epsilon_text(account.charged_epsilon)} of {budget.epsilon:g} at delta {budget.delta:g}"
-    return f"account {printable(account.name)}: {charged} is spent or reserved, {left} (one {account.unit}, replacement)"
+    extra = ""
+    if account.charged_additive_delta:
+        extra = f"; {account.charged_additive_delta:.2g} of the {budget.additive_delta:.2g} of delta for rare events and samplers"
+    about = f"one {account.unit}, {account.relation}"
+    if account.data_set != account.name:
+        about = f"data set {account.data_set}, {about}"
+    return f"account {printable(account.name)}: {charged} is charged, reserved or settled, {left} ({printable(about)}){extra}"
+
+
+def show_balance(account: Account) -> None:
+    """The balance; on standard error as well if the account is frozen, which nobody may overlook."""
+    out.print(balance_text(account), markup=False)
+    if account.frozen is not None:
+        err.print(
+            f"quietmean: account {printable(account.name)} is frozen, nothing more is reserved on it until a person lifts it: "
+            f"{printable(account.frozen.reason)}",
+            markup=False,
+            style="red",
+        )
+
+
+def refuse_without_ledger(ledger: Path | None, account: str | None, group: int | None) -> None:
+    """Raises :class:`InputError` for options about a ledger where there is none."""
+    if account is not None and ledger is None:
+        raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
+    if group is not None and ledger is None:
+        raise InputError(f"group {group} is about what a ledger is charged: give --ledger FILE with it")
+
+
+def twins_text(twins: Sequence[str]) -> str:
+    names = ", ".join(repr(name) for name in twins)
+    return (
+        f"the same input columns were charged to {names}, too: two accounts for the same data are two budgets, which together "
+        "allow more than either says; charge all studies of a data set to one account"
+    )
 
 
 def _entry_json(entry: Entry, account: Account) -> dict[str, Any]:
@@ -168,21 +333,38 @@ def _entry_json(entry: Entry, account: Account) -> dict[str, Any]:
         "study": entry.study,
         "name": entry.name,
         "unit": str(entry.unit),
+        "relation": str(entry.relation),
+        "factor": entry.factor,
+        "refund": entry.refund,
         "status": entry.status,
         "mu": entry.mu,
-        "epsilon": account.budget.epsilon_of(entry.mu),
+        "beta": entry.charged.beta,
+        "tv": entry.charged.tv,
+        "epsilon": account.budget.epsilon_of(entry.charged),
         "reserved_mu": entry.reserved_mu,
+        "reserved_beta": entry.reserved.beta,
+        "reserved_tv": entry.reserved.tv,
+        "certified_mu": None if entry.certified is None else entry.certified.mu,
+        "certified_beta": None if entry.certified is None else entry.certified.beta,
+        "certified_tv": None if entry.certified is None else entry.certified.tv,
         "reserved_at": entry.reserved_at,
         "settled_at": entry.settled_at,
         "note": entry.note,
     }
 
 
-def _show(account: Account) -> None:
+def _show(account: Account, twins: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    out.print(balance_text(account), markup=False, style="red" if account.overspent else None)
+    out.print(balance_text(account), markup=False, style="red" if account.overspent or account.frozen else None)
+    if twins:
+        out.print(printable(twins_text(twins)), markup=False, style="red")
+    for freeze in account.freezes:
+        if freeze.lifted_at is not None:
+            out.print(
+                f"was frozen from {freeze.since} to {freeze.lifted_at} ({freeze.reason}): {freeze.lifted_reason}", markup=False
+            )
     if not account.entries:
         return
     table = Table(box=None, pad_edge=False)
@@ -190,16 +372,16 @@ def _show(account: Account) -> None:
     table.add_column("study", overflow="fold")
     for title in ("reserved at", "status"):
         table.add_column(title, no_wrap=True)
-    for title in ("mu", f"epsilon at delta {account.budget.delta:g}"):
+    for title in ("mu charged", f"epsilon at delta {account.budget.delta:g}"):
         table.add_column(title, justify="right", no_wrap=True)
     for entry in account.entries:
         mu = "inf" if math.isinf(entry.mu) else f"{math.ceil(entry.mu * 1e4) / 1e4:.4f}"
         cells = (
             entry.name,
             entry.reserved_at.removesuffix("+00:00") + " UTC",
-            entry.status,
+            "settled" if entry.settled else entry.status,
             mu,
-            epsilon_text(account.budget.epsilon_of(entry.mu)),
+            epsilon_text(account.budget.epsilon_of(entry.charged)),
         )
         # A study's name comes from others: it is text, not markup.
         table.add_row(*(Text(printable(cell)) for cell in cells))

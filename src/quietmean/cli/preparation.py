@@ -12,6 +12,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from quietmean.node import Identity, NodeSettings, Roster
     from quietmean.node.monitor import NodeView, Report
     from quietmean.planning.plan import Plan
@@ -63,6 +66,13 @@ class Files:
 
         records, rows = read_columns(data, self.workload.columns.names, missing=missing)
         return self.workload.encode(records, clip=clip, row_names=rows)
+
+    def inputs(self, data: Path, missing: str) -> list[NDArray[np.float64]]:
+        """The columns that the study uses, each of shape (records,)."""
+        from quietmean.statistics import read_columns
+
+        records, _ = read_columns(data, self.workload.columns.names, missing=missing)
+        return list(records.T)
 
     def plan(self, path: Path | None) -> Plan:
         """The plan that all parties make from the study, or the one in a file.

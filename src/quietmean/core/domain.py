@@ -13,6 +13,12 @@ class PrivacyUnit(StrEnum):
 
 
 class Neighbouring(StrEnum):
-    """How two neighbouring data sets differ. Replacement: one unit's value becomes any other in the domain."""
+    """How two neighbouring data sets differ.
+
+    Replacement: one unit's value becomes any other in the domain. Add-remove: one unit is there or not. The second twice
+    is the first, so twice the mu of add-remove holds for replacement. Nothing follows the other way: under replacement counts are
+    public.
+    """
 
     REPLACEMENT = "replacement"
+    ADD_REMOVE = "add-remove"

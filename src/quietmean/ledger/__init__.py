@@ -1,6 +1,6 @@
-"""The budget ledger: what a party's data have cost over all studies, and what they may still cost."""
+"""The budget ledger: what was charged to a party's data over all studies, and what is left."""
 
-from quietmean.ledger.account import RESERVED, SPENT, Account, Budget, Entry
+from quietmean.ledger.account import RESERVED, SPENT, Account, Budget, Entry, Freeze, Refund
 from quietmean.ledger.ledger import Ledger
 
-__all__ = ["RESERVED", "SPENT", "Account", "Budget", "Entry", "Ledger"]
+__all__ = ["RESERVED", "SPENT", "Account", "Budget", "Entry", "Freeze", "Ledger", "Refund"]

@@ -6,68 +6,150 @@ The only place of the ledger where mu becomes epsilon.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
 from typing import Final, Self
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.privacy.composition import compose_mu, epsilon_within, fits, remaining_mu
-from quietmean.privacy.conversion import epsilon_of_mu
+from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.privacy.charge import Charge, additive_delta, compose, down
+from quietmean.privacy.composition import epsilon_within, fits, remaining_mu
+from quietmean.privacy.conversion import check_budget, epsilon_of_mu
 from quietmean.privacy.gaussian import mu_of_budget
 
 RESERVED: Final = "reserved"
 SPENT: Final = "spent"
+# The part of delta that is kept for beta and tv.
+ADDITIVE_PART: Final = 0.01
+
+
+class Refund(StrEnum):
+    """Whether a study that turns out to have cost less than reserved gives the difference back.
+
+    A refund needs that attendance, refusals and losses do not depend on values. Who doubts that keeps what was reserved.
+    """
+
+    SETTLED = "settled"
+    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One study on an account. ``mu`` counts: the reserved one at first, the certified one once it is spent.
+    """One study on an account. ``charged`` counts: what was reserved at first, what it cost once it is settled.
 
-    ``unit``: whose replacement mu is about. Times are UTC, ISO 8601.
+    All three charges are about the account's unit and relation: those of the study times ``factor``. ``unit``, ``relation``: what
+    the study protects. ``certified``: what the execution cost, whether or not that was given back; None before it is settled.
+    ``refund``: whether less than reserved is given back. ``status``: :data:`RESERVED`, or :data:`SPENT` once settled. Times are
+    UTC, ISO 8601.
     """
 
     study: str
     account: str
     name: str
     unit: PrivacyUnit
-    reserved_mu: float
-    mu: float
+    relation: Neighbouring
+    factor: int
+    refund: bool
+    reserved: Charge
+    charged: Charge
+    certified: Charge | None
     status: str
     reserved_at: str
     settled_at: str | None
     note: str
 
+    @property
+    def mu(self) -> float:
+        return self.charged.mu
+
+    @property
+    def reserved_mu(self) -> float:
+        return self.reserved.mu
+
+    @property
+    def settled(self) -> bool:
+        return self.status == SPENT
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit: (epsilon, delta) as given, and the largest mu that meets it."""
+    """A limit: (epsilon, delta) as given; the largest mu, and ``additive_delta``, what beta and tv may take of delta.
+
+    Both limits together keep (epsilon, delta): delta(mu, epsilon) is at most what ``additive_delta`` leaves of delta. Budgets
+    that version 1 of the file knew have no part for beta and tv: there mu has all of delta.
+    """
 
     epsilon: float
     delta: float
     mu: float
     set_at: str
+    additive_delta: float
 
     @classmethod
     def of(cls, epsilon: float, delta: float, set_at: str) -> Self:
         """Raises :class:`InputError` for an impossible epsilon or delta."""
-        return cls(epsilon, delta, mu_of_budget(epsilon, delta), set_at)
+        check_budget(epsilon, delta)
+        additive = ADDITIVE_PART * delta
+        return cls(epsilon, delta, mu_of_budget(epsilon, _rest(delta, additive)), set_at, additive)
 
-    def epsilon_of(self, mu: float) -> float:
-        """What ``mu`` is at this budget's delta; rounded up."""
-        return epsilon_of_mu(mu, self.delta)
+    @property
+    def gaussian_delta(self) -> float:
+        """The part of delta at which mu is read."""
+        return _rest(self.delta, self.additive_delta)
+
+    def allows(self, charges: Sequence[Charge]) -> bool:
+        """Whether studies together stay within both limits. Exact: no rounding at the edge."""
+        return self.allows_mu(charges) and self.allows_additive(charges)
+
+    def allows_mu(self, charges: Sequence[Charge]) -> bool:
+        """Whether their mu together stays within the limit of mu."""
+        return fits(self.mu, [one.mu for one in charges])
+
+    def allows_additive(self, charges: Sequence[Charge]) -> bool:
+        """Whether beta and tv together stay within their part of delta."""
+        return additive_delta(charges, self.epsilon) <= Fraction(self.additive_delta)
+
+    def epsilon_of(self, charge: Charge) -> float:
+        """What ``charge`` is at this budget's delta; rounded up.
+
+        Where beta and tv stay within their part, it is that of mu at the other part of delta, so that the epsilon of the whole
+        budget is the budget's epsilon. Else it is the least one with all of delta, infinite if there is none.
+        """
+        epsilon = epsilon_of_mu(charge.mu, self.gaussian_delta)
+        if math.isinf(epsilon) or charge.additive(epsilon) <= Fraction(self.additive_delta):
+            return epsilon
+        return charge.epsilon(self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Nothing may be reserved on the account from ``since`` on, for this reason, until a person lifts it with another one."""
+
+    study: str
+    since: str
+    reason: str
+    lifted_at: str | None = None
+    lifted_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """A data set's budget and what was charged to it. The last of ``budgets`` holds; the earlier ones are its history.
 
-    ``unit``: whose replacement the budget is about. Epsilons are at the budget's delta; what is spent is rounded up, what is left
-    down.
+    ``unit``, ``relation``: whose change the budget is about. Epsilons are at the budget's delta; what is charged is rounded up,
+    what is left down. They say how much of the budget is taken, by reserved and settled studies; not an (epsilon, delta) that
+    holds at a moment that somebody picks: only the whole budget is certified.
     """
 
     name: str
+    data_set: str
     unit: PrivacyUnit
+    relation: Neighbouring
+    refund: Refund
     budgets: tuple[Budget, ...]
     entries: tuple[Entry, ...]
+    freezes: tuple[Freeze, ...] = ()
 
     @property
     def budget(self) -> Budget:
@@ -78,43 +160,70 @@ class Account:
         return tuple(entry.mu for entry in self.entries)
 
     @property
+    def charges(self) -> tuple[Charge, ...]:
+        return tuple(entry.charged for entry in self.entries)
+
+    @property
+    def charged(self) -> Charge:
+        """Settled and reserved studies together."""
+        return compose(self.charges)
+
+    @property
     def charged_mu(self) -> float:
-        """Spent and reserved together."""
-        return compose_mu(self.mus)
+        return self.charged.mu
 
     @property
     def charged_epsilon(self) -> float:
-        return self.budget.epsilon_of(self.charged_mu)
+        return self.budget.epsilon_of(self.charged)
+
+    @property
+    def charged_additive_delta(self) -> float:
+        """What beta and tv take of delta at the budget's epsilon; rounded up."""
+        exact = additive_delta(self.charges, self.budget.epsilon)
+        near = float(exact)
+        return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
     @property
     def remaining_mu(self) -> float:
-        return remaining_mu(self.budget.mu, self.mus)
+        """The largest mu that a further study may have; 0 while frozen."""
+        return 0.0 if self.frozen else remaining_mu(self.budget.mu, self.mus)
 
     @property
     def remaining_epsilon(self) -> float:
-        """The largest epsilon that a further study may have at the budget's delta."""
-        return epsilon_within(self.remaining_mu, self.budget.delta)
+        """The largest epsilon that a further study may have at the part of delta at which mu is read; 0 while frozen."""
+        return epsilon_within(self.remaining_mu, self.budget.gaussian_delta)
+
+    @property
+    def remaining_additive_delta(self) -> float:
+        """What beta and tv of a further study may take of delta at the budget's epsilon; rounded down, 0 while frozen."""
+        left = Fraction(self.budget.additive_delta) - additive_delta(self.charges, self.budget.epsilon)
+        return 0.0 if self.frozen else down(max(left, Fraction(0)))
 
     @property
     def overspent(self) -> bool:
-        """Only a study that cost more than was planned, or an account that shrank, leads here: never a reservation."""
+        """More is charged than the budget allows: never by a reservation, only by a study that cost more than was reserved."""
         return not self.within(self.budget)
+
+    @property
+    def frozen(self) -> Freeze | None:
+        """The first freeze that nobody has lifted."""
+        return next((freeze for freeze in self.freezes if freeze.lifted_at is None), None)
 
     def within(self, budget: Budget) -> bool:
         """Whether what is charged stays within a budget, this account's or another."""
-        return fits(budget.mu, self.mus)
-
-    def allows(self, mu: float) -> bool:
-        """Whether a further study of ``mu`` stays within the budget."""
-        return fits(self.budget.mu, [*self.mus, mu])
+        return budget.allows(self.charges)
 
     def without(self, study: str) -> Account:
         """The account as it would be had ``study`` not been charged."""
         return replace(self, entries=tuple(entry for entry in self.entries if entry.study != study))
 
 
-def spent_text(epsilon: float) -> str:
-    """What is spent of a budget, rounded up."""
+def _rest(delta: float, additive: float) -> float:
+    return delta if additive == 0.0 else down(Fraction(delta) - Fraction(additive))
+
+
+def charged_text(epsilon: float) -> str:
+    """What is charged to a budget, rounded up."""
     return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 

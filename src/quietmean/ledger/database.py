@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -10,20 +11,48 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError
+from quietmean.randomness import Seed
 
-SCHEMA = 1
+SCHEMA = 2
 # Distinguishes a ledger from any other SQLite file, such as a party's store.
 _APPLICATION = 0x514D4C47
 _WAIT_SECONDS = 30.0
 _ATTEMPTS = 5
-_TABLES = (
-    "CREATE TABLE account (name TEXT PRIMARY KEY, unit TEXT NOT NULL)",
-    """CREATE TABLE budget (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name),
-                             epsilon REAL NOT NULL, delta REAL NOT NULL, mu REAL NOT NULL, set_at TEXT NOT NULL)""",
-    """CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT NOT NULL UNIQUE,
-                            account TEXT NOT NULL REFERENCES account (name), name TEXT NOT NULL, unit TEXT NOT NULL,
-                            reserved_mu REAL NOT NULL, mu REAL NOT NULL, status TEXT NOT NULL,
-                            reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL)""",
+# What leads from each version to the next; a new file takes all steps. Nothing here is ever changed, only added to.
+_STEPS = (
+    (
+        "CREATE TABLE account (name TEXT PRIMARY KEY, unit TEXT NOT NULL)",
+        """CREATE TABLE budget (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name),
+                                 epsilon REAL NOT NULL, delta REAL NOT NULL, mu REAL NOT NULL, set_at TEXT NOT NULL)""",
+        """CREATE TABLE entry (number INTEGER PRIMARY KEY, study TEXT NOT NULL UNIQUE,
+                                account TEXT NOT NULL REFERENCES account (name), name TEXT NOT NULL, unit TEXT NOT NULL,
+                                reserved_mu REAL NOT NULL, mu REAL NOT NULL, status TEXT NOT NULL,
+                                reserved_at TEXT NOT NULL, settled_at TEXT, note TEXT NOT NULL)""",
+    ),
+    # Budgets of version 1 have no part of delta for beta and tv, and their studies were charged without them: totals stay.
+    (
+        "ALTER TABLE account ADD COLUMN data_set TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE account ADD COLUMN relation TEXT NOT NULL DEFAULT 'replacement'",
+        "ALTER TABLE account ADD COLUMN refund TEXT NOT NULL DEFAULT 'settled'",
+        "UPDATE account SET data_set = name",
+        "ALTER TABLE budget ADD COLUMN additive_delta REAL NOT NULL DEFAULT 0.0",
+        "ALTER TABLE entry ADD COLUMN relation TEXT NOT NULL DEFAULT 'replacement'",
+        "ALTER TABLE entry ADD COLUMN factor INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE entry ADD COLUMN refund INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE entry ADD COLUMN reserved_beta REAL NOT NULL DEFAULT 0.0",
+        "ALTER TABLE entry ADD COLUMN reserved_tv REAL NOT NULL DEFAULT 0.0",
+        "ALTER TABLE entry ADD COLUMN beta REAL NOT NULL DEFAULT 0.0",
+        "ALTER TABLE entry ADD COLUMN tv REAL NOT NULL DEFAULT 0.0",
+        "ALTER TABLE entry ADD COLUMN certified_mu REAL",
+        "ALTER TABLE entry ADD COLUMN certified_beta REAL",
+        "ALTER TABLE entry ADD COLUMN certified_tv REAL",
+        "UPDATE entry SET certified_mu = mu, certified_beta = 0.0, certified_tv = 0.0 WHERE status = 'spent'",
+        """CREATE TABLE freeze (number INTEGER PRIMARY KEY, account TEXT NOT NULL REFERENCES account (name), study TEXT NOT NULL,
+                                 since TEXT NOT NULL, reason TEXT NOT NULL, lifted_at TEXT, lifted_reason TEXT)""",
+        """CREATE TABLE input (study TEXT NOT NULL REFERENCES entry (study), digest BLOB NOT NULL,
+                                PRIMARY KEY (study, digest)) WITHOUT ROWID""",
+        "CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    ),
 )
 
 Connect = Callable[[Path], sqlite3.Connection]
@@ -73,10 +102,12 @@ class Database:
         self._use_write_ahead_log()
         self._database.execute("PRAGMA synchronous = FULL")
         with self.transaction("IMMEDIATE"):
-            # Another process may have made the tables in the meantime.
-            if self.row("PRAGMA user_version")[0] == 0:
-                for table in _TABLES:
-                    self._database.execute(table)
+            # Another process may have done it in the meantime.
+            version = self.row("PRAGMA user_version")[0]
+            if version < SCHEMA:
+                for statement in itertools.chain.from_iterable(_STEPS[version:]):
+                    self._database.execute(statement)
+                self.change("INSERT OR IGNORE INTO fact VALUES ('key', ?)", Seed.from_os().secret)
                 self._database.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._database.execute(f"PRAGMA user_version = {SCHEMA}")
         self._check_kind()
@@ -88,7 +119,7 @@ class Database:
             tables = self.row("SELECT count(*) FROM sqlite_master")[0]
         if (version or tables) and application != _APPLICATION:
             raise InputError(f"file {self.path} is a database but no ledger: choose another file")
-        if version not in (0, SCHEMA):
+        if not 0 <= version <= SCHEMA:
             raise InputError(
                 f"ledger {self.path} has schema version {version}, this version of quietmean knows {SCHEMA}: use the newer one"
             )

@@ -1,28 +1,45 @@
-"""The budget ledger: what a party's data have cost over all studies, and what they may still cost. One SQLite file.
+"""The budget ledger: what was charged to a party's data over all studies, and what is left. One SQLite file.
 
-An account is a data set with a budget; an entry is a study that was charged to it, in mu (Gaussian differential privacy against
-the study's own adversary). Entries compose exactly: mu = sqrt(sum mu_k^2). A study is reserved, on disk, before its first message
-leaves, and settled with the certified mu afterwards, so a crash can only leave too much on the account, never too little. There
-is no way to take a reservation back: nobody can prove that nothing was sent.
+An account is a data set with a budget, for one unit and neighbouring relation; an entry is a study that was charged to it, in the
+three columns of :class:`~quietmean.privacy.Charge`, against the study's own adversary. A study is reserved, on disk, before its
+first message leaves, at a bound on what it may cost, and settled with what it cost afterwards, so a crash can only leave too much
+on the account, never too little. There is no way to take a reservation back: nobody can prove that nothing was sent.
+
+The account is a privacy filter: whatever studies are chosen, also after the results of earlier ones, the budget holds at the end.
+What is charged at a moment is no (epsilon, delta) of its own.
 
 Several processes may use one ledger at once, on one machine (not over a network file system). The clock is an argument.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from collections.abc import Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
-from quietmean.ledger.account import RESERVED, SPENT, Account, Budget, Entry, left_text, spent_text
-from quietmean.ledger.database import Connect, Database
-from quietmean.privacy.composition import check_mu
+import numpy as np
+from numpy.typing import NDArray
 
-_COLUMNS = "study, account, name, unit, reserved_mu, mu, status, reserved_at, settled_at, note"
+from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.ledger import filter as rules
+from quietmean.ledger.account import Account, Budget, Entry, Freeze, Refund, charged_text
+from quietmean.ledger.database import Connect, Database
+from quietmean.ledger.filter import Request
+from quietmean.ledger.inputs import input_digests
+from quietmean.privacy.charge import Charge
+
+Array = NDArray[np.float64]
+
+_ENTRY = (
+    "study, account, name, unit, relation, factor, refund, reserved_mu, reserved_beta, reserved_tv, mu, beta, tv, certified_mu, "
+    "certified_beta, certified_tv, status, reserved_at, settled_at, note"
+)
+_BUDGET = "epsilon, delta, mu, set_at, additive_delta"
+_FREEZE = "study, since, reason, lifted_at, lifted_reason"
 
 
 class Ledger:
@@ -34,7 +51,10 @@ class Ledger:
 
     @classmethod
     def open(cls, path: Path, *, create: bool = False, connect: Connect | None = None) -> Ledger:
-        """Open a ledger. Raises :class:`InputError` if there is none (unless ``create``) or if it is not one of this version."""
+        """Open a ledger. Raises :class:`InputError` if there is none (unless ``create``) or if it is of a newer version.
+
+        A file of an older version is brought up to date, for good; its totals stay.
+        """
         return cls(Database(path, create=create, connect=connect))
 
     def close(self) -> None:
@@ -49,34 +69,51 @@ class Ledger:
     # --- accounts ----------------------------------------------------------------------------------------------------
 
     def set_budget(
-        self, name: str, epsilon: float, delta: float, *, when: datetime, unit: PrivacyUnit = PrivacyUnit.RECORD
+        self,
+        name: str,
+        epsilon: float,
+        delta: float,
+        *,
+        when: datetime,
+        unit: PrivacyUnit | None = None,
+        relation: Neighbouring | None = None,
+        data_set: str | None = None,
+        refund: Refund | None = None,
     ) -> Account:
-        """Make an account, or change the budget of one. The unit of an account never changes.
+        """Make an account, or change the budget of one.
 
-        Raises :class:`InputError` for an empty name, an impossible budget, another unit than that of the account, or a smaller
-        budget than what is charged to the account already.
+        ``unit``, ``relation`` and ``data_set`` never change; a new account counts records under replacement, and its data set has
+        its name. ``refund`` may change; studies that are reserved keep theirs. Raises :class:`InputError` for an empty name, an
+        impossible budget, a unit, relation or data set other than the account's, a second account for the same three, or a
+        smaller budget than what is charged to the account already.
         """
         if not name.strip():
             raise InputError("an account without a name cannot be found again: give it one")
         budget = Budget.of(epsilon, delta, _stamp(when))
         with self._database.transaction("IMMEDIATE"):
-            row = self._database.row("SELECT unit FROM account WHERE name = ?", name)
-            if row is None:
-                self._database.change("INSERT INTO account VALUES (?, ?)", name, str(unit))
+            if self._row_of(name) is None:
+                kind = unit or PrivacyUnit.RECORD, relation or Neighbouring.REPLACEMENT
+                self._make(name, data_set or name, *kind, refund or Refund.SETTLED)
             else:
-                _check_change(self._account(name, row[0]), budget, unit)
-            last = self._database.row("SELECT epsilon, delta FROM budget WHERE account = ? ORDER BY number DESC", name)
-            if last != (epsilon, delta):
+                known = self._account(name)
+                _check_change(known, budget, unit, relation, data_set)
+                if refund is not None:
+                    self._database.change("UPDATE account SET refund = ? WHERE name = ?", str(refund), name)
+            last = self._database.row(
+                "SELECT epsilon, delta, additive_delta FROM budget WHERE account = ? ORDER BY number DESC", name
+            )
+            if last != (epsilon, delta, budget.additive_delta):
                 self._database.change(
-                    "INSERT INTO budget (account, epsilon, delta, mu, set_at) VALUES (?, ?, ?, ?, ?)", name, *astuple(budget)
+                    f"INSERT INTO budget (account, {_BUDGET}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    name,
+                    *astuple(budget),
                 )
-            return self._account(name, str(unit) if row is None else row[0])
+            return self._account(name)
 
     def accounts(self) -> tuple[Account, ...]:
         """All accounts by name, as of one instant."""
         with self._database.transaction("DEFERRED"):
-            rows = self._database.rows("SELECT name, unit FROM account ORDER BY name")
-            return tuple(self._account(name, unit) for name, unit in rows)
+            return tuple(self._account(name) for (name,) in self._database.rows("SELECT name FROM account ORDER BY name"))
 
     def account(self, name: str) -> Account:
         with self._database.transaction("DEFERRED"):
@@ -91,116 +128,225 @@ class Ledger:
         account = self.account(name)
         return account.remaining_mu, account.remaining_epsilon
 
+    def lift(self, name: str, reason: str, *, when: datetime) -> Account:
+        """Let studies be reserved again on a frozen account. The freeze stays in its history, with the reason given here.
+
+        Raises :class:`InputError` for an account that is not frozen, or an empty reason.
+        """
+        if not reason.strip():
+            raise InputError("a freeze is lifted for a reason only: say what was found out")
+        stamp = _stamp(when)
+        with self._database.transaction("IMMEDIATE"):
+            if self._required_account(name).frozen is None:
+                raise InputError(f"account {name!r} is not frozen: there is nothing to lift")
+            self._database.change(
+                "UPDATE freeze SET lifted_at = ?, lifted_reason = ? WHERE account = ? AND lifted_at IS NULL", stamp, reason, name
+            )
+            return self._account(name)
+
+    def same_inputs(self, name: str, inputs: Sequence[Array] = ()) -> tuple[str, ...]:
+        """The other accounts that were charged with a column that ``name`` was charged with, too, or with one of ``inputs``.
+
+        ``inputs``: columns, each of shape (records,). Two accounts for the same data are two budgets: together they allow more
+        than either says.
+        """
+        with self._database.transaction("DEFERRED"):
+            self._required_account(name)
+            mine = {digest for (digest,) in self._database.rows(_DIGESTS_OF, name)} | set(self._digests(inputs))
+            others = self._database.rows(
+                "SELECT entry.account, input.digest FROM input JOIN entry USING (study) WHERE entry.account <> ?", name
+            )
+            return tuple(sorted({account for account, digest in others if digest in mine}))
+
     # --- studies -----------------------------------------------------------------------------------------------------
 
     def reserve(
-        self, account: str, study: str, mu: float, *, name: str, when: datetime, unit: PrivacyUnit = PrivacyUnit.RECORD
+        self,
+        account: str,
+        study: str,
+        charge: Charge,
+        *,
+        name: str,
+        when: datetime,
+        unit: PrivacyUnit = PrivacyUnit.RECORD,
+        relation: Neighbouring = Neighbouring.REPLACEMENT,
+        members: int | None = None,
+        refund: bool = True,
+        data_set: str | None = None,
+        reason: str = "",
+        inputs: Sequence[Array] = (),
     ) -> Entry:
-        """Charge a study before its first message is sent.
+        """Charge a study before its first message is sent, at a bound on what it may cost whoever drops out or colludes.
 
-        ``study`` identifies one execution with one noise. A second call for it charges nothing, with one exception: if the study
-        is not settled yet and ``mu`` is higher than before, its entry is raised to ``mu``. Raises :class:`InputError` if the
-        budget does not allow ``mu``, if the account does not exist or counts per party what the study protects per record, if
-        another account is charged with the study, or if ``mu`` is negative.
+        ``study`` identifies one execution with one noise. ``charge`` is for one ``unit`` under ``relation``; ``members``: so many
+        units change together, for an account that counts per party, or a person who has so many records. ``refund``: false if the
+        study gives nothing back. ``data_set``: which one it is about; checked if given. ``reason``: why no bound is known, for an
+        infinite mu. ``inputs``: the columns that it uses, each of shape (records,), of which keyed digests are kept.
+
+        A second call for the same study charges nothing, with one exception: if it is not settled yet and ``charge`` is higher
+        than before in some column, its entry is raised. Raises :class:`InputError` if the budget does not allow it; if mu is
+        infinite; if the account is frozen, does not exist, is another data set's, or counts a unit or relation for which nothing
+        follows from the study's; if another account is charged with the study; if it is settled and asks for more than was
+        reserved.
         """
-        check_mu(mu)
+        request = Request(study, name, charge, unit, relation, members, refund, data_set, reason)
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
-            payer = self._required_account(account)
-            known = self._entry(study)
-            if known is not None and known.account != account:
-                raise InputError(f"study {name!r} is charged to account {known.account!r} already: name that account")
-            if known is not None and (known.status == SPENT or mu <= known.reserved_mu):
-                return known
-            self._check_room(payer, known, mu, name, unit)
-            fresh = Entry(study, account, name, unit, mu, mu, RESERVED, stamp, None, "")
-            return self._saved(fresh if known is None else replace(known, reserved_mu=mu, mu=mu))
-
-    def check(self, account: str, study: str, mu: float, *, name: str, unit: PrivacyUnit = PrivacyUnit.RECORD) -> None:
-        """Raise :class:`InputError` where :meth:`reserve` would; nothing is charged."""
-        check_mu(mu)
-        with self._database.transaction("DEFERRED"):
             payer, known = self._required_account(account), self._entry(study)
-            if known is None or (known.status != SPENT and mu > known.reserved_mu):
-                self._check_room(payer, known, mu, name, unit)
+            entry = rules.reserved(payer, known, request, stamp, self._command(account))
+            if entry is not known:
+                self._save(entry)
+            for digest in self._digests(inputs):
+                self._database.change("INSERT OR IGNORE INTO input VALUES (?, ?)", study, digest)
+            return entry
 
-    def _check_room(self, account: Account, known: Entry | None, mu: float, name: str, unit: PrivacyUnit) -> None:
-        # What hides a whole party hides each of its records, but not the other way round.
-        if account.unit == PrivacyUnit.PARTY and unit != PrivacyUnit.PARTY:
-            raise InputError(
-                f"study {name!r} protects one {unit}, account {account.name!r} counts per {account.unit}: "
-                f"use an account that counts per {unit}"
-            )
-        others, budget = account if known is None else account.without(known.study), account.budget
-        if others.allows(mu):
-            return
-        asked, left = spent_text(budget.epsilon_of(mu)), left_text(others.remaining_epsilon)
-        raise InputError(
-            f"study {name!r} asks for epsilon {asked} at delta {budget.delta:g} but account {account.name!r} has epsilon {left} "
-            f"left of {budget.epsilon:g}: agree on a study that costs less, or raise the budget with quietmean ledger "
-            f"--ledger {self._path} --account {account.name} --budget EPSILON DELTA"
-        )
+    def check(
+        self,
+        account: str,
+        study: str,
+        charge: Charge,
+        *,
+        name: str,
+        unit: PrivacyUnit = PrivacyUnit.RECORD,
+        relation: Neighbouring = Neighbouring.REPLACEMENT,
+        members: int | None = None,
+        data_set: str | None = None,
+        reason: str = "",
+    ) -> None:
+        """Raise :class:`InputError` where :meth:`reserve` would; nothing is charged."""
+        request = Request(study, name, charge, unit, relation, members, data_set=data_set, reason=reason)
+        with self._database.transaction("DEFERRED"):
+            rules.reserved(self._required_account(account), self._entry(study), request, "", self._command(account))
 
-    def settle(self, study: str, mu: float, *, when: datetime, note: str = "") -> Entry:
-        """Replace the reserved mu of a study by what it really cost, be it less or more.
+    def settle(self, study: str, charge: Charge, *, when: datetime, note: str = "") -> Entry:
+        """Replace what was reserved for a study by what it cost, for its own unit: less, unless it gives nothing back.
 
-        After several calls the highest mu holds. Raises :class:`InputError` for a study that was never reserved, or a
-        negative mu.
+        After several calls the highest counts, column by column. More than was reserved contradicts that it was a bound: it is
+        charged, and the account frozen until :meth:`lift`. Raises :class:`InputError` for a study that was never reserved.
         """
-        check_mu(mu)
         stamp = _stamp(when)
         with self._database.transaction("IMMEDIATE"):
             known = self._entry(study)
             if known is None:
                 raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
-            if known.status == SPENT and mu <= known.mu:
-                return known
-            return self._saved(replace(known, mu=mu, status=SPENT, settled_at=stamp, note=note))
+            entry, freeze = rules.settled(self._account(known.account), known, charge, stamp, note)
+            if entry is not known:
+                self._save(entry)
+            if freeze is not None:
+                self._database.change(
+                    f"INSERT INTO freeze (account, {_FREEZE}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
+                    known.account,
+                    *astuple(freeze),
+                )
+            return entry
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
-    def _account(self, name: str, unit: str) -> Account:
-        budgets = self._database.rows("SELECT epsilon, delta, mu, set_at FROM budget WHERE account = ? ORDER BY number", name)
-        entries = self._database.rows(f"SELECT {_COLUMNS} FROM entry WHERE account = ? ORDER BY number", name)  # noqa: S608
-        return Account(name, PrivacyUnit(unit), tuple(Budget(*row) for row in budgets), tuple(_entry_of(row) for row in entries))
+    def _row_of(self, name: str) -> Any:
+        return self._database.row("SELECT name, data_set, unit, relation, refund FROM account WHERE name = ?", name)
+
+    def _account(self, name: str) -> Account:
+        _, data_set, unit, relation, refund = self._row_of(name)
+        budgets = self._database.rows(f"SELECT {_BUDGET} FROM budget WHERE account = ? ORDER BY number", name)  # noqa: S608
+        entries = self._database.rows(f"SELECT {_ENTRY} FROM entry WHERE account = ? ORDER BY number", name)  # noqa: S608
+        freezes = self._database.rows(f"SELECT {_FREEZE} FROM freeze WHERE account = ? ORDER BY number", name)  # noqa: S608
+        return Account(
+            name,
+            data_set,
+            PrivacyUnit(unit),
+            Neighbouring(relation),
+            Refund(refund),
+            tuple(Budget(*row) for row in budgets),
+            tuple(_entry_of(row) for row in entries),
+            tuple(Freeze(*row) for row in freezes),
+        )
 
     def _required_account(self, name: str) -> Account:
-        row = self._database.row("SELECT unit FROM account WHERE name = ?", name)
-        if row is None:
+        if self._row_of(name) is None:
             known = ", ".join(repr(known) for (known,) in self._database.rows("SELECT name FROM account ORDER BY name")) or "none"
             raise InputError(
                 f"account {name!r} is not in ledger {self._path} (it has {known}): name one of them, or make it with "
-                f"quietmean ledger --ledger {self._path} --account {name} --budget EPSILON DELTA"
+                f"{self._command(name)} --budget EPSILON DELTA"
             )
-        return self._account(name, row[0])
+        return self._account(name)
+
+    def _make(self, name: str, data_set: str, unit: PrivacyUnit, relation: Neighbouring, refund: Refund) -> None:
+        twin = self._database.row(
+            "SELECT name FROM account WHERE data_set = ? AND unit = ? AND relation = ?", data_set, str(unit), str(relation)
+        )
+        if twin is not None:
+            raise InputError(
+                f"data set {data_set!r} has a budget per {unit} under {relation} already, account {twin[0]!r}: use that one, as "
+                "two accounts for one data set would be two budgets"
+            )
+        self._database.change(
+            "INSERT INTO account (name, unit, data_set, relation, refund) VALUES (?, ?, ?, ?, ?)",
+            name,
+            str(unit),
+            data_set,
+            str(relation),
+            str(refund),
+        )
 
     def _entry(self, study: str) -> Entry | None:
-        row = self._database.row(f"SELECT {_COLUMNS} FROM entry WHERE study = ?", study)  # noqa: S608
+        row = self._database.row(f"SELECT {_ENTRY} FROM entry WHERE study = ?", study)  # noqa: S608
         return None if row is None else _entry_of(row)
 
-    def _saved(self, entry: Entry) -> Entry:
+    def _save(self, entry: Entry) -> None:
+        certified = (None, None, None) if entry.certified is None else astuple(entry.certified)
+        fixed = (entry.study, entry.account, entry.name, str(entry.unit), str(entry.relation), entry.factor, entry.refund)
+        changing = (*astuple(entry.reserved), *astuple(entry.charged), *certified, entry.status)
         self._database.change(
-            f"""INSERT INTO entry ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (study) DO UPDATE SET
-                reserved_mu = excluded.reserved_mu, mu = excluded.mu, status = excluded.status,
+            f"""INSERT INTO entry ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (study) DO UPDATE SET
+                reserved_mu = excluded.reserved_mu, reserved_beta = excluded.reserved_beta, reserved_tv = excluded.reserved_tv,
+                mu = excluded.mu, beta = excluded.beta, tv = excluded.tv, certified_mu = excluded.certified_mu,
+                certified_beta = excluded.certified_beta, certified_tv = excluded.certified_tv, status = excluded.status,
                 settled_at = excluded.settled_at, note = excluded.note""",  # noqa: S608
-            *astuple(entry),
+            *fixed,
+            *changing,
+            entry.reserved_at,
+            entry.settled_at,
+            entry.note,
         )
-        return entry
+
+    def _digests(self, inputs: Sequence[Array]) -> tuple[bytes, ...]:
+        return input_digests(self._database.row("SELECT value FROM fact WHERE name = 'key'")[0], inputs)
+
+    def _command(self, account: str) -> str:
+        return f"quietmean ledger --ledger {self._path} --account {account}"
 
 
-def _check_change(account: Account, budget: Budget, unit: PrivacyUnit) -> None:
-    if unit != account.unit:
+_DIGESTS_OF = "SELECT input.digest FROM input JOIN entry USING (study) WHERE entry.account = ?"
+
+
+def _check_change(
+    account: Account, budget: Budget, unit: PrivacyUnit | None, relation: Neighbouring | None, data_set: str | None
+) -> None:
+    if unit not in (None, account.unit):
         raise InputError(f"account {account.name!r} counts per {account.unit}, not per {unit}: make another account for that")
-    if budget.mu < account.budget.mu and not account.within(budget):
+    if relation not in (None, account.relation):
+        raise InputError(f"account {account.name!r} counts {account.relation}, not {relation}: make another account for that")
+    if data_set not in (None, account.data_set):
         raise InputError(
-            f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what account {account.name!r} has "
-            f"spent or reserved, epsilon {spent_text(budget.epsilon_of(account.charged_mu))}: choose at least that"
+            f"account {account.name!r} is about data set {account.data_set!r}, not {data_set!r}: make another account for that"
+        )
+    # One that is over already may be raised by less than it needs.
+    enough = budget.allows_mu(account.charges) or budget.mu >= account.budget.mu
+    additive = budget.allows_additive(account.charges) or not account.budget.allows_additive(account.charges)
+    if not (enough and additive):
+        raise InputError(
+            f"a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} is less than what is charged to account "
+            f"{account.name!r}, epsilon {charged_text(budget.epsilon_of(account.charged))}: choose at least that"
         )
 
 
 def _entry_of(row: Any) -> Entry:
-    study, account, name, unit, *rest = row
-    return Entry(study, account, name, PrivacyUnit(unit), *rest)
+    study, account, name, unit, relation, factor, refund, *columns, status, reserved_at, settled_at, note = row
+    reserved, charged, certified = (columns[place : place + 3] for place in (0, 3, 6))
+    fixed = (study, account, name, PrivacyUnit(unit), Neighbouring(relation), factor, bool(refund))
+    charges = (Charge(*reserved), Charge(*charged), None if certified[0] is None else Charge(*certified))
+    return Entry(*fixed, *charges, status, reserved_at, settled_at, note)
 
 
 def _stamp(when: datetime) -> str:

@@ -3,6 +3,7 @@
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
 from quietmean.privacy.certificate import Certificate, Terms
+from quietmean.privacy.charge import Charge, compose
 from quietmean.privacy.coalitions import CoalitionCertificate
 from quietmean.privacy.composition import (
     classical_renyi_epsilon,
@@ -24,6 +25,7 @@ __all__ = [
     "GAUSSIAN_GUARANTEE",
     "Adversary",
     "Certificate",
+    "Charge",
     "CoalitionCertificate",
     "InformationMatrix",
     "LossConversion",
@@ -32,6 +34,7 @@ __all__ = [
     "Terms",
     "bound_mu",
     "classical_renyi_epsilon",
+    "compose",
     "compose_budgets",
     "compose_mu",
     "group_mu",

@@ -12,6 +12,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
 from quietmean.privacy.adversary import Adversary
+from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import InformationMatrix
 from quietmean.privacy.loss import EXACT, UPPER_BOUND, LossConversion
 
@@ -44,6 +45,10 @@ class Terms:
     def assumptions(self) -> list[str]:
         """All that a certificate takes for granted, one clause each."""
         return [*ASSUMPTIONS, *self.conversion.notes]
+
+    def charge(self, mu: float) -> Charge:
+        """What a ledger is charged for a party of this ``mu``, one that adds up with other studies."""
+        return Charge(mu, self.conversion.beta, self.conversion.tv)
 
     def epsilon(self, mu: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""
@@ -104,6 +109,12 @@ class Certificate(Tabular):
     @property
     def mu_upper(self) -> Array:
         return self._counting(self.information.mu_upper(self.sensitivity))
+
+    @property
+    def charged_mu(self) -> Array:
+        """The mu that a ledger adds up, per honest party: upper bounds."""
+        view = self.information.mu_upper(self.sensitivity)
+        return self.terms.conversion.charged_mu(self.adversary, self.honest, view, self.sensitivity)
 
     def _counting(self, view: Array) -> Array:
         return self.terms.conversion.mu(self.adversary, self.honest, view, self.sensitivity)

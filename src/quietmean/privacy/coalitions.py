@@ -17,6 +17,7 @@ from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, Terms
+from quietmean.privacy.charge import Charge
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.randomness import BitStream, Seed
@@ -36,12 +37,14 @@ class CoalitionCertificate(Tabular):
     ``mu`` is, for each party, the largest over the tried coalitions without it: shape (n,); upper bounds. If ``exhaustive``, this
     is a guarantee against every coalition of this size. Otherwise it is about random coalitions: the chance that a fresh one is
     worse than all ``tried`` is below ``exceed_probability`` with 95 % confidence (Clopper-Pearson), and no more is claimed. If
-    ``searched``, bad ones were looked for: a lower bound on the worst case, and no probability is claimed.
+    ``searched``, bad ones were looked for: a lower bound on the worst case, and no probability is claimed. ``charged_mu``: the
+    same of the mu that a ledger adds up.
     """
 
     size: int
     terms: Terms
     mu: Array
+    charged_mu: Array
     worst: frozenset[PartyId]
     tried: int
     exhaustive: bool
@@ -83,6 +86,10 @@ class CoalitionCertificate(Tabular):
     def max_epsilon(self) -> float:
         """Epsilon of the worst-off party, rounded up."""
         return self.terms.epsilon(self.max_mu)
+
+    def charge(self, party: PartyId) -> Charge:
+        """What a ledger is charged for a party."""
+        return self.terms.charge(float(self.charged_mu[party]))
 
     @property
     def exceed_probability(self) -> float:
@@ -197,6 +204,7 @@ class _Tally:
         self._trusted = trusted
         self._size = size
         self._mu = np.zeros(solver.transcript.parties)
+        self._charged = np.zeros(solver.transcript.parties)
         self._exact = True
         self._seen: set[frozenset[PartyId]] = set()
         self.worst = frozenset[PartyId]()
@@ -218,6 +226,7 @@ class _Tally:
             self.worst = members
         honest = list(certificate.honest)
         self._mu[honest] = np.maximum(self._mu[honest], mu)
+        self._charged[honest] = np.maximum(self._charged[honest], certificate.charged_mu)
         return worse
 
     def certificate(self, *, exhaustive: bool = False, searched: bool = False) -> CoalitionCertificate:
@@ -225,6 +234,7 @@ class _Tally:
             size=self._size,
             terms=self._terms,
             mu=self._mu,
+            charged_mu=self._charged,
             worst=self.worst,
             tried=self.tried,
             exhaustive=exhaustive,

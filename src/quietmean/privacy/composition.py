@@ -99,8 +99,15 @@ def epsilon_within(mu: float, delta: float) -> float:
     return epsilon if step < 1.0 else 0.0
 
 
+def exact_sum(numbers: Iterable[float], power: int = 1) -> Fraction:
+    """The exact sum of finite numbers, each to a power: in integers over one denominator, as accounts have many entries."""
+    ratios = [number.as_integer_ratio() for number in numbers]
+    most = max((below.bit_length() for _, below in ratios), default=1)
+    return Fraction(sum(above**power << power * (most - below.bit_length()) for above, below in ratios), 1 << power * (most - 1))
+
+
 def _square_sum(mus: Sequence[float]) -> Fraction:
-    return sum((Fraction(mu) ** 2 for mu in mus), Fraction(0))
+    return exact_sum(mus, 2)
 
 
 # --- other definitions -------------------------------------------------------------------------------------------------------

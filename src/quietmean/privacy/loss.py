@@ -26,15 +26,27 @@ class LossConversion:
 
     Neighbouring relation: replacement at an L2 distance <= the sensitivity.
     ``kind``: what the numbers are; ``definition``: of what; ``notes``: what they assume, one clause each.
+    ``beta``, ``tv``: the additive columns of the execution's charge, see :mod:`quietmean.privacy.charge`; ``charge_notes``: what
+    the charge counts and what not, one clause each.
     """
 
     kind: ClassVar[str] = EXACT
     definition: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value"
     notes: tuple[str, ...] = ("Gaussian noise, the same on every coordinate",)
+    beta: float = 0.0
+    tv: float = 0.0
+    charge_notes: tuple[str, ...] = ("mu in real arithmetic: what floating-point noise gives away besides is in no column",)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
         """mu that counts, per honest party; ``view``: mu of the transcript's Gaussian view, both of shape (n_H,)."""
         return view
+
+    def charged_mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        """As :meth:`mu`, but one that adds up with other studies: of a Gaussian mechanism that dominates the real one.
+
+        A mu that only has the same epsilon at one delta does not.
+        """
+        return self.mu(adversary, honest, view, sensitivity)
 
     def epsilon(self, mu: float, delta: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from quietmean.transcript.numbers import REAL, Arithmetic, NumericReading, Numer
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
-    from quietmean.privacy import LossConversion
+    from quietmean.privacy import Charge, LossConversion
     from quietmean.transcript.symbols import SymbolicReading
 
 ANY_DOMAIN = "any bounded set"
@@ -255,6 +256,24 @@ class Protocol(Configured, ABC):
         from quietmean.privacy import GAUSSIAN
 
         return GAUSSIAN
+
+    def planned_charge(self, target: Target) -> Charge:
+        """What a study with this target is charged before it starts: mu, beta and tv; infinite where nothing bounds it.
+
+        By default the largest mu that meets the target, in real arithmetic.
+        """
+        from quietmean.privacy import Charge, mu_of_budget
+
+        # What protects nothing costs everything, whatever its target says.
+        return Charge(mu_of_budget(target.epsilon, target.delta) if self.private else math.inf)
+
+    @property
+    def refunds(self) -> bool:
+        """Whether an execution that cost less than was charged before it gives the difference back to a ledger.
+
+        Only where its cost follows from the past round by round, whatever decides who is there.
+        """
+        return True
 
     # --- roles of parties ---
 

@@ -47,6 +47,10 @@ class Target:
             raise InputError(
                 f"{self.colluding} of {self.parties} parties colluding leaves nobody honest: choose 0..{self.parties - 1}"
             )
+        if self.neighbouring != Neighbouring.REPLACEMENT:
+            raise InputError(
+                f"neighbouring is {self.neighbouring}: weights and counts are public here, so choose {Neighbouring.REPLACEMENT}"
+            )
         if not 0 <= self.dropouts < 1:
             raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")
 

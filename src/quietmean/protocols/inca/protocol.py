@@ -68,6 +68,11 @@ class IncA(IncaParameters, Protocol):
     def arithmetic(self) -> Arithmetic:
         return WholeNumbers(self.grid) if self.grid else REAL
 
+    @property
+    def refunds(self) -> bool:
+        # What rounding adds is proven for attendance that is not chosen from what was seen.
+        return not self.grid
+
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
     ) -> LossConversion:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
+
+if TYPE_CHECKING:
+    from quietmean.privacy import Charge
 
 # Replacement of a unit vector by its opposite.
 _DIAMETER = 2.0
@@ -55,6 +58,11 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         error = found.error(target.dimension) / (target.dimension * responding)
         lost = target.dropout_bias(responding)
         return Design(found, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
+
+    def planned_charge(self, target: Target) -> Charge:
+        from quietmean.privacy import Charge
+
+        return Charge.of_mechanism(self.epsilon)
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""

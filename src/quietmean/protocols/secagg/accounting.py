@@ -71,32 +71,10 @@ def dominating_gaussian(sensitivity: float, scale: float, honest: int, words: in
     return sensitivity / math.sqrt(variance - rounding), eta
 
 
-def delta_of_rho(rho: float, epsilon: float) -> float:
-    """Upper bound on delta at ``epsilon`` of a rho-concentrated DP release: the least over Renyi orders above 1."""
-
-    def log_delta(order: float) -> float:
-        return (order - 1) * (order * rho - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
-
-    if rho <= 0:
-        return 0.0
-    if math.isinf(rho):
-        return 1.0
-    return min(1.0, math.exp(_least(lambda exponent: log_delta(1 + math.exp(exponent)), -12.0, 25.0)))
-
-
-def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    """The least value of a function with one valley, by ternary search: any argument gives a valid bound."""
-    for _ in range(120):
-        third = (high - low) / 3
-        if function(low + third) <= function(high - third):
-            high -= third
-        else:
-            low += third
-    return function((low + high) / 2)
-
-
-def rounded_sensitivity(parameters: SecAggParameters, sensitivity: float, words: int, delta: float) -> tuple[float, float]:
-    """L2 sensitivity of the rounded values, and what of delta its bound uses.
+def rounded_sensitivity(
+    parameters: SecAggParameters, sensitivity: float, words: int, delta: float, part: float = _ROUNDING_PART
+) -> tuple[float, float]:
+    """L2 sensitivity of the rounded values, and what of delta its bound uses: at most ``part``.
 
     Conditional rounding: two rounded values are no farther apart than twice their norm bound. Independent rounding: given the
     same random bits, values at distance ``sensitivity`` stay within the norm bound of one rounded vector of that norm, except
@@ -105,7 +83,7 @@ def rounded_sensitivity(parameters: SecAggParameters, sensitivity: float, words:
     if parameters.rounding == CONDITIONAL:
         radius = parameters.largest_weight * parameters.clip
         return 2 * conditional_norm(radius, words, parameters.granularity) * (1 + _SLACK), 0.0
-    beta = _ROUNDING_PART * delta
+    beta = part * delta
     return rounded_norm(sensitivity, words, parameters.granularity, beta) * (1 + _SLACK), beta
 
 
@@ -116,6 +94,9 @@ def spent_delta(
 
     ``sensitivity``: L2 change of a party's value. ``budget``: the delta asked for, of which rounding uses a fixed part.
     """
+    # Imported here since it takes long, and running parties do not need it.
+    from quietmean.privacy.concentrated import delta_of_rho
+
     if not parameters.noisy or honest < 1:
         return 1.0
     words = parameters.words(dimension)

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
-from quietmean.privacy import GAUSSIAN, Adversary, LossConversion, mu_of_budget
+from quietmean.privacy import GAUSSIAN, Adversary, Charge, LossConversion, mu_of_budget
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.secagg.accounting import (
     dominating_gaussian,
@@ -27,10 +27,15 @@ from quietmean.protocols.secagg.accounting import (
     wrap_chance,
 )
 from quietmean.protocols.secagg.spec import SecAggParameters
+from quietmean.protocols.target import Target
+from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+# The part of delta for the rare event of independent rounding, where a study is charged to a ledger, which adds such parts up
+# over studies. It costs mu little, as only its logarithm matters.
+_CHARGED_PART = 1e-5
 # mu is found from epsilon to a relative 1e-12; moved by this much towards less privacy.
 _MARGIN = 1e-9
 
@@ -50,7 +55,10 @@ class DiscreteLossConversion(LossConversion):
         "Steinke 2020)"
     )
 
-    def __init__(self, parameters: SecAggParameters, schedule: Schedule, counted: Mask, dimension: int, delta: float) -> None:
+    def __init__(
+        self, parameters: SecAggParameters, schedule: Schedule, counted: Mask, dimension: int, delta: float, graph: float = 0.0
+    ) -> None:
+        """``graph``: the chance that a random graph fails what plans count on, for any coalition chosen before it is drawn."""
         self._parameters = parameters
         self._schedule = schedule
         self._counted = counted
@@ -64,6 +72,11 @@ class DiscreteLossConversion(LossConversion):
         )
         self._known: dict[tuple[int, float], float] = {}
         self.notes = self._notes()
+        self.beta, self.tv = additive_columns(parameters, int(counted.sum()), self._words, delta, graph)
+        self.charge_notes = (
+            f"beta {self.beta:.2g} for rare rounding and for the graph, tv {self.tv:.2g} for the sampler and for how far "
+            "discrete noise is from rounded Gaussian noise",
+        )
 
     def _notes(self) -> tuple[str, ...]:
         if not self._parameters.noisy:
@@ -82,6 +95,12 @@ class DiscreteLossConversion(LossConversion):
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
         unknown = self.unknown_noise(adversary)
         return np.array([self._bound(int(unknown[party]), sensitivity) for party in honest])
+
+    def charged_mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        unknown = self.unknown_noise(adversary)
+        return np.array(
+            [added_mu(self._parameters, sensitivity, int(unknown[party]), self._words, self._delta) for party in honest]
+        )
 
     def epsilon(self, mu: float, delta: float) -> float:
         if delta >= self._delta:
@@ -140,6 +159,37 @@ class DiscreteLossConversion(LossConversion):
         change, _ = rounded_sensitivity(parameters, sensitivity, self._words, self._delta)
         adding, _ = dominating_gaussian(change / parameters.granularity, parameters.scale, honest, self._words)
         return max(mu_of_budget(epsilon, self._delta), adding) * (1 + _MARGIN)
+
+
+def planned_charge(parameters: SecAggParameters, target: Target, graph: float) -> Charge:
+    """What a study may cost a party at most if ``target.colluding`` parties collude: fewer than ``minimum`` give no result."""
+    words = parameters.words(target.dimension)
+    mu = added_mu(parameters, target.sensitivity, max(1, parameters.minimum - target.colluding), words, target.delta)
+    return Charge(mu, *additive_columns(parameters, target.parties, words, target.delta, graph))
+
+
+def added_mu(parameters: SecAggParameters, sensitivity: float, honest: int, words: int, delta: float) -> float:
+    """mu of the Gaussian mechanism that dominates the release where the noise of ``honest`` parties stays unknown."""
+    if honest == 0:
+        return 0.0
+    if not parameters.noisy:
+        return math.inf
+    change, _ = rounded_sensitivity(parameters, sensitivity, words, delta, _CHARGED_PART)
+    return dominating_gaussian(change / parameters.granularity, parameters.scale, honest, words)[0] * (1 + _MARGIN)
+
+
+def additive_columns(parameters: SecAggParameters, parties: int, words: int, delta: float, graph: float) -> tuple[float, float]:
+    """(beta, tv) of an execution with at most so many ``parties`` counted: see :mod:`quietmean.privacy.charge`.
+
+    beta: independent rounding that exceeds its bound, and the random graph. tv: the sampler's, and that of probabilities that are
+    right up to factors e^eta, which is at most tanh(eta / 2).
+    """
+    if not parameters.noisy or parties == 0:
+        return 0.0, 0.0
+    _, rounding = rounded_sensitivity(parameters, 1.0, words, delta, _CHARGED_PART)
+    eta = max(dominating_gaussian(1.0, parameters.scale, count, words)[1] for count in (1, parties))
+    model = math.tanh(eta / 2) * (1 + _MARGIN)
+    return min(1.0, rounding + graph), min(1.0, model + TOTAL_VARIATION * words * parties)
 
 
 def stated_dimension(parameters: SecAggParameters) -> int:

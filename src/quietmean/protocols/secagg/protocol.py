@@ -25,7 +25,7 @@ from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
-    from quietmean.privacy import LossConversion
+    from quietmean.privacy import Charge, LossConversion
 
 # Measured on real runs: keys, sealed shares there and back, opened shares; for each partner, and without any.
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
@@ -125,7 +125,17 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
 
         counted = self.contributors(schedule, trace)
-        return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta)
+        graph = self.graph_failure(schedule.parties)
+        return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta, graph)
+
+    def planned_charge(self, target: Target) -> Charge:
+        from quietmean.protocols.secagg.certificate import planned_charge
+
+        return planned_charge(self, target, self.graph_failure(target.parties))
+
+    def graph_failure(self, parties: int) -> float:
+        """The chance that the graph of shares does not hide what plans count on; 0 where all parties share."""
+        return 0.0
 
     def batch(
         self,

@@ -1,0 +1,153 @@
+"""The privacy filter: which studies an account takes, and what becomes of them. Pure: values in, values out.
+
+A study is taken only if what it may cost at most, together with all that is reserved or settled, stays within the budget in every
+column. So whatever is reserved, settled or refunded, in whatever order studies were chosen, the budget holds
+(docs/mathematics.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.ledger.account import RESERVED, SPENT, Account, Entry, Freeze, Refund, charged_text, left_text
+from quietmean.privacy.charge import Charge
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A study that asks to be charged at most ``charge``, for one ``unit`` under ``relation``.
+
+    ``members``: how many such units change together where the account's unit changes; None: the study says nothing about more
+    than one. ``refund``: whether what it costs less may be given back. ``data_set``: which the study says it is about; None: not
+    said.
+    ``reason``: why no bound is known, where there is none.
+    """
+
+    study: str
+    name: str
+    charge: Charge
+    unit: PrivacyUnit = PrivacyUnit.RECORD
+    relation: Neighbouring = Neighbouring.REPLACEMENT
+    members: int | None = None
+    refund: bool = True
+    data_set: str | None = None
+    reason: str = ""
+
+
+def reserved(account: Account, known: Entry | None, request: Request, stamp: str, command: str) -> Entry:
+    """The entry of a study that is taken; ``known`` itself where it is charged enough already.
+
+    ``command``: the beginning of the one that changes the account, for errors. Raises :class:`InputError` for a study that the
+    account does not take.
+    """
+    if known is not None and known.account != account.name:
+        raise InputError(f"study {request.name!r} is charged to account {known.account!r} already: name that account")
+    factor = _factor(account, request)
+    charge = request.charge.of_group(factor) if request.charge.bounded else request.charge
+    if known is not None and not charge.exceeds(known.reserved):
+        return known
+    if known is not None and known.settled:
+        raise InputError(
+            f"study {request.name!r} was settled after mu {known.reserved.mu:.6g} had been reserved for it, and now asks for "
+            f"more, mu {charge.mu:.6g}: a settled study is over, start another one with a store of its own"
+        )
+    if known is not None:
+        charge = charge.larger(known.reserved)
+    _check_room(account, known, request, charge, command)
+    if known is not None:
+        return replace(known, reserved=charge, charged=charge)
+    refund = request.refund and account.refund == Refund.SETTLED
+    fixed = (request.study, account.name, request.name, request.unit, request.relation, factor, refund)
+    return Entry(*fixed, charge, charge, None, RESERVED, stamp, None, "")
+
+
+def settled(account: Account, entry: Entry, charge: Charge, stamp: str, note: str) -> tuple[Entry, Freeze | None]:
+    """The entry of ``account`` once it is known what the study cost, and a freeze if that is more than may be.
+
+    ``charge`` is about the study's unit, as in :class:`Request`. After several calls the largest counts, column by column. Less
+    than reserved is given back if the entry says so. More than reserved is what no bound may ever be: it is charged, and the
+    account frozen. The same where an earlier refund turns out to have been too much and others have taken what it left.
+    """
+    certified = _for_account(charge, entry.factor)
+    if entry.certified is not None:
+        certified = certified.larger(entry.certified)
+    charged = certified if entry.refund else certified.larger(entry.reserved)
+    if entry.settled and certified == entry.certified:
+        return entry, None
+    fresh = replace(entry, certified=certified, charged=charged, status=SPENT, settled_at=stamp, note=note)
+    after = replace(account, entries=tuple(fresh if one.study == entry.study else one for one in account.entries))
+    reason = None
+    if certified.exceeds(entry.reserved):
+        reason = f"study {entry.name!r} cost {_columns(certified)} where {_columns(entry.reserved)} was reserved as a bound"
+    elif after.overspent and not account.overspent:
+        reason = f"study {entry.name!r} cost {_columns(certified)}, more than it was settled with before, and the budget is taken"
+    return fresh, None if reason is None else Freeze(entry.study, stamp, reason)
+
+
+def _for_account(charge: Charge, factor: int) -> Charge:
+    # No error here: what has happened is written down, as unbounded if need be.
+    if factor == 1 or not charge.bounded:
+        return charge
+    return replace(charge, mu=math.inf) if charge.beta else charge.of_group(factor)
+
+
+def _factor(account: Account, request: Request) -> int:
+    """How many changes that the study hides make one change that the account is about. Raises :class:`InputError` if unknown."""
+    if request.data_set is not None and request.data_set != account.data_set:
+        raise InputError(
+            f"study {request.name!r} is about data set {request.data_set!r}, account {account.name!r} about "
+            f"{account.data_set!r}: use the account of that data set"
+        )
+    if request.members is not None and request.members < 1:
+        raise InputError(f"a group of {request.members} is none: choose a whole number >= 1")
+    # What hides a whole party hides each of its records, but not the other way round.
+    if account.unit == PrivacyUnit.PARTY and request.unit != PrivacyUnit.PARTY and request.members is None:
+        raise InputError(
+            f"study {request.name!r} protects one {request.unit}, account {account.name!r} counts per {account.unit}: "
+            f"use an account that counts per {request.unit}, or say how many records change together, the party's number of them"
+        )
+    if account.relation == Neighbouring.ADD_REMOVE and request.relation != Neighbouring.ADD_REMOVE:
+        raise InputError(
+            f"study {request.name!r} protects against {request.relation}, account {account.name!r} counts {account.relation}: "
+            f"nothing follows from the one for the other, use an account that counts {request.relation}"
+        )
+    twice = account.relation == Neighbouring.REPLACEMENT and request.relation == Neighbouring.ADD_REMOVE
+    return (request.members or 1) * (2 if twice else 1)
+
+
+def _check_room(account: Account, known: Entry | None, request: Request, charge: Charge, command: str) -> None:
+    if account.frozen is not None:
+        raise InputError(
+            f"account {account.name!r} is frozen since {account.frozen.since} ({account.frozen.reason}): find out why, then lift "
+            f"it with {command} --lift REASON"
+        )
+    if not charge.bounded:
+        why = f" ({request.reason})" if request.reason else ""
+        raise InputError(
+            f"study {request.name!r} asks for epsilon inf, as no bound on what it discloses is known{why}: no budget allows "
+            "that, agree on a protocol or a coalition with a bound"
+        )
+    others = account if known is None else account.without(known.study)
+    budget, together = account.budget, [*others.charges, charge]
+    if budget.allows(together):
+        return
+    if not budget.allows_additive(together):
+        raise InputError(
+            f"study {request.name!r} may fail with {float(charge.additive(budget.epsilon)):.3g} of delta (rare events, sampler), "
+            f"account {account.name!r} has {others.remaining_additive_delta:.3g} left of the {budget.additive_delta:.3g} that it "
+            f"keeps for that: agree on a study that needs less, or set the budget with {command} --budget EPSILON DELTA"
+        )
+    asked, left = charged_text(budget.epsilon_of(Charge(charge.mu))), left_text(others.remaining_epsilon)
+    raise InputError(
+        f"study {request.name!r} asks for epsilon {asked} at delta {budget.delta:g} but account {account.name!r} has epsilon "
+        f"{left} left of {budget.epsilon:g}: agree on a study that costs less, or raise the budget with {command} "
+        "--budget EPSILON DELTA"
+    )
+
+
+def _columns(charge: Charge) -> str:
+    extra = "".join(f", {name} {part:.3g}" for name, part in (("beta", charge.beta), ("tv", charge.tv)) if part)
+    return f"mu {charge.mu:.6g}{extra}"

@@ -1,0 +1,205 @@
+r"""What one study costs an account: three columns, which add up over studies in three ways.
+
+A mechanism costs (mu, beta, tv) if, for every two neighbouring inputs,
+
+- an event of probability at most beta, the same for both, aside, the model of the mechanism is mu-GDP; and
+- what the program really does is within total variation distance tv of that model, on every input.
+
+Then for every epsilon >= 0 it is (epsilon, delta)-DP with
+
+    delta = delta(mu, epsilon) + beta + (1 + e^epsilon) tv.
+
+Over studies, chosen adaptively, mu adds as sqrt(sum mu_k^2), beta and tv add plainly. Nothing else is ever added up: neither
+epsilons nor trade-off curves (see docs/mathematics.md).
+
+Neighbouring relation: the one that the charge was made for. Every function rounds towards less privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Self
+
+from scipy.special import erfinv, log_expit, ndtri_exp
+
+from quietmean.core.errors import InputError
+from quietmean.privacy.composition import check_mu, compose_mu, exact_sum, group_mu
+from quietmean.privacy.concentrated import epsilon_of_rho
+from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
+
+# Relative accuracy of scipy's inverse functions, with room to spare; results are moved by this much towards less privacy.
+_SAFETY = 1e-12
+# Beyond this e^epsilon is no double, and no tv > 0 of a program leaves anything of delta.
+_LARGEST_EXPONENT = 700.0
+# tanh(epsilon / 2) of a larger one is too close to 1 for the inverse error function.
+_SMALL_EPSILON = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """(mu, beta, tv) of a study, or of several: see :mod:`quietmean.privacy.charge`.
+
+    ``mu`` may be infinite: no bound is known, and no account can pay it. Raises :class:`InputError` for a negative mu, or a beta
+    or tv outside 0..1.
+    """
+
+    mu: float
+    beta: float = 0.0
+    tv: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_mu(self.mu)
+        for name, chance in (("beta", self.beta), ("tv", self.tv)):
+            if not 0 <= chance <= 1:
+                raise InputError(f"{name} is {chance:g}: choose a number between 0 and 1")
+
+    @classmethod
+    def of_mechanism(cls, epsilon: float, delta: float = 0.0, *, members: int = 1) -> Self:
+        """Of any (epsilon, delta)-DP mechanism: mu = -2 Phi^-1(1 / (1 + e^epsilon)) and beta = delta.
+
+        Randomised response at epsilon is the worst epsilon-DP mechanism, and this is the least mu whose curve lies nowhere above
+        its own; with probability delta everything is given away (Kairouz, Oh and Viswanath 2015). ``members``: for a group of so
+        many units that change together, by the group privacy of (epsilon, delta). Raises :class:`InputError` for an epsilon that
+        is not finite and >= 0, a delta outside 0..1, or fewer members than 1.
+        """
+        if not (math.isfinite(epsilon) and epsilon >= 0):
+            raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
+        _check_members(members)
+        if not 0 <= delta <= 1:
+            raise InputError(f"delta is {delta:g}: choose a number between 0 and 1")
+        return cls(_mu_of_pure(members * epsilon), _group_delta(epsilon, delta, members))
+
+    @classmethod
+    def of_concentrated(cls, rho: float, delta: float, *, members: int = 1) -> Self:
+        """Of a rho-zCDP mechanism, by way of (epsilon, ``delta``): of rho alone no finite mu follows.
+
+        A group of ``members`` units has members^2 rho. Raises :class:`InputError` for a negative or infinite rho, unless
+        0 < delta < 1, or for fewer members than 1.
+        """
+        _check_members(members)
+        return cls.of_mechanism(epsilon_of_rho(members**2 * rho, delta), delta)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether mu is finite."""
+        return math.isfinite(self.mu)
+
+    def additive(self, epsilon: float) -> Fraction:
+        """beta + (1 + e^epsilon) tv, what the two additive columns take of delta: an upper bound, at most 1."""
+        return additive_delta([self], epsilon)
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta at ``epsilon`` that is shown; rounded up. Raises :class:`InputError` for an impossible epsilon."""
+        return min(1.0, _up(Fraction(delta_of_mu(self.mu, epsilon)) + self.additive(epsilon)))
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon at ``delta`` that is shown; infinite if none is. Rounded up.
+
+        Raises :class:`InputError` unless 0 < delta < 1.
+        """
+        # From below, as e^epsilon grows with epsilon; the least solution is never passed.
+        found = 0.0
+        while True:
+            left = Fraction(delta) - self.additive(found)
+            if left <= 0 or not self.bounded:
+                return math.inf
+            more = epsilon_of_mu(self.mu, down(left))
+            if more <= found * (1 + _SAFETY):
+                break
+            found = more
+        step = _SAFETY
+        while self.delta(found) > delta:
+            if step > 1.0:
+                return math.inf
+            found = found * (1 + step) + step * _SAFETY
+            step *= 2
+        return found
+
+    def exceeds(self, other: Charge) -> bool:
+        """Whether this is more than ``other`` in any column."""
+        return self.mu > other.mu or self.beta > other.beta or self.tv > other.tv
+
+    def larger(self, other: Charge) -> Charge:
+        """The larger of the two in each column."""
+        return Charge(max(self.mu, other.mu), max(self.beta, other.beta), max(self.tv, other.tv))
+
+    def of_group(self, members: int) -> Charge:
+        """For ``members`` units that change together, each hidden as charged here: members * mu, and the same tv.
+
+        Raises :class:`InputError` for fewer members than 1, and for a beta > 0: its event is about one change, and what it is for
+        several does not follow.
+        """
+        _check_members(members)
+        if members == 1:
+            return self
+        if self.beta:
+            raise InputError(
+                f"a beta of {self.beta:g} is about one change, not about {members} at once: charge a study without such an "
+                "event, or one whose unit is the group"
+            )
+        return Charge(group_mu(self.mu, members), 0.0, self.tv)
+
+
+NOTHING: Final = Charge(0.0)
+
+
+def compose(charges: Iterable[Charge]) -> Charge:
+    """Several studies about the same unit together: mu by squares, beta and tv by sums. Exact arithmetic, rounded up."""
+    listed = list(charges)
+    beta = min(Fraction(1), exact_sum(one.beta for one in listed))
+    tv = min(Fraction(1), exact_sum(one.tv for one in listed))
+    return Charge(compose_mu(one.mu for one in listed), _up(beta), _up(tv))
+
+
+def additive_delta(charges: Iterable[Charge], epsilon: float) -> Fraction:
+    """sum beta + (1 + e^epsilon) sum tv: an upper bound, at most 1. Raises :class:`InputError` unless epsilon is finite, >= 0."""
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
+    listed = list(charges)
+    beta, tv = exact_sum(one.beta for one in listed), exact_sum(one.tv for one in listed)
+    if not tv:
+        return min(Fraction(1), beta)
+    if epsilon > _LARGEST_EXPONENT:
+        return Fraction(1)
+    # The library's exponential is off by less than one unit in the last place.
+    growth = Fraction(math.nextafter(math.nextafter(math.exp(epsilon), math.inf), math.inf))
+    return min(Fraction(1), beta + (1 + growth) * tv)
+
+
+def down(number: Fraction) -> float:
+    """The largest double that is not above; for numbers >= 0."""
+    near = float(number)
+    return near if Fraction(near) <= number else math.nextafter(near, 0.0)
+
+
+def _up(number: Fraction) -> float:
+    near = float(number)
+    return near if Fraction(near) >= number else math.nextafter(near, math.inf)
+
+
+def _mu_of_pure(epsilon: float) -> float:
+    """-2 Phi^-1(1 / (1 + e^epsilon)), rounded up."""
+    if epsilon <= _SMALL_EPSILON:
+        # Phi(mu / 2) - 1/2 = tanh(epsilon / 2) / 2, without the cancellation around 1/2.
+        mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2)))
+    else:
+        mu = -2 * float(ndtri_exp(log_expit(-epsilon)))
+    return mu * (1 + _SAFETY)
+
+
+def _group_delta(epsilon: float, delta: float, members: int) -> float:
+    """delta (1 + e^epsilon + ... + e^((members - 1) epsilon)), rounded up, at most 1."""
+    if members == 1 or delta == 0.0:
+        return delta
+    if (members - 1) * epsilon > _LARGEST_EXPONENT:
+        return 1.0
+    factor = float(members) if epsilon == 0.0 else math.expm1(members * epsilon) / math.expm1(epsilon)
+    return min(1.0, delta * factor * (1 + _SAFETY))
+
+
+def _check_members(members: int) -> None:
+    if members < 1:
+        raise InputError(f"a group of {members} is none: choose a whole number >= 1")

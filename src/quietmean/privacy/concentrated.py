@@ -1,0 +1,59 @@
+"""Zero-concentrated differential privacy (Bun and Steinke 2016) to (epsilon, delta).
+
+A rho-concentrated release is (epsilon, delta)-DP for each Renyi order a > 1 with
+
+    ln delta = (a - 1) (a rho - epsilon) + a ln(1 - 1 / a) - ln(a - 1)
+
+(Canonne, Kamath and Steinke 2020). No finite mu follows from rho alone, so this is the only way from rho to a ledger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from quietmean.core.errors import InputError
+
+
+def delta_of_rho(rho: float, epsilon: float) -> float:
+    """Upper bound on delta at ``epsilon`` of a rho-concentrated DP release: the least over Renyi orders above 1."""
+
+    def log_delta(order: float) -> float:
+        return (order - 1) * (order * rho - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
+
+    if rho <= 0:
+        return 0.0
+    if math.isinf(rho):
+        return 1.0
+    return min(1.0, math.exp(_least(lambda exponent: log_delta(1 + math.exp(exponent)), -12.0, 25.0)))
+
+
+def epsilon_of_rho(rho: float, delta: float) -> float:
+    """Upper bound on epsilon at ``delta`` of a rho-concentrated DP release: the least over Renyi orders above 1; rounded up.
+
+    Raises :class:`InputError` for a negative rho or unless 0 < delta < 1.
+    """
+    if not rho >= 0:
+        raise InputError(f"rho is {rho:g}: choose a number >= 0")
+    if not 0 < delta < 1:
+        raise InputError(f"delta is {delta:g}: choose 0 < delta < 1")
+    if rho == 0.0 or math.isinf(rho):
+        return rho
+
+    def epsilon(order: float) -> float:
+        return order * rho + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+
+    found = _least(lambda exponent: epsilon(1 + math.exp(exponent)), -12.0, 25.0)
+    # Three terms of either sign: the margin follows their sizes.
+    return max(0.0, found + 1e-12 * (abs(found) + 1))
+
+
+def _least(function: Callable[[float], float], low: float, high: float) -> float:
+    """The least value of a function with one valley, by ternary search: any argument gives a valid bound."""
+    for _ in range(120):
+        third = (high - low) / 3
+        if function(low + third) <= function(high - third):
+            high -= third
+        else:
+            low += third
+    return function((low + high) / 2)

@@ -1,0 +1,236 @@
+"""The ledger is a privacy filter: whoever chooses the studies, whatever is refunded, the budget holds. Checked with 60 digits.
+
+An adversary picks each study after it has seen what is left, and how much each one turns out to have cost. What the studies
+really cost is added up apart from the ledger, with nothing of its arithmetic. Wrong filters must be found out by the same check.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quietmean.core.domain import Neighbouring, PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.ledger import Account, Budget, Entry, Freeze, Ledger, Refund
+from quietmean.ledger.filter import Request, reserved, settled
+from quietmean.privacy import Charge, mu_of_budget
+
+NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
+STAMP = "2030-01-02T12:00:00+00:00"
+DIGITS = 60
+Reserve = Callable[[Account, Entry | None, Request, str, str], Entry]
+Settle = Callable[[Account, Entry, Charge, str, str], tuple[Entry, Freeze | None]]
+
+
+@dataclass
+class Truth:
+    """What studies may have cost by now, from the adversary's own notes: reserved ones in full, settled ones as they did."""
+
+    epsilon: float
+    delta: float
+    costs: dict[str, Charge] = field(default_factory=dict)
+
+    def total(self) -> mpmath.mpf:
+        """delta of all studies together at the budget's epsilon."""
+        with mpmath.workdps(DIGITS + 40):
+            columns = [[mpmath.mpf(getattr(cost, name)) for cost in self.costs.values()] for name in ("mu", "beta", "tv")]
+            mu = mpmath.sqrt(sum((each**2 for each in columns[0]), mpmath.mpf(0)))
+            e = mpmath.mpf(self.epsilon)
+            gaussian = mpmath.mpf(0)
+            if mu:
+                gaussian = normal(-e / mu + mu / 2) - mpmath.exp(e) * normal(-e / mu - mu / 2)
+            return gaussian + sum(columns[1], mpmath.mpf(0)) + (1 + mpmath.exp(e)) * sum(columns[2], mpmath.mpf(0))
+
+    def holds(self) -> bool:
+        return bool(self.total() <= mpmath.mpf(self.delta))
+
+
+def normal(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+def empty(budget: Budget, refund: Refund = Refund.SETTLED) -> Account:
+    return Account("wards", "wards", PrivacyUnit.RECORD, Neighbouring.REPLACEMENT, refund, (budget,), ())
+
+
+@dataclass
+class Adversary:
+    """Asks an account in memory for studies, and says what they cost; ``excess``: how often more than was reserved."""
+
+    account: Account
+    rng: random.Random
+    excess: float = 0.0
+    reserve: Reserve = reserved
+    settle: Settle = settled
+    allowed: int = 0
+    refused: int = 0
+    violated: bool = False
+
+    def __post_init__(self) -> None:
+        self.truth = Truth(self.account.budget.epsilon, self.account.budget.delta)
+
+    def play(self, studies: int, check_every: int = 1) -> None:
+        for number in range(studies):
+            self.ask(f"s{number}")
+            while self.rng.random() < 0.4:
+                self.answer()
+            if number % check_every == 0 or number == studies - 1:
+                # A study that cost more than its bound may break the budget, but never without a word.
+                self.violated |= not (self.truth.holds() or self.account.frozen)
+
+    def ask(self, study: str) -> None:
+        request = Request(study, study, self.wish(), refund=self.rng.random() < 0.9)
+        try:
+            entry = self.reserve(self.account, None, request, STAMP, "")
+        except InputError:
+            self.refused += 1
+            return
+        self.allowed += 1
+        if self.account.frozen:
+            self.violated = True
+        self.truth.costs[study] = request.charge
+        self.account = replace(self.account, entries=(*self.account.entries, entry))
+
+    def wish(self) -> Charge:
+        """All that is left, a part of it, or a little too much; in each column on its own."""
+        left_mu, left = self.account.remaining_mu, self.account.remaining_additive_delta
+        share = [self.rng.choice([0.0, 1e-3, 0.1, 0.5, 1.0, 1.0 + 1e-12, 2.0, self.rng.random()]) for _ in range(3)]
+        split = self.rng.random()
+        # Upwards by no more than rounding: at the very edge the filter has to decide exactly.
+        growth = 1 + float(mpmath.exp(self.truth.epsilon))
+        return Charge(share[0] * left_mu, min(1.0, share[1] * split * left), min(1.0, share[2] * (1 - split) * left / growth))
+
+    def answer(self) -> None:
+        """Some study is over, or says once more what it cost: never more than before, but for an ``excess``."""
+        if not self.account.entries:
+            return
+        entry = self.rng.choice([one for one in self.account.entries if not one.settled] or self.account.entries)
+        if self.rng.random() < 0.1:
+            entry = self.rng.choice(self.account.entries)
+        most = entry.certified or entry.reserved
+        times = 1.0 if self.rng.random() >= self.excess else 3.0
+        part = [self.rng.choice([0.0, 0.3, 1.0, self.rng.random()]) * times for _ in range(3)]
+        cost = Charge(most.mu * part[0], min(1.0, most.beta * part[1]), min(1.0, most.tv * part[2]))
+        before = entry.certified
+        fresh, freeze = self.settle(self.account, entry, cost, STAMP, "")
+        # The adversary knows the worst of what it said; what was reserved no longer counts once a study is over.
+        self.truth.costs[entry.study] = cost if before is None else cost.larger(before)
+        entries = tuple(fresh if one.study == entry.study else one for one in self.account.entries)
+        freezes = self.account.freezes if freeze is None else (*self.account.freezes, freeze)
+        self.account = replace(self.account, entries=entries, freezes=freezes)
+
+
+BUDGETS = [(1.0, 1e-6), (0.1, 1e-12), (8.0, 1e-12), (3.0, 1e-3)]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_a_thousand_adaptive_studies_keep_the_budget(epsilon: float, delta: float) -> None:
+    seed = f"{epsilon} {delta}"
+    adversary = Adversary(empty(Budget.of(epsilon, delta, STAMP)), random.Random(seed))
+    adversary.play(1000, check_every=10)
+    share = float(adversary.truth.total() / delta)
+    print(f"seed {seed!r}: {adversary.allowed} studies allowed, {adversary.refused} refused, {share:.4f} of delta")
+    assert not adversary.violated
+    assert adversary.account.frozen is None
+    # It is a test of a budget that is really used.
+    assert adversary.allowed > 100
+    assert adversary.refused > 20
+
+
+@given(st.integers(0, 10**9), st.floats(0.05, 10.0), st.floats(-12.0, -2.0), st.sampled_from(Refund), st.sampled_from([0.0, 0.1]))
+@settings(max_examples=60)
+def test_any_adversary_keeps_any_budget(seed: int, epsilon: float, exponent: float, refund: Refund, excess: float) -> None:
+    account = empty(Budget.of(epsilon, 10.0**exponent, STAMP), refund)
+    adversary = Adversary(account, random.Random(seed), excess)
+    adversary.play(30)
+    assert not adversary.violated
+
+
+def test_the_ledger_on_disk_decides_as_the_filter_does(tmp_path: Path) -> None:
+    """The same studies through a file: what it holds after each is what the filter says in memory."""
+    rng = random.Random(7)
+    with Ledger.open(tmp_path / "ledger", create=True) as ledger:
+        ledger.set_budget("wards", 2.0, 1e-9, when=NOON)
+        twin = Adversary(ledger.account("wards"), rng)
+        for number in range(60):
+            before = len(twin.account.entries)
+            twin.ask(f"s{number}")
+            for entry in twin.account.entries[before:]:
+                ledger.reserve("wards", entry.study, entry.reserved, name=entry.name, when=NOON, refund=entry.refund)
+            known = {entry.study: entry for entry in twin.account.entries}
+            twin.answer()
+            for entry in twin.account.entries:
+                if entry != known[entry.study] and entry.certified is not None:
+                    ledger.settle(entry.study, entry.certified, when=NOON)
+            assert ledger.account("wards").entries == twin.account.entries
+    assert twin.truth.holds()
+    assert twin.allowed > 20
+
+
+# --- wrong filters -----------------------------------------------------------------------------------------------------------
+
+
+def refunds_upwards(account: Account, entry: Entry, charge: Charge, stamp: str, note: str) -> tuple[Entry, Freeze | None]:
+    """Takes whatever a study says that it cost, as the first ledgers did."""
+    fresh, _ = settled(account, entry, charge, stamp, note)
+    return fresh, None
+
+
+def forgets(account: Account, entry: Entry, charge: Charge, stamp: str, note: str) -> tuple[Entry, Freeze | None]:
+    """The last answer holds, not the worst."""
+    return replace(entry, certified=charge, charged=charge, status="spent"), None
+
+
+def gives_back_what_is_not_settled(account: Account, known: Entry | None, request: Request, stamp: str, command: str) -> Entry:
+    """Counts a study only once it is settled."""
+    return reserved(
+        replace(account, entries=tuple(one for one in account.entries if one.settled)), known, request, stamp, command
+    )
+
+
+def counts_only_mu(account: Account, known: Entry | None, request: Request, stamp: str, command: str) -> Entry:
+    """Takes beta and tv as they come, as the first ledgers did."""
+    entry = reserved(account, known, replace(request, charge=Charge(request.charge.mu)), stamp, command)
+    return replace(entry, reserved=request.charge, charged=Charge(request.charge.mu))
+
+
+@pytest.mark.parametrize(
+    ("reserve", "settle", "excess"),
+    [
+        (reserved, refunds_upwards, 0.2),
+        (reserved, forgets, 0.0),
+        (gives_back_what_is_not_settled, settled, 0.0),
+        (counts_only_mu, settled, 0.0),
+    ],
+)
+def test_a_wrong_filter_is_found_out(reserve: Reserve, settle: Settle, excess: float) -> None:
+    found = 0
+    for seed in range(10):
+        account = empty(Budget.of(1.0, 1e-6, STAMP))
+        wrong = Adversary(account, random.Random(seed), excess, reserve, settle)
+        wrong.play(100, check_every=2)
+        found += wrong.violated
+        right = Adversary(account, random.Random(seed), excess)
+        right.play(100, check_every=10)
+        assert not right.violated
+    print(f"seeds 0 to 9: {found} of 10")
+    assert found >= 3
+
+
+def test_a_budget_that_gives_mu_all_of_delta_is_found_out() -> None:
+    budget = Budget.of(1.0, 1e-6, STAMP)
+    wrong = replace(budget, mu=mu_of_budget(1.0, 1e-6))
+    truth = Truth(1.0, 1e-6)
+    for which, kept in ((budget, True), (wrong, False)):
+        charge = Charge(which.mu, which.additive_delta)
+        assert which.allows([charge])
+        truth.costs["s"] = charge
+        assert truth.holds() is kept

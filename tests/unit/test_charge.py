@@ -1,0 +1,217 @@
+"""What is charged: every conversion against 60-digit arithmetic, always in the safe direction, and close."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import dp_accounting
+import mpmath
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from quietmean.core.errors import InputError
+from quietmean.privacy import Charge, compose, mu_of_budget
+from quietmean.privacy.charge import additive_delta
+from quietmean.privacy.concentrated import delta_of_rho, epsilon_of_rho
+from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
+
+DIGITS = 60
+EPSILON = st.floats(1e-6, 60.0)
+DELTA = st.floats(-12.0, -2.0).map(lambda exponent: 10.0**exponent)
+MU = st.floats(1e-3, 5.0)
+CHANCE = st.floats(-30.0, -8.0).map(lambda exponent: 10.0**exponent)
+
+
+def normal(x: mpmath.mpf) -> mpmath.mpf:
+    """Phi, of tails as well."""
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+def true_delta(mu: float, epsilon: float) -> mpmath.mpf:
+    """delta(mu, epsilon) with 60 digits left after the cancellation."""
+    with mpmath.workdps(DIGITS + 40):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        return normal(-e / m + m / 2) - mpmath.exp(e) * normal(-e / m - m / 2)
+
+
+def true_total(charges: list[Charge], epsilon: float) -> mpmath.mpf:
+    """The delta of studies together, from nothing but their columns."""
+    with mpmath.workdps(DIGITS + 40):
+        mu = mpmath.sqrt(sum((mpmath.mpf(one.mu) ** 2 for one in charges), mpmath.mpf(0)))
+        beta = sum((mpmath.mpf(one.beta) for one in charges), mpmath.mpf(0))
+        tv = sum((mpmath.mpf(one.tv) for one in charges), mpmath.mpf(0))
+        gaussian = true_delta(mu, epsilon) if mu else mpmath.mpf(0)
+        return gaussian + beta + (1 + mpmath.exp(epsilon)) * tv
+
+
+# --- the curve ---------------------------------------------------------------------------------------------------------------
+
+
+@given(MU, st.floats(0.0, 20.0), CHANCE, CHANCE)
+def test_delta_is_the_sum_of_three_parts(mu: float, epsilon: float, beta: float, tv: float) -> None:
+    charge = Charge(mu, beta, tv)
+    truth, shown = true_total([charge], epsilon), charge.delta(epsilon)
+    assert shown >= min(truth, 1)
+    assert shown <= truth * (1 + mpmath.mpf("1e-10"))
+
+
+@given(MU, DELTA)
+@example(0.2367, 1e-12)
+def test_epsilon_is_the_least_one(mu: float, delta: float) -> None:
+    charge = Charge(mu, delta / 300, delta / 1e5)
+    epsilon = charge.epsilon(delta)
+    if math.isinf(epsilon):
+        # No epsilon will do: where the Gaussian part has become small enough, e^epsilon tv has not.
+        assert all(true_total([charge], e / 2) > delta for e in range(60))
+        return
+    assert true_total([charge], epsilon) <= delta
+    if epsilon > 1e-6:
+        assert true_total([charge], epsilon * (1 - 1e-8)) > delta
+
+
+def test_without_the_additive_columns_it_is_the_gaussian_curve() -> None:
+    for mu in (0.01, 0.25, 1.0, 4.0):
+        assert Charge(mu).delta(1.0) == delta_of_mu(mu, 1.0)
+        assert Charge(mu).epsilon(1e-6) == pytest.approx(epsilon_of_mu(mu, 1e-6), rel=1e-11)
+    assert Charge(0.0).epsilon(1e-6) == 0.0
+    assert Charge(0.0, beta=2e-6).epsilon(1e-6) == math.inf
+    assert Charge(math.inf).epsilon(1e-6) == math.inf
+    assert Charge(math.inf).delta(1.0) == 1.0
+    assert not Charge(math.inf).bounded
+
+
+@given(st.floats(0.01, 10.0), DELTA)
+@example(1.0, 1e-12)
+@example(8.0, 1e-12)
+def test_the_largest_mu_of_a_budget_keeps_it_with_60_digits(epsilon: float, delta: float) -> None:
+    mu = mu_of_budget(epsilon, delta)
+    assert true_delta(mu, epsilon) <= delta
+    assert true_delta(mu * (1 + 1e-9), epsilon) > delta
+
+
+# --- other mechanisms --------------------------------------------------------------------------------------------------------
+
+
+@given(st.one_of(EPSILON, st.floats(0.0, 700.0), st.just(1.0)))
+@example(1.0000001)
+@example(1e-12)
+def test_a_pure_mechanism_is_dominated_and_hardly_more(epsilon: float) -> None:
+    mu = Charge.of_mechanism(epsilon).mu
+    with mpmath.workdps(DIGITS + int(epsilon / 2)):
+        # At the corner of randomised response: both errors are 1 / (1 + e^epsilon).
+        error = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))
+        assert normal(-mpmath.mpf(mu) / 2) <= error
+        if epsilon > 1e-30:
+            assert normal(-mpmath.mpf(mu) * (1 - mpmath.mpf("1e-10")) / 2) > error
+
+
+@given(EPSILON.filter(lambda epsilon: epsilon < 20), st.floats(0.0, 25.0))
+def test_domination_holds_at_every_epsilon_of_the_curve(epsilon: float, at: float) -> None:
+    """Randomised response has delta (e^epsilon - e^at) / (1 + e^epsilon) at ``at`` <= epsilon, and 0 beyond."""
+    with mpmath.workdps(DIGITS):
+        response = (mpmath.exp(epsilon) - mpmath.exp(at)) / (1 + mpmath.exp(epsilon))
+        assert Charge.of_mechanism(epsilon).delta(at) >= response
+
+
+def test_an_approximate_mechanism_and_its_groups() -> None:
+    charge = Charge.of_mechanism(0.5, 1e-7)
+    assert (charge.mu, charge.beta, charge.tv) == (Charge.of_mechanism(0.5).mu, 1e-7, 0.0)
+    group = Charge.of_mechanism(0.5, 1e-7, members=3)
+    assert group.mu == Charge.of_mechanism(1.5).mu
+    with mpmath.workdps(DIGITS):
+        exact = mpmath.mpf(1e-7) * (1 + mpmath.exp(mpmath.mpf("0.5")) + mpmath.exp(1))
+        assert exact <= group.beta <= exact * (1 + mpmath.mpf("1e-11"))
+    assert Charge.of_mechanism(0.0, 1e-7, members=3).beta == pytest.approx(3e-7)
+    assert Charge.of_mechanism(0.0, 0.4, members=3).beta == 1.0
+    assert Charge.of_mechanism(5.0, 1e-7, members=1000).beta == 1.0
+
+
+@given(st.floats(1e-4, 4.0), DELTA)
+def test_a_concentrated_mechanism_goes_by_epsilon_and_delta(rho: float, delta: float) -> None:
+    epsilon = epsilon_of_rho(rho, delta)
+    # The two directions of one bound, and never below what the Gaussian mechanism of this rho really needs.
+    assert delta_of_rho(rho, epsilon) <= delta * (1 + 1e-6)
+    assert epsilon >= epsilon_of_mu(math.sqrt(2 * rho), delta)
+    assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    charge = Charge.of_concentrated(rho, delta)
+    assert charge == Charge.of_mechanism(epsilon, delta)
+    assert Charge.of_concentrated(rho, delta, members=2) == Charge.of_concentrated(4 * rho, delta)
+
+
+@pytest.mark.parametrize(("rho", "delta"), [(0.01, 1e-6), (0.1, 1e-12), (0.5, 1e-5), (2.0, 1e-9)])
+def test_concentrated_to_approximate_against_dp_accounting(rho: float, delta: float) -> None:
+    orders = [1 + 2.0 ** (k / 8) for k in range(-40, 100)]
+    theirs, _ = dp_accounting.rdp.compute_epsilon(orders, [rho * order for order in orders], delta)
+    ours = epsilon_of_rho(rho, delta)
+    # They minimise the same bound over a grid of orders.
+    assert ours <= theirs * (1 + 1e-9)
+    assert ours >= theirs * (1 - 1e-2)
+
+
+def test_concentrated_at_the_ends() -> None:
+    assert epsilon_of_rho(0.0, 1e-6) == 0.0
+    assert epsilon_of_rho(math.inf, 1e-6) == math.inf
+    for rho, delta in ((-1.0, 1e-6), (math.nan, 1e-6), (1.0, 0.0), (1.0, 1.0)):
+        with pytest.raises(InputError, match="choose"):
+            epsilon_of_rho(rho, delta)
+
+
+# --- adding up ---------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.builds(Charge, MU, CHANCE, CHANCE), min_size=1, max_size=30), st.floats(0.0, 8.0))
+def test_composition_is_never_below_the_truth(charges: list[Charge], epsilon: float) -> None:
+    total = compose(charges)
+    assert Fraction(total.mu) ** 2 >= sum(Fraction(one.mu) ** 2 for one in charges)
+    assert Fraction(total.beta) >= sum(Fraction(one.beta) for one in charges)
+    assert Fraction(total.tv) >= sum(Fraction(one.tv) for one in charges)
+    truth = true_total(charges, epsilon)
+    assert min(truth, 1) <= total.delta(epsilon) <= truth * (1 + mpmath.mpf("1e-10"))
+    with mpmath.workdps(DIGITS):
+        part = sum((mpmath.mpf(one.beta) for one in charges), mpmath.mpf(0))
+        part += (1 + mpmath.exp(epsilon)) * sum((mpmath.mpf(one.tv) for one in charges), mpmath.mpf(0))
+        ours = additive_delta(charges, epsilon)
+        assert mpmath.mpf(ours.numerator) / ours.denominator >= min(part, 1)
+
+
+def test_composition_at_the_ends() -> None:
+    assert compose([]) == Charge(0.0)
+    assert compose([Charge(3.0, 0.7, 0.9), Charge(4.0, 0.7, 0.9)]) == Charge(5.0, 1.0, 1.0)
+    assert compose([Charge(math.inf), Charge(1.0, 1e-9)]) == Charge(math.inf, 1e-9)
+    assert additive_delta([Charge(1.0, 0.0, 1e-300)], 1e4) == 1
+    assert additive_delta([Charge(1.0, 1e-9)], 1e4) == Fraction(1e-9)
+
+
+def test_columns_are_compared_one_by_one() -> None:
+    small, large = Charge(0.1, 1e-9, 1e-12), Charge(0.2, 1e-10, 1e-12)
+    assert large.exceeds(small)
+    assert small.exceeds(large)
+    assert not small.exceeds(small)
+    assert small.larger(large) == Charge(0.2, 1e-9, 1e-12)
+
+
+def test_groups() -> None:
+    assert Charge(0.1, 0.2, 0.3).of_group(1) == Charge(0.1, 0.2, 0.3)
+    group = Charge(0.1, 0.0, 1e-12).of_group(4)
+    assert group.mu >= Fraction(4) * Fraction(0.1)
+    assert group.mu == pytest.approx(0.4, rel=1e-12)
+    assert group.tv == 1e-12
+    with pytest.raises(InputError, match="about one change, not about 4"):
+        Charge(0.1, 1e-9).of_group(4)
+
+
+def test_impossible_charges() -> None:
+    for arguments in ((-0.1,), (math.nan,), (1.0, -1e-9), (1.0, 1.5), (1.0, 0.0, -1e-9), (1.0, 0.0, math.nan)):
+        with pytest.raises(InputError, match="choose a number"):
+            Charge(*arguments)
+    for epsilon, delta in ((-1.0, 0.0), (math.inf, 0.0), (1.0, -0.1), (1.0, 1.1)):
+        with pytest.raises(InputError, match="choose a"):
+            Charge.of_mechanism(epsilon, delta)
+    with pytest.raises(InputError, match="a group of 0"):
+        Charge(1.0).of_group(0)
+    with pytest.raises(InputError, match="choose a finite number"):
+        Charge.of_concentrated(math.inf, 1e-6)
+    with pytest.raises(InputError, match="choose a finite number"):
+        additive_delta([], math.inf)
