@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -32,8 +32,6 @@ def command(
     receipt: Path | None = None,
     ledger: Path | None = None,
     account: str | None = None,
-    missing: Literal["refuse", "drop"] = "refuse",
-    clip: Annotated[bool, Parameter(negative="")] = False,
     events: Annotated[bool | Path, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -62,10 +60,6 @@ def command(
         nothing is charged anywhere.
     account
         The ledger's account for these data; by default the name of the data file without its ending.
-    missing
-        refuse: an empty cell is an error; drop: leave its row out.
-    clip
-        Clip values to the bounds instead of refusing them.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
     json
@@ -85,7 +79,8 @@ def command(
         files = Files.load(study, roster, key)
         if shown.stream is not None:
             shown.stream.party = files.name
-        encoded = files.encode(data, missing, clip)
+        encoded = files.encode(data)
+        shown.tell_owner(encoded)
         shown.say("calibrating the noise")
         shared = files.plan(plan)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
@@ -98,7 +93,6 @@ def command(
         path = files.receipt(receipt)
         outcome.save_receipt(path, _origin(files, settings, result))
         document = outcome.to_json() | {
-            "clipped": encoded.clipped,
             "messages": result.transfers,
             "bytes": result.bytes_sent,
             "seconds": round(time.monotonic() - begun, 3),

@@ -15,11 +15,17 @@ from quietmean.core.schema import OPEN, Configured, nearest, parameter, paramete
 from quietmean.statistics.columns import Columns
 
 Array = NDArray[np.float64]
-# Columns by name, each of shape (rows,), with all values inside the declared bounds.
+# Columns by name, each of shape (rows,), with all values inside the declared bounds: the middle of them where one is missing.
+# Under presence_of(name), 1 where the value is present and 0 where it is missing.
 Records: TypeAlias = Mapping[str, Array]
 
 # The term of a statistic that is one number.
 WHOLE = ""
+
+
+def presence_of(column: str) -> str:
+    """The key in records that says which values of a column are present."""
+    return f"present({column})"
 
 
 class Feature(ABC):

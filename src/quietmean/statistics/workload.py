@@ -14,16 +14,20 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A party's input to a protocol: its vector (d,), its public weight, and how many of its numbers were clipped."""
+    """A party's input to a protocol: its vector (d,) and its public weight, the number of its records.
+
+    ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes of this party only.
+    """
 
     vector: Vector
     weight: float
-    clipped: int
+    clamped: int
+    missing: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,27 +67,29 @@ class Workload:
         """L2 change of a party's vector when one unit (a record, or all of a party) is replaced."""
         return math.sqrt(sum((scale * feature.sensitivity) ** 2 for feature, scale in self.scales.items()))
 
-    def encode(self, records: Array, *, clip: bool = False, row_names: NDArray[np.int64] | None = None) -> Encoded:
-        """A party's vector from its ``records``, shape (rows, columns), in the units of the columns.
+    def encode(self, records: Array) -> Encoded:
+        """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 
-        ``clip`` moves values outside the bounds to the nearest bound. ``row_names``: the numbers of the rows for error messages,
-        shape (rows,). Raises :class:`InputError` if there are no records, or for a value outside the bounds without ``clip``.
+        Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
+        values decides whether a study goes on. Raises :class:`InputError` if there are no records.
         """
         if not len(records):
             raise InputError("a party has no records: every party needs at least one, or leave it out")
-        outside = self.outside(records)
-        if outside.any() and not clip:
-            row, place = (int(index[0]) for index in np.nonzero(outside))
-            column, number = list(self.columns)[place], int(row_names[row]) if row_names is not None else row + 1
-            raise InputError(
-                f"row {number}, column {column.name!r} is {records[row, place]:g}, outside the bounds "
-                f"{column.low:g} to {column.high:g}: mend it, widen --bounds or pass --clip"
-            )
-        inside = {column.name: np.clip(records[:, place], column.low, column.high) for place, column in enumerate(self.columns)}
+        inside = self.inside(records)
         vectors = np.hstack([feature.encode(inside) * scale for feature, scale in self.scales.items()])
+        outside, missing = int(self.outside(records).sum()), int(np.isnan(records).sum())
         if self.unit == PrivacyUnit.RECORD:
-            return Encoded(vectors.sum(axis=0), float(len(records)), int(outside.sum()))
-        return Encoded(vectors.mean(axis=0), 1.0, int(outside.sum()))
+            return Encoded(vectors.sum(axis=0), float(len(records)), outside, missing)
+        return Encoded(vectors.mean(axis=0), 1.0, outside, missing)
+
+    def inside(self, records: Array) -> Records:
+        """The records as features take them: by column, clamped, with what stands for missing values (NaN) and where they are."""
+        found: dict[str, Array] = {}
+        for place, column in enumerate(self.columns):
+            values = records[:, place]
+            found[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
+            found[presence_of(column.name)] = (~np.isnan(values)).astype(np.float64)
+        return found
 
     def outside(self, records: Array) -> NDArray[np.bool_]:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""

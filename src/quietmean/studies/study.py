@@ -100,7 +100,7 @@ class Study(BaseModel):
 
     def context(self) -> dict[str, Any]:
         """What the coordinates mean: part of what the parties agree on."""
-        columns = [{"name": column.name, "low": column.low, "high": column.high} for column in self.columns]
+        columns = [column.describe() for column in self.columns]
         context = {"study": self.name, "columns": columns, "unit": str(self.unit)}
         if not self.statistics:
             return context
