@@ -33,6 +33,7 @@ def command(
     ledger: Path | None = None,
     account: str | None = None,
     wait: float = 30.0,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Check before a study starts that everything is in order here, and ask the other parties whether they are ready.
@@ -61,6 +62,8 @@ def command(
         The ledger's account for these data; by default the name of the data file without its ending.
     wait
         Seconds to wait for the others.
+    no_privacy
+        Agree to a study whose protocol protects nothing, as join asks for it.
     json
         One JSON document on standard output.
     """
@@ -74,7 +77,7 @@ def command(
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     files = Files.load(study, roster, key)
     with progress("calibrating the noise"):
-        shared = files.plan(plan)
+        shared = files.plan(plan, no_privacy)
     findings = _look(files, shared, data, files.store(store), ledger, account or data.stem)
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)

@@ -33,6 +33,7 @@ def command(
     ledger: Path | None = None,
     account: str | None = None,
     events: Annotated[bool | Path, Parameter(negative="")] = False,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Take part in a study as one party. After a crash the same command continues where it stopped.
@@ -62,6 +63,8 @@ def command(
         The ledger's account for these data; by default the name of the data file without its ending.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
+    no_privacy
+        Take part although the study's protocol protects nothing; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -69,6 +72,7 @@ def command(
 
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+    from quietmean.protocols.target import budget_warnings
     from quietmean.studies import conclude
 
     if account is not None and ledger is None:
@@ -82,9 +86,10 @@ def command(
         encoded = files.encode(data)
         shown.tell_owner(encoded)
         shown.say("calibrating the noise")
-        shared = files.plan(plan)
+        shared = files.plan(plan, no_privacy)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
         charge = None if ledger is None else Charge.reserve(ledger, account or data.stem, files.study.name, settings)
+        shown.warn(budget_warnings(shared.target))
         begun = time.monotonic()
         result = asyncio.run(run_party(settings))
         shown.say("certifying what happened")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress, tell_owner
+from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress, tell_owner, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -38,6 +38,7 @@ def command(
     missing: str = "centre",
     round_timeout: float = 3.0,
     out: Path | None = None,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Compute private means or other statistics of columns of a table between real processes on this machine.
@@ -77,6 +78,8 @@ def command(
         Seconds that a round waits for parties that do not answer.
     out
         New folder for the receipt and the report; default quietmean-run-DATE-TIME.
+    no_privacy
+        Run a protocol that protects nothing, such as gossip; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -107,10 +110,13 @@ def command(
     folder = out or Path(time.strftime("quietmean-run-%Y%m%d-%H%M%S"))
     if folder.exists():
         raise InputError(f"folder {folder} exists already: name a new one with --out, nothing is overwritten")
-    run_local_study(study, data, parties, party_column, folder, json)
+    run_local_study(study, data, parties, party_column, folder, no_privacy, json)
 
 
-def run_local_study(study: Study, data: Path, parties: int | None, party_column: str | None, folder: Path, json: bool) -> None:
+def run_local_study(
+    study: Study, data: Path, parties: int | None, party_column: str | None, folder: Path, no_privacy: bool, json: bool
+) -> None:
+    from quietmean.protocols.target import budget_warnings
     from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
 
@@ -118,9 +124,11 @@ def run_local_study(study: Study, data: Path, parties: int | None, party_column:
     target = study.target(len(parts))
     encoded = [study.workload.encode(part) for part in parts]
     tell_owner(encoded)
+    for sentence in budget_warnings(target, sum(len(part) for part in parts)):
+        warn(sentence)
     begun = time.monotonic()
     with progress("calibrating the noise") as line:
-        plan = study.plan(len(parts))
+        plan = study.plan(len(parts), no_privacy=no_privacy)
         kills = choose_kills(plan, study.dropouts)
         line.say(f"starting {target.parties} processes")
         local = run_study(

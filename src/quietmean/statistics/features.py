@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.input_domain import InputDomain, Presence
 from quietmean.statistics.columns import Column
 from quietmean.statistics.statistic import Feature, Records, presence_of
 
@@ -39,6 +40,10 @@ class PresentColumn(Feature):
     column: Column
     size = 2
     sensitivity = 2.0
+
+    @property
+    def domain(self) -> InputDomain:
+        return InputDomain((Presence(half=1.0, weight=PRESENCE_WEIGHT),))
 
     def encode(self, records: Records) -> NDArray[np.float64]:
         present = records[presence_of(self.column.name)]

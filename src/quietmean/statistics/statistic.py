@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
 from quietmean.statistics.columns import Columns
 
@@ -43,6 +44,11 @@ class Feature(ABC):
     @abstractmethod
     def sensitivity(self) -> float:
         """The largest L2 distance of the encodings of two records, whatever they hold: that of replacing a record."""
+
+    @property
+    def domain(self) -> InputDomain:
+        """Where encodings lie, convex and with the sensitivity as its diameter: by default every number from 0 to 1."""
+        return InputDomain.box(self.size, 0.0, 1.0)
 
     @abstractmethod
     def encode(self, records: Records) -> Array:

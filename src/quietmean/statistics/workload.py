@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Columns
@@ -67,6 +68,14 @@ class Workload:
         """L2 change of a party's vector when one unit (a record, or all of a party) is replaced."""
         return math.sqrt(sum((scale * feature.sensitivity) ** 2 for feature, scale in self.scales.items()))
 
+    @cached_property
+    def domain(self) -> InputDomain:
+        """Where the vector of one record, or of one party's mean, lies; its diameter is the sensitivity at most.
+
+        Raises :class:`InputError` for a feature whose domain is wider than its sensitivity.
+        """
+        return InputDomain.product([_scaled_domain(feature, scale) for feature, scale in self.scales.items()])
+
     def encode(self, records: Array) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 
@@ -109,3 +118,13 @@ class Workload:
     def largest_party_change(self, weights: Array) -> Array:
         """How many times a party's whole data can move its vector compared with one unit: shape (n,)."""
         return weights if self.unit == PrivacyUnit.RECORD else np.ones_like(weights)
+
+
+def _scaled_domain(feature: Feature, scale: float) -> InputDomain:
+    domain = feature.domain
+    if domain.size != feature.size or domain.diameter > feature.sensitivity * (1 + 1e-9):
+        raise InputError(
+            f"{type(feature).__name__} of sensitivity {feature.sensitivity:g} states a domain of diameter {domain.diameter:g} "
+            f"and {domain.size} coordinates: a statistic's feature must state the domain of its encodings"
+        )
+    return domain.times(scale)

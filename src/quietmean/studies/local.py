@@ -56,7 +56,8 @@ def run_study(
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
     # Before any process starts.
-    plan.protocol.check_values(values)
+    for part in encoded:
+        plan.admit(part.vector, part.weight)
     with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
         # The temporary keys and the values are deleted with the directory.
         network = asyncio.run(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -55,6 +56,10 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         error = found.error(target.dimension) / (target.dimension * responding)
         lost = target.dropout_bias(responding)
         return Design(found, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """The unit ball; what lies inside of it is scaled to its surface."""
+        return InputDomain.ball(target.dimension, _DIAMETER / 2)
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""
