@@ -1,4 +1,4 @@
-"""Options without effect are refused with the nearest known name, budgets that promise nothing warned of: in one sentence each."""
+"""Options without effect are refused with the nearest name that is known; budgets that promise nothing are warned of."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import quietmean as qm
 from quietmean.cli.main import main
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan
 from quietmean.protocols.execution import Execution
@@ -136,7 +137,7 @@ def test_python_asks_for_no_privacy_too(tmp_path: Path) -> None:
 def test_budgets_that_promise_nothing(changes: dict[str, float], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = {"epsilon": 1.0, "delta": 1e-6} | changes
     with pytest.warns(UserWarning, match=words):
-        qm.plan(parties=4, colluding=1, protocol="local-dp", **wanted)
+        qm.plan(parties=4, colluding=1, protocol="local-dp", epsilon=wanted["epsilon"], delta=wanted["delta"])
     options = [part for name, value in wanted.items() for part in (f"--{name}", f"{value:g}")]
     main(["plan", "--parties", "4", "--protocol", "local-dp", "--no-cache", "--json", *options])
     output = capsys.readouterr()
@@ -146,7 +147,7 @@ def test_budgets_that_promise_nothing(changes: dict[str, float], words: str, cap
 
 
 def test_records_are_counted_where_they_are_known() -> None:
-    target = qm.Target(parties=4, epsilon=10.0, delta=1e-3, unit="record")
+    target = qm.Target(parties=4, epsilon=10.0, delta=1e-3, unit=PrivacyUnit.RECORD)
     assert budget_warnings(target) == []
     assert budget_warnings(target, 999.0) == []
     assert "1 / 1000 records" in budget_warnings(target, 1000.0)[0]

@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError
 import quietmean
 from quietmean.cli.console import fail, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
+from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
 
 # A command's module is imported when it is asked for: what is quick to answer starts quickly.
@@ -74,6 +75,7 @@ def _instead(tokens: Sequence[str]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    hide_error_texts()
     try:
         app = make_app(next((token for token in tokens if not token.startswith("-")), None))
         app(tokens, exit_on_error=False, print_error=False, result_action="return_value")

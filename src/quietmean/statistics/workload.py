@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,10 +25,10 @@ class Encoded:
     ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes of this party only.
     """
 
-    vector: Vector
+    vector: Vector = field(repr=False)
     weight: float
-    clamped: int
-    missing: int
+    clamped: int = field(repr=False)
+    missing: int = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,9 +55,9 @@ class Study(BaseModel):
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown:
             near = nearest(min(unknown), ("study", "column", "statistic"))
-            raise InputError(
-                f"study file {path.name} has a table [{min(unknown)}]{near}: only [study], [[column]] and [[statistic]] are known"
-            )
+            # A file of data may be given by mistake: only what is nearly a known name is shown.
+            which = f"[{min(unknown)}]{near}" if near else "of another name"
+            raise InputError(f"study file {path.name} has a table {which}: only [study], [[column]] and [[statistic]] are known")
         lists = {name: raw.get(name, []) for name in ("column", "statistic")}
         return cls.parse({**raw.get("study", {}), **lists})
 
