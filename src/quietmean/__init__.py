@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietmean.api import certify, node, plan, simulate
     from quietmean.core.errors import InputError, QuietmeanError
+    from quietmean.core.input_domain import InputDomain
     from quietmean.planning import Plan
     from quietmean.planning.candidates import Ranking, rank
     from quietmean.protocols import Target
@@ -43,6 +44,7 @@ __all__ = [
     "Execution",
     "Gossip",
     "IncA",
+    "InputDomain",
     "InputError",
     "LocalDP",
     "Muffliato",
@@ -70,6 +72,7 @@ _PLACES = {
     "Execution": "protocols.execution",
     "Gossip": "protocols.gossip",
     "IncA": "protocols.inca",
+    "InputDomain": "core.input_domain",
     "InputError": "core.errors",
     "LocalDP": "protocols.local_dp",
     "Muffliato": "protocols.muffliato",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
 from quietmean.planning.candidates import rank
 from quietmean.planning.plan import Plan
@@ -17,13 +20,14 @@ from quietmean.privacy import Certificate
 from quietmean.protocols import Protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.one_shot import OneShot
-from quietmean.protocols.target import Target, colluding_count
+from quietmean.protocols.target import Target, budget_warnings, colluding_count
 from quietmean.simulation import SimulationResult
 
 if TYPE_CHECKING:
     from quietmean.node import Identity, NodeResult, Roster
 
 
+@refuses_unknown_keywords
 def plan(
     *,
     parties: int,
@@ -32,14 +36,21 @@ def plan(
     colluding: float = 0.1,
     dropouts: float = 0.0,
     dimension: int = 1,
-    sensitivity: float = 1.0,
+    sensitivity: float | None = None,
+    domain: InputDomain | None = None,
     protocol: Protocol | str | None = None,
+    no_privacy: bool = False,
 ) -> Plan:
     """The calibrated plan of least predicted error; of one protocol if it is given, configured or by name.
 
-    ``colluding`` is a count, or a fraction below 1. ``sensitivity`` is the L2 change of a party's vector when one protected unit
-    is replaced. Raises :class:`InputError` for an impossible target.
+    ``colluding`` is a count, or a fraction below 1. ``domain`` is where a party's vector lies, and ``sensitivity`` its L2 change
+    when one protected unit is replaced: by default the diameter of the domain, or 1. Without a domain every coordinate lies
+    between 0 and sensitivity / sqrt(dimension), except for protocols that state another one. A study moves any vector into the
+    domain. ``no_privacy`` asks for a protocol without privacy. Raises :class:`InputError` for an impossible target, and warns of
+    one that promises next to nothing.
     """
+    if sensitivity is None:
+        sensitivity = 1.0 if domain is None else domain.diameter
     target = Target(
         parties=parties,
         epsilon=epsilon,
@@ -49,15 +60,23 @@ def plan(
         colluding=colluding_count(parties, colluding),
         dropouts=dropouts,
     )
-    return rank(target, None if protocol is None else [protocol]).best
+    best = rank(target, None if protocol is None else [protocol], no_privacy=no_privacy).best
+    for sentence in budget_warnings(target):
+        warnings.warn(sentence, stacklevel=2)
+    return best if domain is None else best.with_domain(domain)
 
 
+@refuses_unknown_keywords
 def simulate(plan: Plan, values: Vector | None = None, *, runs: int = 100, seed: int = 0) -> SimulationResult:
-    """Simulate runs of a plan on values (n, d), or (n,) for one coordinate; on random ones without. Insecure randomness."""
+    """Simulate runs of a plan on values (n, d), or (n,) for one coordinate; on random ones without. Insecure randomness.
+
+    Values outside the plan's domain are moved into it, as in a real study.
+    """
     result: SimulationResult = plan.simulate(values, runs=runs, rng=seed)
     return result
 
 
+@refuses_unknown_keywords
 def certify(
     execution: Execution | OneShot,
     corrupt: Iterable[PartyId] = (),
@@ -76,7 +95,8 @@ def certify(
 class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
     """One party of a study between machines: ``async with qm.node(...) as me: result = await me.mean(vector)``.
 
-    ``store`` keeps the party's state, so that the same call continues after a crash.
+    ``store`` keeps the party's state, so that the same call continues after a crash. ``no_privacy`` agrees to a plan that
+    protects nothing. Raises :class:`InputError` for such a plan otherwise.
     """
 
     identity: Identity
@@ -85,6 +105,10 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
     store: Path
     round_timeout: float = 10.0
     start_timeout: float = 60.0
+    no_privacy: bool = False
+
+    def __post_init__(self) -> None:
+        self.plan.protocol.require_privacy(self.no_privacy)
 
     async def __aenter__(self) -> node:
         return self
@@ -93,15 +117,27 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
         return None
 
     async def mean(self, vector: Vector, weight: float = 1.0) -> NodeResult:
-        """Take part with a vector (d,) and a public weight: the result is sum(vectors) / sum(weights)."""
+        """Take part with a vector (d,) and a public weight: the result is sum(vectors) / sum(weights).
+
+        A vector outside the plan's domain is moved into it, with a warning for this party only. Raises :class:`InputError` for
+        another shape, never because of a value.
+        """
         from quietmean.node import NodeSettings, run_party
 
+        vector = np.asarray(vector, dtype=np.float64)
+        admitted = self.plan.admit(vector, weight)
+        if not np.allclose(admitted, vector, rtol=1e-9, atol=0.0):
+            warnings.warn(
+                f"the vector lies outside the plan's domain ({self.plan.input_domain.text}) and was moved into it; to state "
+                "another one, plan with domain=... (for you only: who else learns this learns something about the data)",
+                stacklevel=2,
+            )
         return await run_party(
             NodeSettings(
                 identity=self.identity,
                 roster=self.roster,
                 plan=self.plan,
-                value=np.asarray(vector, dtype=np.float64),
+                value=admitted,
                 weight=weight,
                 store=self.store,
                 round_timeout=self.round_timeout,

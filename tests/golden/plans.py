@@ -23,7 +23,7 @@ CALIBRATED = {
     "inca-grid": "--parties 8 --protocol inca --value-bits 32 --largest-value 1 --rounds 3 --colluding 1 --dimension 2",
     "gopa": "--parties 8 --protocol gopa --colluding 1 --dropouts 0.13 --partners 7",
     "muffliato": "--parties 8 --protocol muffliato --colluding 1 --rounds 2",
-    "gossip": "--parties 10 --protocol gossip --rounds 3",
+    "gossip": "--parties 10 --protocol gossip --no-privacy --rounds 3",
     "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol consensus --protocol cordp-dme --protocol local-dp",
 }
 PLANS = DESIGNED | CALIBRATED

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import on_grid
 from quietmean.core.party import Message, Release
@@ -26,7 +27,6 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
-from quietmean.simulation import simulate
 from quietmean.studies.study import Study
 from quietmean.testing.privacy import certificate_of
 
@@ -111,19 +111,23 @@ def test_fields_that_do_not_fit_together(fields: dict[str, Any], words: str) -> 
             get_protocol("gossip").parse({"rounds": 3, **fields}, 5)
 
 
-def test_values_without_room_are_refused_and_not_told() -> None:
+def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_the_value() -> None:
     plan = planned(value_bits=32, largest_value=2.0)
+    records = replace(plan, target=replace(plan.target, unit=PrivacyUnit.RECORD))
     largest = inca(plan.protocol).largest_value
     noise = InsecurePopulationNoise(0, 6)
     value = np.array([0.0, largest * 1.01, 0.0])
     schedule = plan.schedule(insecure_seed(1))
-    with pytest.raises(InputError, match="plan with the option largest_value") as refusal:
-        plan.machine(schedule, 0, value, 1.0, noise.party(0))
+    plan.machine(schedule, 0, value, 1.0, noise.party(0))
+    weight = 1.01 * largest / plan.input_domain.largest
+    for any_value in (value, np.zeros(3)):
+        with pytest.raises(InputError, match="plan with the option largest_value") as refusal:
+            records.machine(schedule, 0, any_value, weight, noise.party(0))
     assert f"{value[1]:g}" not in str(refusal.value)
-    with pytest.raises(InputError, match="largest_value"):
-        simulate(plan, np.full((6, 3), -largest * 1.01), runs=1)
-    with pytest.raises(InputError, match="values have 4 coordinates, the grid is for 3"):
+    with pytest.raises(InputError, match=r"shape \(4,\), but the plan is for 3 coordinates"):
         plan.machine(schedule, 0, np.zeros(4), 1.0, noise.party(0))
+    with pytest.raises(InputError, match="values have 4 coordinates, the grid is for 3"):
+        plan.protocol.check_values(np.zeros(4))
     planned().protocol.check_values(1e9 * value)
 
 

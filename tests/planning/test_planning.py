@@ -240,7 +240,7 @@ def test_a_thousand_fresh_executions_exceed_no_more_than_stated() -> None:
 
 
 def test_a_protocol_without_privacy_is_planned_and_says_so() -> None:
-    (candidate,) = rank(Target(20, 1.0, 1e-6, 1, 1.0, 1, 0.1), ["gossip"])
+    (candidate,) = rank(Target(20, 1.0, 1e-6, 1, 1.0, 1, 0.1), ["gossip"], no_privacy=True)
     assert candidate.plan.prediction["mse_noise"] == 0
     assert candidate.mse > 0
     assert candidate.to_json()["trust"] == "no privacy"

@@ -124,7 +124,7 @@ def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
     consortium: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (consortium / "study.toml").write_text(STUDY.format(protocol="gossip", timeout=0.3))
-    assert "asks for epsilon inf" in refused(arguments(consortium, "ada"), capsys, 2)
+    assert "asks for epsilon inf" in refused(arguments(consortium, "ada", "--no-privacy"), capsys, 2)
 
 
 def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,8 @@ def inca(parties: int, rounds: int, out_degree: int = 1) -> Plan:
 
 
 def values_of(parties: int) -> Vector:
-    values: Vector = np.sin(np.arange(float(parties))).reshape(parties, 1)
+    """From 0 to 1, as the plan has it."""
+    values: Vector = (1 + np.sin(np.arange(float(parties))).reshape(parties, 1)) / 2
     return values
 
 

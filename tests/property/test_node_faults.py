@@ -34,7 +34,9 @@ def inca(parties: int, rounds: int, out_degree: int = 1, dimension: int = 2) -> 
 
 
 def values_of(parties: int, dimension: int = 2) -> Vector:
-    values: Vector = np.sin(np.arange(float(dimension * parties))).reshape(parties, dimension)
+    """In the plan's cube, of diameter 1."""
+    waves = np.sin(np.arange(float(dimension * parties))).reshape(parties, dimension)
+    values: Vector = (1 + waves) / (2 * np.sqrt(dimension))
     return values
 
 

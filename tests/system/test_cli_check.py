@@ -176,25 +176,31 @@ def test_another_study_another_roster_and_one_who_is_absent(make: Make) -> None:
     assert "other roster" in about(end(eve, 3)[0], "bob")["trouble"][0]
 
 
-def test_bad_data_are_told_here_in_words_and_there_as_a_fact(make: Make) -> None:
+def test_no_data_keep_a_study_from_going_on_and_the_others_learn_nothing_of_them(make: Make) -> None:
     consortium = make("ada", "bob")
     consortium.write("bob.csv", f"age\n20\n\n{VALUE}\n200\n312.75\n")
     bob = consortium.check("bob")
     consortium.wait_until_listening("bob")
-    ada = consortium.check("ada", wait=5)
-    seen, seen_errors = end(ada, 3)
-    own, own_errors = end(bob, 2)
-    assert about(seen, "bob")["data_passed"] is False
-    assert about(seen, "bob")["trouble"][0].startswith("its data did not pass")
-    assert here(own, "data")["passed"] is False
-    assert about(own, "ada")["ready"]
-    assert "data: row" in own_errors
-    assert "2 are outside the bounds" in own_errors
+    seen, seen_errors = end(consortium.check("ada"), 0)
+    own, own_errors = end(bob, 0)
+    assert here(own, "data") == {"name": "data", "passed": True, "text": "bob.csv is a table with age"}
+    assert "2 values lie outside their bounds and count as the nearest bound and 1 cells hold no number" in own_errors
     for secret in (VALUE, "200", "312.75"):
-        assert not gossips(seen, secret)
-        assert not gossips(seen_errors, secret)
-    assert not gossips(own, VALUE)
-    assert not gossips(own_errors, VALUE)
+        for document in (seen, seen_errors, own, own_errors):
+            assert not gossips(document, secret)
+    assert "data" not in " ".join(about(seen, "bob"))
+
+
+def test_whether_a_table_can_be_read_is_told_here_only(make: Make) -> None:
+    consortium = make("ada", "bob")
+    consortium.write("bob.csv", f"years\n20\n{VALUE}\n")
+    bob = consortium.check("bob")
+    consortium.wait_until_listening("bob")
+    seen, _ = end(consortium.check("ada"), 0)
+    own, own_errors = end(bob, 2)
+    assert about(seen, "bob")["ready"]
+    assert not here(own, "data")["passed"]
+    assert "data: column 'age' is not among the 1 columns of bob.csv" in own_errors
 
 
 def gossips(document: object, secret: str) -> bool:

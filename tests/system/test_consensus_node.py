@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
 from quietmean.node.local import Kill, LocalOutcome, run_local
 from quietmean.node.net import Answer, Transfer
@@ -21,10 +22,15 @@ from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 
+# Beyond it no normal value lies.
+_LARGEST = 8.0
+
 
 def make_plan(parties: int, dimension: int, **raw: Any) -> Plan:
-    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension)
-    return Plan(target, Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": "auto", **raw}, parties))
+    sensitivity = 2 * _LARGEST * np.sqrt(dimension)
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=dimension, sensitivity=sensitivity)
+    protocol = Consensus.parse({"sigma_z": 1.0, "theta": 0.2, "c": "auto", **raw}, parties)
+    return Plan(target, protocol, domain=InputDomain.box(dimension, -_LARGEST, _LARGEST))
 
 
 def make_values(parties: int, dimension: int) -> Vector:

@@ -44,7 +44,11 @@ def make_plan(parties: int, dimension: int, dropouts: float, options: Mapping[st
 
 
 def make_values(parties: int, dimension: int) -> Vector:
-    return np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)
+    """In the plan's cube, of diameter 1."""
+    values: Vector = (1 + np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)) / (
+        2 * np.sqrt(dimension)
+    )
+    return values
 
 
 def run(path: Path, plan: Plan, values: Vector, kills: list[Kill], round_timeout: float, gone_timeout: float) -> LocalOutcome:

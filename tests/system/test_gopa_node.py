@@ -50,7 +50,7 @@ def check(outcome: LocalOutcome, plan: Plan, values: Vector) -> None:
 
 def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
     """One dies before it published: its noise is taken out, to the last bit. One dies later: its value and noise stay."""
-    values = np.sin(np.arange(24.0)).reshape(8, 3)
+    values = (1 + np.sin(np.arange(24.0)).reshape(8, 3)) / 4
     plan = make_plan(8, 3, GOPA(sigma_star=0.01, sigma_delta=5.0, partners=7))
     outcome = run(tmp_path, plan, values, [Kill(3, PUBLISH), Kill(5, ROLL_BACK)], 3.0)
     assert sorted(outcome.killed) == [3, 5]
@@ -65,7 +65,7 @@ def test_eight_processes_of_which_two_die(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_absent_noise_is_rolled_back_between_processes(tmp_path: Path) -> None:
     """With own noise off and pair noise large, only a complete rollback leaves the plain sum of who published."""
-    values = np.cos(np.arange(12.0)).reshape(6, 2)
+    values = (1 + np.cos(np.arange(12.0)).reshape(6, 2)) / 4
     plan = make_plan(6, 2, GOPA(sigma_star=0.0, sigma_delta=50.0, partners=5))
     outcome = run(tmp_path, plan, values, [Kill(4, PUBLISH)], 3.0)
     result = outcome.results[0]

@@ -36,7 +36,9 @@ def inca(parties: int, rounds: int, sigma_delta: float) -> Plan:
 
 def values_of(plan: Plan) -> Vector:
     parties, dimension = plan.target.parties, plan.target.dimension
-    values: Vector = np.sin(np.arange(1.0, parties * dimension + 1)).reshape(parties, dimension)
+    """In the plan's cube, of diameter 1."""
+    waves = np.sin(np.arange(1.0, parties * dimension + 1)).reshape(parties, dimension)
+    values: Vector = (1 + waves) / (2 * np.sqrt(dimension))
     return values
 
 

@@ -31,7 +31,11 @@ def make_plan(parties: int, rounds: int, sigma_delta: float, dimension: int = 2)
 
 
 def make_values(parties: int, dimension: int = 2) -> Vector:
-    return np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)
+    """In the plan's cube, of diameter 1."""
+    values: Vector = (1 + np.sin(np.arange(parties * dimension, dtype=np.float64)).reshape(parties, dimension)) / (
+        2 * np.sqrt(dimension)
+    )
+    return values
 
 
 def assert_mass_is_right(result: NodeResult, values: Vector) -> None:

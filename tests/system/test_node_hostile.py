@@ -69,7 +69,7 @@ class Siege:
     def __post_init__(self) -> None:
         target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=DIMENSION)
         self.plan = Plan(target, IncA(rounds=ROUNDS, sigma_star=0.0, sigma_delta=0.7))
-        self.values: Vector = np.arange(1.0, PARTIES * DIMENSION + 1).reshape(PARTIES, DIMENSION)
+        self.values: Vector = np.arange(1.0, PARTIES * DIMENSION + 1).reshape(PARTIES, DIMENSION) / (PARTIES * DIMENSION**1.5)
         self.port = int(self.sockets[VICTIM].getsockname()[1])
         ports = [listening.getsockname()[1] for listening in self.sockets]
         entries = [RosterEntry(f"party-{k}", ("127.0.0.1", ports[k]), self.identities[k].public_key) for k in range(PARTIES)]

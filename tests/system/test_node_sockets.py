@@ -57,7 +57,7 @@ class Study:
         parties = self.plan.target.parties
         self.identities = [Identity.generate() for _ in range(parties)]
         self.sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(parties)]
-        self.values: Vector = np.arange(parties * self.plan.target.dimension, dtype=np.float64).reshape(parties, -1) / 10
+        self.values: Vector = np.arange(parties * self.plan.target.dimension, dtype=np.float64).reshape(parties, -1) / 40
         self.roster = Roster(
             tuple(
                 RosterEntry(f"party-{party}", ("127.0.0.1", self.port(party)), identity.public_key)

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
@@ -111,14 +113,50 @@ def test_answers_as_json() -> None:
     assert list(column_means(means().decode(np.array([0.5, 0.25]), 0.1, 4.0))) == ["age", "weight"]
 
 
-def test_clipping_is_counted() -> None:
-    wild = np.array([[-5.0, 90.0], [50.0, 200.0]])
-    with pytest.raises(InputError, match=r"row 1, column 'age' is -5, outside"):
-        means().encode(wild)
-    encoded = means().encode(wild, clip=True)
-    assert encoded.clipped == 2
-    np.testing.assert_allclose(encoded.vector, [0.5, 1.5])
-    assert means().outside(wild).tolist() == [[True, False], [False, True]]
+def test_values_outside_are_clamped_and_missing_ones_are_the_centre() -> None:
+    wild = np.array([[-5.0, 90.0], [50.0, 200.0], [np.nan, np.inf]])
+    encoded = means().encode(wild)
+    assert (encoded.clamped, encoded.missing) == (3, 1)
+    np.testing.assert_allclose(encoded.vector, [1.0, 2.5])
+    assert means().outside(wild).tolist() == [[True, False], [False, True], [False, True]]
+
+
+def test_the_mean_of_present_values() -> None:
+    columns = Columns([Column(name="age", low=0, high=100, missing="indicator"), Column(name="weight", low=50, high=150)])
+    workload = Workload(columns, (Mean(column="age"), Mean(column="weight")), PrivacyUnit.RECORD)
+    records = np.array([[20.0, 60.0], [np.nan, 80.0], [40.0, np.nan], [90.0, 100.0]])
+    encoded = workload.encode(records)
+    assert encoded.weight == 4.0
+    assert workload.sensitivity == pytest.approx(2**0.5)
+    answers = workload.decode(encoded.vector / 4, 0.0, 4.0)
+    assert [answer.estimates.value[0] for answer in answers] == pytest.approx([50.0, 85.0])
+    check_statistic(Mean(column="age", share=2.0), columns, records)
+    empty = workload.encode(np.full((4, 2), np.nan))
+    (unknown, _) = workload.decode(empty.vector / 4, 0.01, 4.0)
+    assert unknown.estimates.value[0] == 50.0
+    assert unknown.estimates.standard_error[0] == np.inf
+
+
+@pytest.mark.parametrize("rule", ["centre", "indicator"])
+@given(cells=st.lists(st.floats(0, 100), min_size=2, max_size=6), row=st.integers(0, 5))
+def test_emptying_a_cell_changes_nothing_public_and_moves_the_vector_within_the_sensitivity(
+    rule: str, cells: list[float], row: int
+) -> None:
+    workload = Workload(Columns([Column(name="age", low=0, high=100, missing=rule)]), (Mean(column="age"),), PrivacyUnit.RECORD)
+    full = np.array(cells)[:, None]
+    holed = full.copy()
+    holed[row % len(cells)] = np.nan
+    before, after = workload.encode(full), workload.encode(holed)
+    assert before.weight == after.weight
+    assert np.linalg.norm(before.vector - after.vector) <= workload.sensitivity * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("rule", ["drop", "refuse"])
+def test_rules_that_publish_who_is_complete_are_refused(rule: str) -> None:
+    with pytest.raises(InputError, match=r"would publish how many records are incomplete.*choose centre, or indicator"):
+        Column(name="age", low=0, high=100, missing=rule)
+    with pytest.raises(InputError, match=r"'indicater' is unknown \(did you mean 'indicator'\?\)"):
+        Column(name="age", low=0, high=100, missing="indicater")
 
 
 def test_empty_party_is_refused() -> None:
@@ -280,17 +318,23 @@ def test_reading_tables(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"table.{ending}"
     table = pl.DataFrame({"age": [1.0, None, 3.0, 4.0], "weight": [50, 60, 70, 80], "who": list("aabb")})
     table.write_csv(path) if ending == "csv" else table.write_parquet(path)
-    values, rows = read_columns(path, ["weight", "age"], missing="drop")
-    np.testing.assert_allclose(values, [[50, 1], [70, 3], [80, 4]])
-    assert rows.tolist() == [1, 3, 4]
-    names, parts, kept = parties_of_table(path, ["weight"], None, "who", "refuse")
+    values = read_columns(path, ["weight", "age"])
+    np.testing.assert_allclose(values, np.array([[50.0, 1.0], [60.0, np.nan], [70.0, 3.0], [80.0, 4.0]]))
+    names, parts = parties_of_table(path, ["weight"], None, "who")
     assert names == ["a", "b"]
     np.testing.assert_allclose(parts[1], [[70], [80]])
-    assert kept[1].tolist() == [3, 4]
+    assert np.isnan(read_columns(path, ["who"])).all()
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "NA", "12 mg", "\xff", "1,5"])
+def test_no_cell_decides_whether_a_table_is_accepted(cell: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(f'age,weight\n1,2\n"{cell}",3\n 7 ,1e2\n'.encode("latin-1"))
+    np.testing.assert_allclose(read_columns(path, ["age", "weight"]), np.array([[1.0, 2.0], [np.nan, 3.0], [7.0, 100.0]]))
 
 
 def test_rows_are_dealt_out_evenly(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("x\n" + "\n".join(map(str, range(10))))
-    _, parts, _ = parties_of_table(path, ["x"], 3, None, "refuse")
+    _, parts = parties_of_table(path, ["x"], 3, None)
     assert [part[:, 0].tolist() for part in parts] == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]

@@ -277,12 +277,12 @@ def standing(readiness: Readiness, offset: float = 0.0, round_trip: float = 0.01
 
 
 def test_what_differs_is_named() -> None:
-    assert standing(make_agreed().readiness(True)).problems == ()
+    assert standing(make_agreed().readiness()).problems == ()
     cases: list[tuple[Readiness, list[str]]] = [
-        (make_agreed(plan=b"q" * 32).readiness(True), ["other plan of the same study"]),
-        (make_agreed(study=b"t" * 32, plan=b"q" * 32).readiness(True), ["other study"]),
-        (make_agreed(roster=b"t" * 32).readiness(False), ["other roster", "its data did not pass"]),
-        (msgspec.structs.replace(make_agreed(release="9\n").readiness(True), version=9), ["other version: 9? there, 0.1.0 here"]),
+        (make_agreed(plan=b"q" * 32).readiness(), ["other plan of the same study"]),
+        (make_agreed(study=b"t" * 32, plan=b"q" * 32).readiness(), ["other study"]),
+        (make_agreed(roster=b"t" * 32).readiness(), ["other roster"]),
+        (msgspec.structs.replace(make_agreed(release="9\n").readiness(), version=9), ["other version: 9? there, 0.1.0 here"]),
     ]
     for readiness, words in cases:
         problems = standing(readiness).problems
@@ -291,17 +291,17 @@ def test_what_differs_is_named() -> None:
 
 def test_ready_is_who_agrees_and_reaches_us_or_has_joined() -> None:
     agreed = make_agreed()
-    checking = standing(agreed.readiness(True))
+    checking = standing(agreed.readiness())
     assert checking.agrees
     assert not checking.ready
     checking.asks_us = True
     assert checking.ready
-    assert standing(agreed.readiness(True, (1, 3))).ready
+    assert standing(agreed.readiness((1, 3))).ready
     assert not Standing(1, agreed).agrees
 
 
 def test_a_clock_is_wrong_only_beyond_what_the_round_trip_hides() -> None:
-    readiness = make_agreed().readiness(True)
+    readiness = make_agreed().readiness()
     for offset, round_trip, differs in ((4.9, 0.0, False), (-5.2, 0.1, True), (5.2, 1.0, False), (3600.0, 1.0, True)):
         reply = standing(readiness, offset, round_trip).reply
         assert reply is not None
@@ -312,7 +312,7 @@ def test_the_frames_of_a_check_may_gain_fields_and_others_may_not() -> None:
     def with_more(frame: wire.AnyFrame) -> bytes:
         return msgspec.msgpack.encode([*msgspec.msgpack.decode(msgspec.msgpack.encode(frame)), 1])
 
-    readiness = make_agreed().readiness(True, (2, 5))
+    readiness = make_agreed().readiness((2, 5))
     for frame in (Check(VERSION), readiness):
         assert wire.decode_header(with_more(frame)) == frame
         assert len(wire.encode_frame(frame)) < wire.HELLO_LIMIT

@@ -26,7 +26,7 @@ def command(
     corrupt: str | None = None,
     observed: Path | None = None,
     observe_fraction: float | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     colluding: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -51,7 +51,7 @@ def command(
     observe_fraction
         Intercept each message with this probability instead.
     seed
-        Seed of the interception.
+        Seed of the interception; default 0.
     colluding
         Size of the coalitions; default from the receipt, or one party in ten.
     epsilon
@@ -75,13 +75,17 @@ def command(
         raise InputError(f"epsilon is {epsilon:g}: choose a finite number > 0, for example 1")
     if prior_sd is not None and not (prior_sd > 0 and math.isfinite(prior_sd)):
         raise InputError(f"prior-sd is {prior_sd:g}: a standard deviation is a finite number > 0")
+    explicit = corrupt is not None or observed is not None or observe_fraction is not None
+    _refuse_without_effect(explicit, colluding=colluding, prior_sd=prior_sd, matrix=matrix or None)
+    if seed is not None and observe_fraction is None:
+        raise InputError(f"seed {seed} has no effect without --observe-fraction: leave it out, or give that too")
     raw = read_json(execution)
     hints = raw.get("certify") if isinstance(raw.get("certify"), dict) else {}
     happened = read_execution(raw)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     with progress("solving for what the adversary knows"):
         analysis = happened.privacy(delta)
-        if corrupt is None and observed is None and observe_fraction is None:
+        if not explicit:
             size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
             document = _against_coalitions(analysis, size, epsilon)
             if report is not None:
@@ -89,7 +93,7 @@ def command(
         else:
             adversary = Adversary(parse_parties(corrupt or ""), read_observations(observed))
             if observe_fraction is not None:
-                drawn = Adversary.random_eavesdropper(observe_fraction, analysis.transcript, Seed.public("observe", seed))
+                drawn = Adversary.random_eavesdropper(observe_fraction, analysis.transcript, Seed.public("observe", seed or 0))
                 adversary = Adversary(adversary.corrupt, adversary.observed | drawn.observed)
             certificate = analysis.against(adversary.corrupt, adversary.observed)
             document = certificate.to_json(epsilon=epsilon, prior_sd=prior_sd, matrix=matrix)
@@ -104,6 +108,17 @@ def command(
         _show(document, delta)
         if report is not None:
             out.print(f"explained in {report}", markup=False)
+
+
+def _refuse_without_effect(explicit: bool, **options: object) -> None:
+    """Raises :class:`InputError` for options of the other way to certify."""
+    for name, value in options.items():
+        if value is not None and (name == "colluding") == explicit:
+            flag, here, needed = f"--{name.replace('_', '-')}", *(("with", "without") if explicit else ("without", "with"))
+            raise InputError(
+                f"{flag} has no effect {here} an adversary of --corrupt, --observed or --observe-fraction: leave it out, or "
+                f"certify {needed} one"
+            )
 
 
 def _write_report(path: Path, execution: Execution | OneShot, delta: float, size: int, adversary: Adversary | None) -> None:

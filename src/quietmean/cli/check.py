@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
-from quietmean.cli.console import err, print_json, printable, progress
+from quietmean.cli.console import err, print_json, printable, progress, tell_owner
 from quietmean.cli.ledger import Payer, balance_text, refuse_without_ledger
 from quietmean.cli.preparation import Files
 from quietmean.core.errors import InputError
@@ -34,16 +34,15 @@ def command(
     ledger: Path | None = None,
     account: str | None = None,
     group: int | None = None,
-    missing: Literal["refuse", "drop"] = "refuse",
-    clip: Annotated[bool, Parameter(negative="")] = False,
     wait: float = 30.0,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Check before a study starts that everything is in order here, and ask the other parties whether they are ready.
 
     Each party runs this with the options that it will give to join. It ends when all are ready: exit code 0. If somebody is not
     ready within --wait seconds it says who and why: exit code 3. For a mistake on this side: exit code 2. Nothing is charged,
-    no noise is drawn, and of the data only whether they passed is reported.
+    no noise is drawn. The others learn nothing about the data, not even whether they could be read.
 
     Parameters
     ----------
@@ -65,12 +64,10 @@ def command(
         The ledger's account for these data; by default the name of the data file without its ending.
     group
         Charge for so many units that change together, by default one, as for join.
-    missing
-        refuse: an empty cell is an error; drop: leave its row out.
-    clip
-        Clip values to the bounds instead of refusing them.
     wait
         Seconds to wait for the others.
+    no_privacy
+        Agree to a study whose protocol protects nothing, as join asks for it.
     json
         One JSON document on standard output.
     """
@@ -83,11 +80,11 @@ def command(
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     files = Files.load(study, roster, key)
     with progress("calibrating the noise"):
-        shared = files.plan(plan)
+        shared = files.plan(plan, no_privacy)
     payer = None if ledger is None else Payer(ledger, account or data.stem, group)
-    data_passed, findings = _look(files, shared, data, files.store(store), missing, clip, payer)
+    findings = _look(files, shared, data, files.store(store), payer)
     with watching(files.roster) as report:
-        session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), data_passed, report)
+        session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
         findings.append(_listen(files, session))
         for finding in findings:
             if not finding.passed:
@@ -103,57 +100,30 @@ def command(
         raise SystemExit(3 if passed else 2)
 
 
-def _look(
-    files: Files, plan: Plan, data: Path, store: Path, missing: str, clip: bool, payer: Payer | None
-) -> tuple[bool, list[Finding]]:
-    """What can be found out without the others; first, whether the data passed."""
+def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None) -> list[Finding]:
+    """What can be found out without the others."""
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
-        encoded = files.encode(data, missing, clip)
-        findings.append(Finding("data", True, _data_text(files, data, encoded)))
+        encoded = files.encode(data)
     except InputError as error:
         # Whether the store fits depends on the data.
-        return False, [*findings, Finding("data", False, f"{error}{_counts_text(files, data)}")]
+        return [*findings, Finding("data", False, str(error))]
+    columns = ", ".join(files.workload.columns.names)
+    findings.append(Finding("data", True, f"{data.name} is a table with {columns}"))
+    tell_owner([encoded])
     try:
         findings.append(Finding("store", True, _store_text(files, plan, encoded, store)))
     except InputError as error:
-        return True, [*findings, Finding("store", False, str(error))]
+        return [*findings, Finding("store", False, str(error))]
     if payer is not None:
         try:
             settings = files.settings(plan, encoded, store)
-            charged = replace(payer, inputs=files.inputs(data, missing))
+            charged = replace(payer, inputs=files.inputs(data))
             balance = balance_text(charged.check(files.study.name, settings))
             findings.append(Finding("ledger", True, f"the study fits; before it, {balance}"))
         except InputError as error:
             findings.append(Finding("ledger", False, str(error)))
-    return True, findings
-
-
-def _data_text(files: Files, data: Path, encoded: Encoded) -> str:
-    outside, incomplete, rows = _count_rows(files, data)
-    clipped = f", {outside} with values outside the bounds that are clipped" if outside else ""
-    dropped = f", {incomplete} incomplete that are left out" if incomplete else ""
-    return f"{rows} rows in {data.name}{clipped}{dropped}"
-
-
-def _counts_text(files: Files, data: Path) -> str:
-    """How much is wrong with the data, where they can be read at all."""
-    try:
-        outside, incomplete, rows = _count_rows(files, data)
-    except InputError:
-        return ""
-    return f" (of {rows} rows, {outside} are outside the bounds and {incomplete} incomplete)"
-
-
-def _count_rows(files: Files, data: Path) -> tuple[int, int, int]:
-    """Rows with a value outside the bounds, rows with an empty cell, rows."""
-    from quietmean.statistics import read_columns
-    from quietmean.statistics.table import read_table
-
-    complete, _ = read_columns(data, files.workload.columns.names, missing="drop")
-    rows = read_table(data).height
-    outside = files.workload.outside(complete).any(axis=1)
-    return int(outside.sum()), rows - len(complete), rows
+    return findings
 
 
 def _store_text(files: Files, plan: Plan, encoded: Encoded, store: Path) -> str:

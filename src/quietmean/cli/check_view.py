@@ -74,7 +74,7 @@ def _table(roster: Roster, standings: Sequence[Standing]) -> Table:
     from quietmean.node.net import format_address
 
     table = Table(box=None, pad_edge=False)
-    for title in ("party", "address", "key", "version", "plan", "data", "clock", "round trip", "is"):
+    for title in ("party", "address", "key", "version", "plan", "clock", "round trip", "is"):
         table.add_column(
             title, justify="right" if title in ("clock", "round trip") else "left", overflow="fold", no_wrap=title == "address"
         )
@@ -90,7 +90,7 @@ def _table(roster: Roster, standings: Sequence[Standing]) -> Table:
 def _cells(standing: Standing) -> list[str]:
     reply = standing.reply
     if reply is None:
-        return [standing.key, *[""] * 5]
+        return [standing.key, *[""] * 4]
     peer = reply.readiness
     clock = f"{reply.clock_offset:+.3f} ± {reply.clock_uncertainty:.3f} s"
     other = [name for name in ("roster", "study", "plan") if not standing.same(name)]
@@ -99,7 +99,6 @@ def _cells(standing: Standing) -> list[str]:
         standing.key,
         peer.release,
         plan,
-        "passed" if peer.data_passed else "failed",
         clock,
         f"{1000 * reply.round_trip:.1f} ms",
     ]
@@ -162,7 +161,6 @@ def _standing_json(roster: Roster, standing: Standing) -> dict[str, Any]:
         "same_roster": standing.same("roster"),
         "same_study": standing.same("study"),
         "same_plan": standing.same("plan"),
-        "data_passed": None if peer is None else peer.data_passed,
         "clock_offset_seconds": None if reply is None else reply.clock_offset,
         "clock_uncertainty_seconds": None if reply is None else reply.clock_uncertainty,
         "round_trip_seconds": None if reply is None else reply.round_trip,

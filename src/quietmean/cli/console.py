@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
+    from quietmean.statistics import Encoded
     from quietmean.studies.study import Study
 
 out = Console(soft_wrap=True, highlight=False)
@@ -38,6 +39,17 @@ def printable(message: str) -> str:
 def warn(message: str) -> None:
     """One line on standard error."""
     err.print(f"quietmean: {printable(message)}", markup=False)
+
+
+def tell_owner(parts: Sequence[Encoded]) -> None:
+    """What was done to values that did not fit, on standard error: no result, receipt or event of a node has these numbers."""
+    clamped, missing = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing"))
+    found = [
+        *([f"{clamped} values lie outside their bounds and count as the nearest bound"] if clamped else []),
+        *([f"{missing} cells hold no number"] if missing else []),
+    ]
+    if found:
+        warn(f"{' and '.join(found)} (for you only: who else learns these numbers learns something about the data)")
 
 
 def fail(message: str, code: int) -> None:
@@ -95,6 +107,8 @@ def progress(text: str) -> Iterator[Progress]:
 
 def number(value: float, error: float | None = None) -> str:
     """A number with as many digits as its error justifies."""
+    if error is not None and math.isinf(error):
+        return "unknown"
     if error is None or error <= 0:
         return f"{value:.6g}"
     digits = max(0, 1 - math.floor(math.log10(error)))

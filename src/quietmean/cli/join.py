@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -32,9 +32,8 @@ def command(
     ledger: Path | None = None,
     account: str | None = None,
     group: int | None = None,
-    missing: Literal["refuse", "drop"] = "refuse",
-    clip: Annotated[bool, Parameter(negative="")] = False,
     events: Annotated[bool | Path, Parameter(negative="")] = False,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Take part in a study as one party. After a crash the same command continues where it stopped.
@@ -65,12 +64,10 @@ def command(
     group
         Charge for so many units that change together, by default one: the most rows of one person, or all records of this party
         for an account that counts per party.
-    missing
-        refuse: an empty cell is an error; drop: leave its row out.
-    clip
-        Clip values to the bounds instead of refusing them.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
+    no_privacy
+        Take part although the study's protocol protects nothing; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -78,6 +75,7 @@ def command(
 
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+    from quietmean.protocols.target import budget_warnings
     from quietmean.studies import conclude
 
     refuse_without_ledger(ledger, account, group)
@@ -87,14 +85,16 @@ def command(
         files = Files.load(study, roster, key)
         if shown.stream is not None:
             shown.stream.party = files.name
-        encoded = files.encode(data, missing, clip)
+        encoded = files.encode(data)
+        shown.tell_owner(encoded)
         shown.say("calibrating the noise")
-        shared = files.plan(plan)
+        shared = files.plan(plan, no_privacy)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
         charge = None
         if ledger is not None:
-            payer = Payer(ledger, account or data.stem, group, files.inputs(data, missing))
+            payer = Payer(ledger, account or data.stem, group, files.inputs(data))
             charge = payer.reserve(files.study.name, settings)
+        shown.warn(budget_warnings(shared.target))
         begun = time.monotonic()
         result = asyncio.run(run_party(settings))
         shown.say("certifying what happened")
@@ -103,7 +103,6 @@ def command(
         path = files.receipt(receipt)
         outcome.save_receipt(path, _origin(files, settings, result))
         document = outcome.to_json() | {
-            "clipped": encoded.clipped,
             "messages": result.transfers,
             "bytes": result.bytes_sent,
             "seconds": round(time.monotonic() - begun, 3),

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +17,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import err, printable, show_log
+from quietmean.cli.console import err, printable, show_log, tell_owner, warn
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError, QuietmeanError
 
 if TYPE_CHECKING:
     from quietmean.node.monitor import Event, NodeView, PeerView
+    from quietmean.statistics import Encoded
 
 _LOGGER = "quietmean.node"
 # Lines of the same kind are this many seconds apart where nobody looks at a terminal.
@@ -62,6 +63,17 @@ class NodeDisplay:
     def say(self, text: str) -> None:
         if self._live is not None:
             self._live.update(Text(text), refresh=True)
+
+    def tell_owner(self, encoded: Encoded) -> None:
+        """What was done to values that did not fit; not among events, which others may read."""
+        if self._live is not None or self._lines:
+            tell_owner([encoded])
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        """Sentences that do not depend on the data."""
+        if self._live is not None or self._lines:
+            for sentence in sentences:
+                warn(sentence)
 
     def report(self, event: Event) -> None:
         """An event of the node."""

@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError
 import quietmean
 from quietmean.cli.console import fail, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
+from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
 
 # A command's module is imported when it is asked for: what is quick to answer starts quickly.
@@ -59,14 +60,27 @@ def _add_extensions(app: App, asked: str | None) -> None:
             app.command(extension.path, name=extension.name, help=extension.purpose)
 
 
+# Options that were, and what there is instead.
+_FORMER = {
+    "--clip": "values outside their bounds are always clamped, leave it out",
+    "--missing": 'what stands for a missing value is in the study file, missing = "centre" or "indicator" of a [[column]]',
+}
+
+
+def _instead(tokens: Sequence[str]) -> str:
+    given = {token.split("=")[0] for token in tokens}
+    return "".join(f"; {flag}: {sentence}" for flag, sentence in _FORMER.items() if flag in given)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    hide_error_texts()
     try:
         app = make_app(next((token for token in tokens if not token.startswith("-")), None))
         app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        fail(f"{error} (quietmean --help shows the commands, quietmean COMMAND --help their options)", 2)
+        fail(f"{error}{_instead(tokens)} (quietmean --help shows the commands, quietmean COMMAND --help their options)", 2)
     except QuietmeanError as error:
         fail(str(error), error.exit_code)
     except KeyboardInterrupt:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import err, out, print_json, progress
+from quietmean.cli.console import err, out, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.planning.choices import Calibration
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
@@ -49,6 +50,7 @@ def command(
     explain: Annotated[bool, Parameter(negative="")] = False,
     cache: bool = True,
     save: Annotated[Path | None, Parameter(name="--out")] = None,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Calibrate protocols for a target and rank them by predicted mean squared error.
@@ -91,6 +93,8 @@ def command(
         Take the answer from the cache if the same was asked before, and keep it there.
     save
         Write the best plan to this file.
+    no_privacy
+        Plan protocols that protect nothing, such as gossip; refused otherwise.
     json
         One JSON document on standard output.
     """
@@ -113,10 +117,12 @@ def command(
         "options": options.chosen(),
         # Values in a ball: for protocols that can make use of it.
         "offered": {} if domain is None else {"radius": 1.0},
+        "domain": _domain(dimension, domain, convention),
         "server": str(server),
         "max_messages": max_messages,
         "calibration": str(calibration),
         "explain": explain,
+        "no_privacy": no_privacy,
     }
     if convention == SensitivityConvention.TABLE_II:
         err.print(
@@ -130,6 +136,8 @@ def command(
         if cache:
             store.keep(asked, answer)
     best = answer.pop("plan")
+    for sentence in answer["warnings"]:
+        warn(sentence)
     if save is not None:
         try:
             save.write_bytes(canonical_json(best) + b"\n")
@@ -146,7 +154,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     # Nothing of this is needed where the answer is known already.
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, why_first
-    from quietmean.protocols.target import Target, colluding_count
+    from quietmean.protocols.target import Target, budget_warnings, colluding_count
 
     parties = asked["parties"]
     target = Target(
@@ -164,7 +172,16 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     def ranking(wanted: Target, accepted: Server) -> Ranking:
         values = configured(asked["protocols"] or general_protocols(accepted), asked["options"], asked["offered"])
         named, most = bool(asked["protocols"]), asked["max_messages"]
-        return rank(wanted, values, calibration=calibration, max_messages=most, strict=named)
+        domain = None if asked["domain"] is None else InputDomain.parse(asked["domain"])
+        return rank(
+            wanted,
+            values,
+            calibration=calibration,
+            max_messages=most,
+            strict=named,
+            domain=domain,
+            no_privacy=asked["no_privacy"],
+        )
 
     candidates = ranking(target, server)
     document = {
@@ -172,11 +189,20 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         "candidates": [candidate.to_json() for candidate in candidates],
         "chosen": 0,
         "why": why_first(candidates),
+        "domain": candidates[0].plan.input_domain.text,
+        "warnings": [*budget_warnings(target), *_without_effect(calibration, candidates)],
         "plan": candidates[0].plan.to_json(),
     }
     if asked["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
     return document
+
+
+def _without_effect(calibration: Calibration, candidates: Ranking) -> list[str]:
+    fixed = [one.plan.protocol.name for one in candidates if one.plan.prediction.get("calibration") == "direct"]
+    if calibration == Calibration.EXACT or not fixed:
+        return []
+    return [f"calibration {calibration} has no effect on {', '.join(fixed)}: the noise there follows from a formula"]
 
 
 def _show(answer: dict[str, Any]) -> None:
@@ -189,6 +215,7 @@ def _show(answer: dict[str, Any]) -> None:
         messages, size = f"{found['messages_per_party']:.1f}", f"{found['bytes_per_party']:.0f}"
         table.add_row(found["protocol"], f"{found['mse']:.4g}", str(found["rounds"]), messages, size, found["trust"])
     out.print(table)
+    out.print(f"domain of a value under {answer['candidates'][0]['protocol']}: {answer['domain']}", markup=False)
     for sentence in (answer["why"], *answer.get("otherwise", ())):
         out.print(sentence, markup=False)
 
@@ -201,3 +228,10 @@ def _sensitivity(sensitivity: float | None, domain: Domain | None, convention: S
     if sensitivity is not None:
         raise InputError(f"sensitivity {sensitivity:g} and domain {domain} say the same twice: give one of them")
     return ball_sensitivity(1.0, convention or SensitivityConvention.REPLACEMENT)
+
+
+def _domain(dimension: int, domain: Domain | None, convention: SensitivityConvention | None) -> Any:
+    """In plain data; None where the plan states none. The convention of the table is for a sensitivity that the ball exceeds."""
+    if domain is None or convention == SensitivityConvention.TABLE_II:
+        return None
+    return InputDomain.ball(dimension, 1.0).describe()

@@ -60,31 +60,31 @@ class Files:
     def receipt(self, given: Path | None) -> Path:
         return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
 
-    def encode(self, data: Path, missing: str, clip: bool) -> Encoded:
+    def encode(self, data: Path) -> Encoded:
         """This party's vector."""
         from quietmean.statistics import read_columns
 
-        records, rows = read_columns(data, self.workload.columns.names, missing=missing)
-        return self.workload.encode(records, clip=clip, row_names=rows)
+        return self.workload.encode(read_columns(data, self.workload.columns.names))
 
-    def inputs(self, data: Path, missing: str) -> list[NDArray[np.float64]]:
-        """The columns that the study uses, each of shape (records,)."""
+    def inputs(self, data: Path) -> list[NDArray[np.float64]]:
+        """The columns that the study uses, each of shape (records,); NaN where a cell has no number."""
         from quietmean.statistics import read_columns
 
-        records, _ = read_columns(data, self.workload.columns.names, missing=missing)
-        return list(records.T)
+        return list(read_columns(data, self.workload.columns.names).T)
 
-    def plan(self, path: Path | None) -> Plan:
+    def plan(self, path: Path | None, no_privacy: bool = False) -> Plan:
         """The plan that all parties make from the study, or the one in a file.
 
-        Raises :class:`InputError` if the plan in the file is for another study or another number of parties.
+        Raises :class:`InputError` if the plan in the file is for another study or another number of parties, and for a plan
+        without privacy unless ``no_privacy`` agrees to that.
         """
         from quietmean.planning.plan import Plan
 
         study, parties = self.study, len(self.roster)
         if path is None:
-            return study.plan(parties)
+            return study.plan(parties, no_privacy=no_privacy)
         plan = Plan.from_json(read_json(path))
+        plan.protocol.require_privacy(no_privacy)
         wanted, given = study.target(parties).describe(), plan.target.describe()
         for name, value in wanted.items():
             if given[name] != value:
@@ -96,7 +96,7 @@ class Files:
             raise InputError(
                 f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
             )
-        return replace(plan, context=study.context())
+        return study.placed(plan)
 
     def settings(self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None) -> NodeSettings:
         from quietmean.node import NodeSettings

@@ -6,11 +6,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress
+from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress, tell_owner, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -35,10 +35,10 @@ def command(
     dropouts: float = 0.0,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     unit: PrivacyUnit = PrivacyUnit.RECORD,
-    missing: Literal["refuse", "drop"] = "refuse",
-    clip: Annotated[bool, Parameter(negative="")] = False,
+    missing: str = "centre",
     round_timeout: float = 3.0,
     out: Path | None = None,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Compute private means or other statistics of columns of a table between real processes on this machine.
@@ -72,25 +72,30 @@ def command(
     unit
         What is protected: one record, or all of a party.
     missing
-        refuse: an empty cell is an error; drop: leave its row out.
-    clip
-        Clip values to the bounds instead of refusing them.
+        What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing, and the mean is that of the
+        present values, whose number is estimated too.
     round_timeout
         Seconds that a round waits for parties that do not answer.
     out
         New folder for the receipt and the report; default quietmean-run-DATE-TIME.
+    no_privacy
+        Run a protocol that protects nothing, such as gossip; refused otherwise.
     json
         One JSON document on standard output.
     """
-    from quietmean.statistics import read_text
+    from quietmean.statistics import missing_rule, read_text
     from quietmean.studies.study import Study
 
     if len(bounds) != len(column):
         raise InputError(f"{len(column)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column")
+    rule = missing_rule(missing)
     study = Study.parse(
         {
             "name": data.stem,
-            "column": [{"name": name, "low": low, "high": high} for name, (low, high) in zip(column, bounds, strict=True)],
+            "column": [
+                {"name": name, "low": low, "high": high, "missing": rule}
+                for name, (low, high) in zip(column, bounds, strict=True)
+            ],
             "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
             "epsilon": epsilon,
@@ -105,21 +110,25 @@ def command(
     folder = out or Path(time.strftime("quietmean-run-%Y%m%d-%H%M%S"))
     if folder.exists():
         raise InputError(f"folder {folder} exists already: name a new one with --out, nothing is overwritten")
-    run_local_study(study, data, parties, party_column, missing, clip, folder, json)
+    run_local_study(study, data, parties, party_column, folder, no_privacy, json)
 
 
 def run_local_study(
-    study: Study, data: Path, parties: int | None, party_column: str | None, missing: str, clip: bool, folder: Path, json: bool
+    study: Study, data: Path, parties: int | None, party_column: str | None, folder: Path, no_privacy: bool, json: bool
 ) -> None:
-    from quietmean.studies.local import choose_kills, encode_parties, run_study
+    from quietmean.protocols.target import budget_warnings
+    from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
 
-    names, parts, rows = parties_of_table(data, [c.name for c in study.columns], parties, party_column, missing)
+    names, parts = parties_of_table(data, [c.name for c in study.columns], parties, party_column)
     target = study.target(len(parts))
-    encoded = encode_parties(study.workload, parts, rows, clip=clip)
+    encoded = [study.workload.encode(part) for part in parts]
+    tell_owner(encoded)
+    for sentence in budget_warnings(target, sum(len(part) for part in parts)):
+        warn(sentence)
     begun = time.monotonic()
     with progress("calibrating the noise") as line:
-        plan = study.plan(len(parts))
+        plan = study.plan(len(parts), no_privacy=no_privacy)
         kills = choose_kills(plan, study.dropouts)
         line.say(f"starting {target.parties} processes")
         local = run_study(
@@ -158,7 +167,6 @@ def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]
     return {
         **document,
         "true_mean": local.outcome.by_column(truth),
-        "clipped": local.clipped,
         "killed": list(local.network.killed),
         "messages": local.network.messages,
         "bytes": local.network.bytes_sent,

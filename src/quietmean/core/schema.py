@@ -209,6 +209,14 @@ def _declared(kind: type[Any]) -> dict[str, Parameter]:
 class Configured:
     """A frozen value whose fields are declared with :func:`parameter`. Two of one type are equal if all of these are."""
 
+    def __new__(cls, *arguments: Any, **fields_: Any) -> Self:
+        """Raises :class:`InputError` for a keyword that is no field, with the nearest one that is."""
+        known = [one.name for one in fields(cls) if one.init]
+        for name in fields_:
+            if name not in known:
+                raise InputError(f"{cls.__name__} has no field {name!r}{nearest(name, known)}: it has {', '.join(known)}")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for name, known in parameters_of(type(self)).items():
             known.check(getattr(self, name))
@@ -273,6 +281,15 @@ def require_known(what: str, raw: Any, known: Iterable[str]) -> str:
         shown, near = (str(raw), nearest(raw, choices)) if isinstance(raw, str) else (raw, "")
         raise InputError(f"{what} {shown!r} is unknown{near}: choose one of {', '.join(choices)}")
     return str(raw)
+
+
+def refuse_unknown(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raises :class:`InputError` for a name that is not known, with the nearest one that is."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            listed = ", ".join(names) or "none"
+            raise InputError(f"{what} has no field {str(name)!r}{nearest(str(name), names)}: it has {listed}")
 
 
 def wrong_field(name: str, raw: Any, wanted: str) -> InputError:

@@ -99,7 +99,7 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         listening,
         handle,
         lambda: session.position,
-        readiness=lambda: agreed.readiness(True, session.position),
+        readiness=lambda: agreed.readiness(session.position),
     )
     listener.start()
     try:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.schema import OPEN, nearest
 from quietmean.core.tables import Tabular, table_text
 from quietmean.planning.calibrate import calibrate
@@ -120,6 +122,7 @@ class Ranking(Tabular, Sequence[Candidate]):
         return table_text(self.rows())
 
 
+@refuses_unknown_keywords
 def rank(
     target: Target,
     protocols: Sequence[Protocol | str] | None = None,
@@ -128,22 +131,30 @@ def rank(
     server: Server = Server.NONE,
     max_messages: int | None = None,
     strict: bool | None = None,
+    domain: InputDomain | None = None,
+    no_privacy: bool = False,
 ) -> Ranking:
     """Calibrate protocols for a target, least predicted error first.
 
     ``protocols``: configured ones, or names of those that are taken as they are; by default all that take any bounded values,
     tolerate that parties leave, and need no more than ``server``. ``max_messages``: what a party may send on average before the
-    result is sent to all; rounds are cut to fit where a protocol has them. Raises :class:`InputError` where none can do what is
-    asked; if ``strict``, as by default where protocols are named, also where one of them cannot.
+    result is sent to all; rounds are cut to fit where a protocol has them. ``domain``: where values lie. ``no_privacy``
+    asks for protocols without privacy, which are refused otherwise. Raises
+    :class:`InputError` where none can do what is asked; if ``strict``, as by default where protocols are named, also where one
+    cannot.
     """
     chosen = general_protocols(server) if protocols is None else protocols
     values = [get_protocol(one)() if isinstance(one, str) else one for one in chosen]
     if not values:
         raise InputError("no protocol is left to choose from: name one with --protocol")
+    if not (no_privacy and any(not protocol.is_private for protocol in values)):
+        for protocol in values:
+            protocol.require_privacy(no_privacy)
     candidates, refusals = [], []
     for protocol in values:
         try:
             plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration)
+            plan = plan if domain is None else plan.with_domain(domain)
             candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _result_messages(plan)), max_messages))
         except InputError as error:
             # Not every protocol can meet the target; a refusal is raised only if protocols were named.

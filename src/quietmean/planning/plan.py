@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import canonical_json, digest
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
+from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.fields import required_field
+from quietmean.protocols.protocol import ANY_DOMAIN
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 
 FORMAT = "quietmean-plan-1"
+# Of a diameter that is computed from parts.
+_ROUNDING = 1e-9
 
 
 class Integers(typing.Protocol):
@@ -38,6 +44,8 @@ class Plan:
     """A protocol calibrated for a target.
 
     ``context`` states what the coordinates mean (columns, bounds, unit): parties that disagree on it must not compute together.
+    ``domain`` states where the vector of one unit lies; None stands for the protocol's own (:attr:`input_domain`). Every input
+    of a study is held against it (:meth:`admit`). Raises :class:`InputError` for a domain wider than the sensitivity.
     ``prediction`` states what was predicted and how it was certified (see :mod:`quietmean.planning.calibrate`).
     """
 
@@ -46,6 +54,51 @@ class Plan:
     dissemination: ResultBroadcast = field(default_factory=ResultBroadcast)
     prediction: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
+    domain: InputDomain | None = None
+
+    def __post_init__(self) -> None:
+        if self.domain is None or not self.protocol.is_private:
+            return
+        if self.domain.size != self.target.dimension:
+            raise InputError(f"the domain has {self.domain.size} coordinates, the plan {self.target.dimension}: make them agree")
+        if self.domain.diameter > self.target.sensitivity * (1 + _ROUNDING):
+            raise InputError(
+                f"the domain has a diameter of {self.domain.diameter:g}, more than the sensitivity {self.target.sensitivity:g}: "
+                "plan for the sensitivity of the domain, or choose a smaller one"
+            )
+
+    @property
+    def input_domain(self) -> InputDomain:
+        """Where the vector of one unit lies: the stated ``domain``, or the protocol's (:meth:`Protocol.input_domain`)."""
+        return self.protocol.input_domain(self.target) if self.domain is None else self.domain
+
+    def with_domain(self, domain: InputDomain) -> Plan:
+        """The same for another domain. Raises :class:`InputError` if it is wider than the sensitivity, or of another size."""
+        same = domain == self.protocol.input_domain(self.target)
+        return replace(self, domain=None if same else domain)
+
+    def admit(self, value: Vector, weight: float = 1.0) -> Vector:
+        """A party's private vector (d,) as it enters a study: itself where it lies in the domain, else moved into it.
+
+        ``weight`` is its public weight: the vector of a party whose records are protected is a sum over that many. A protocol
+        without privacy takes any vector. Raises :class:`InputError` for another shape, and for a weight beyond the room of the
+        plan; never because of a value.
+        """
+        if value.shape != (self.target.dimension,):
+            raise InputError(
+                f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates: mend it"
+            )
+        if not self.protocol.is_private:
+            return value
+        scale = weight if self.target.unit == PrivacyUnit.RECORD else 1.0
+        domain = self.input_domain
+        # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
+        self.protocol.check_values(np.full(1, scale * domain.largest))
+        inside = domain.moved(value, scale)
+        if self.protocol.domain == ANY_DOMAIN:
+            return inside
+        fitting: Vector = self.protocol.project_to_domain(inside[None], np.array([weight]))[0]
+        return fitting
 
     def __repr__(self) -> str:
         target = self.target
@@ -79,20 +132,26 @@ class Plan:
             "dissemination": self.dissemination.describe(),
             "prediction": dict(self.prediction),
             "context": dict(self.context),
+            **({} if self.domain is None else {"domain": self.domain.describe()}),
         }
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
-        """The inverse of :meth:`to_json`. Raises :class:`InputError` for a plan of another version or with a missing field."""
+        """The inverse of :meth:`to_json`. Raises :class:`InputError` for another version, and a missing or unknown field."""
         if raw.get("format") != FORMAT:
             raise InputError(f"this is not a plan of this version (format {raw.get('format')!r}): make one with quietmean plan")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
                 raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")
+        known = ("format", "protocol", "target", "parameters", "dissemination", "prediction", "context", "domain")
+        refuse_unknown("a plan", raw, known)
         target = Target.parse(raw["target"])
-        protocol = get_protocol(required_field(raw, "protocol", str)).parse(raw["parameters"], target.parties)
+        kind = get_protocol(required_field(raw, "protocol", str))
+        refuse_unknown(f"protocol {kind.name}", raw["parameters"], [one.key for one in parameters_of(kind).values()])
+        protocol = kind.parse(raw["parameters"], target.parties)
         dissemination = ResultBroadcast.parse(raw["dissemination"])
-        return cls(target, protocol, dissemination, raw["prediction"], raw["context"])
+        domain = InputDomain.parse(raw["domain"]) if "domain" in raw else None
+        return cls(target, protocol, dissemination, raw["prediction"], raw["context"], domain)
 
     def save(self, path: Path) -> None:
         path.write_bytes(canonical_json(self.to_json()) + b"\n")
@@ -117,8 +176,8 @@ class Plan:
         return Execution(self.protocol, self.schedule(seed), trace, self.target.sensitivity, weights)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
-        """First phase: the private mixing, up to this party's release. ``value``: its private vector, shape (d,)."""
-        return self.protocol.machine(schedule, party, value, weight, noise)
+        """First phase: the private mixing, up to this party's release. ``value``: its private vector (d,), see :meth:`admit`."""
+        return self.protocol.machine(schedule, party, self.admit(value, weight), weight, noise)
 
     def dissemination_machine(self, party: PartyId, release: Release | None, seed: Seed) -> PartyMachine[Any]:
         """Second phase: spread the releases."""

@@ -15,15 +15,18 @@ from numpy.typing import NDArray
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
+from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Protocol, Releases, get_protocol
-from quietmean.protocols.fields import optional_field, required_field
+from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_field, required_field
 from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
 
 if TYPE_CHECKING:
     from quietmean.privacy import PrivacyAnalysis
 
+# What every execution has, besides the parameters of its protocol.
+_ENTRIES = ("protocol", "parties", "rounds", "online", "sensitivity", "neighbours", "pairs", "lost", "settled", "weights")
 # Instead of a list of pairs, where they are all.
 ALL_PAIRS = "all"
 
@@ -180,6 +183,8 @@ class Execution:
         parties = required_field(raw, "parties", int)
         if parties < 1:
             raise InputError(f"parties is {parties}: at least 1 party is needed")
+        own = [one.key for one in parameters_of(kind).values()]
+        refuse_unknown("an execution", raw, [*_ENTRIES, *own, *RECEIPT_ENTRIES])
         protocol = kind.parse(raw, parties)
         rounds = protocol.rounds
         fixed = None if "neighbours" in raw else protocol.fixed_schedule(parties)

@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, require_known, wrong_field
 
+# What a receipt has besides its execution.
+RECEIPT_ENTRIES = ("certify", "result", "origin")
+
 Field = TypeVar("Field", int, float, str)
 
 Choice = TypeVar("Choice", bound=StrEnum)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
-from quietmean.protocols.fields import optional_field, required_field
+from quietmean.core.schema import refuse_unknown
+from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_field, required_field
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class CorrelatedNoise:
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> CorrelatedNoise:
         """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
+        refuse_unknown("an execution", raw, ("protocol", "parties", "covariance", "sensitivity", *RECEIPT_ENTRIES))
         parties = _parties(raw)
         rows = _converted(raw, "covariance", list[list[float]])
         if len(rows) != parties or any(len(row) != parties for row in rows):
@@ -141,6 +143,8 @@ class PairwiseNoise:
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> PairwiseNoise:
         """From the file's JSON object. Raises :class:`InputError` for a missing or wrong field."""
+        known = ("protocol", "parties", "edges", "sigma_own", "responded", "sensitivity", *RECEIPT_ENTRIES)
+        refuse_unknown("an execution", raw, known)
         parties = _parties(raw)
         edges = _converted(raw, "edges", list[tuple[int, int, float]])
         own = _converted(raw, "sigma_own", list[float])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
@@ -79,6 +80,7 @@ class Protocol(Configured, ABC):
 
     ``guarantee``: what it promises, one clause, which every certificate prints.
 
+    ``private``: false where nothing protects values, and then ``reveals`` says what is revealed and to whom.
     ``linear``: machines only add, subtract and scale, so that the declared transcript can be traced. If false, the transcript
     describes what the protocol's own (computational) claim leaves visible, which ``guarantee`` names.
     ``releases_are_public``: what a party releases is known to all parties. If false, every party computes a result for itself.
@@ -96,6 +98,7 @@ class Protocol(Configured, ABC):
     trust: ClassVar[str] = "no server"
     guarantee: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
     private: ClassVar[bool] = True
+    reveals: ClassVar[str] = "every party's value"
     linear: ClassVar[bool] = True
     releases_are_public: ClassVar[bool] = True
     transfers_mass: ClassVar[bool] = False
@@ -168,13 +171,34 @@ class Protocol(Configured, ABC):
             if not one.option and value is not OPEN and value != one.default:
                 raise InputError(f"{one.key} is given, but calibration chooses it: leave it out")
 
-    def calibrate(self, target: Target, *, calibration: str = "exact", executions: int | None = None) -> Any:
+    def calibrate(
+        self, target: Target, *, calibration: str = "exact", executions: int | None = None, no_privacy: bool = False
+    ) -> Any:
         """The :class:`~quietmean.planning.plan.Plan` of this protocol for a target: open fields and noise levels are chosen.
 
-        See :func:`quietmean.planning.calibrate.calibrate`. Raises :class:`InputError` for an impossible target.
+        See :func:`quietmean.planning.calibrate.calibrate`. Raises :class:`InputError` for an impossible target, and for a
+        protocol without privacy unless ``no_privacy`` asks for that.
         """
+        self.require_privacy(no_privacy)
         calibrate = from_above("quietmean.planning.calibrate", "calibrate")
         return calibrate(target, self, calibration=calibration, executions=executions)
+
+    @property
+    def is_private(self) -> bool:
+        """:attr:`private`, and there is noise."""
+        levels = [getattr(self, name) for name in parameters_of(type(self)) if name.startswith("sigma")]
+        given = [level for level in levels if isinstance(level, int | float)]
+        return self.private and (not given or any(level > 0 for level in given))
+
+    def require_privacy(self, no_privacy: bool) -> None:
+        """Raises :class:`InputError` for a protocol without privacy, unless that is what was asked for."""
+        if no_privacy and self.is_private:
+            raise InputError(f"no privacy is asked for, but {self.name} has it: leave --no-privacy (in Python no_privacy) out")
+        if not (no_privacy or self.is_private):
+            raise InputError(
+                f"{self.name} has no differential privacy, epsilon is infinite, and it reveals {self.reveals}: choose another "
+                "protocol, or ask for that with --no-privacy (in Python no_privacy=True)"
+            )
 
     # --- what happens ---
 
@@ -310,6 +334,13 @@ class Protocol(Configured, ABC):
     def is_overheard(self, round_: int) -> bool:
         """Are messages of this round sent over open channels, so that every party is assumed to know them?"""
         return False
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """Where the vector of one unit lies for a plan that states no domain; its diameter is the sensitivity at most.
+
+        By default the cube from 0 up, whose diagonal is the sensitivity.
+        """
+        return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
-from quietmean.core.schema import require_known
+from quietmean.core.schema import refuse_unknown, require_known
 from quietmean.graphs import make_schedule
 from quietmean.protocols.fields import optional_field
 from quietmean.protocols.inca.party import IncaParty
@@ -46,6 +46,8 @@ class ResultBroadcast:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> ResultBroadcast:
+        """The inverse of :meth:`describe`. Raises :class:`InputError` for an unknown or wrong field."""
+        refuse_unknown("dissemination", raw, ("kind", "rounds", "out_degree"))
         return cls(
             optional_field(raw, "kind", str, "broadcast"),
             optional_field(raw, "rounds", int, 1),

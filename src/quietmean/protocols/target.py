@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.schema import refuse_unknown
 from quietmean.protocols.fields import optional_choice, optional_field, required_field
 
 
@@ -70,7 +71,8 @@ class Target:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Target:
-        """The inverse of :meth:`describe`. Raises :class:`InputError` for a missing or wrong field."""
+        """The inverse of :meth:`describe`. Raises :class:`InputError` for a missing, wrong or unknown field."""
+        refuse_unknown("target", raw, [one.name for one in fields(cls)])
         return cls(
             parties=required_field(raw, "parties", int),
             epsilon=required_field(raw, "epsilon", float),
@@ -102,6 +104,28 @@ class Target:
     def dropout_bias(self, responding: float) -> float:
         """Mean squared error per coordinate of the mean of ``responding`` values for that of all."""
         return self.value_variance * (1.0 / responding - 1.0 / self.parties)
+
+
+# Beyond it a guarantee says next to nothing: e^10 is 22 000.
+LARGEST_USUAL_EPSILON = 10.0
+
+
+def budget_warnings(target: Target, records: float | None = None) -> list[str]:
+    """What a data-protection officer would object to in a budget, a sentence each. ``records``: of all parties, if known."""
+    found = []
+    counted = "parties" if target.unit == PrivacyUnit.PARTY or records is None else "records"
+    units = target.parties if counted == "parties" or records is None else records
+    if target.delta >= 1 / units:
+        found.append(
+            f"delta {target.delta:g} is not below 1 / {units:g} {counted}: a mechanism that publishes one of them in the clear "
+            "would satisfy it, choose a much smaller one, for example 1e-6"
+        )
+    if target.epsilon > LARGEST_USUAL_EPSILON:
+        found.append(
+            f"epsilon {target.epsilon:g} is above {LARGEST_USUAL_EPSILON:g}: what is published may be e^{target.epsilon:g} times "
+            "as likely with one value as with another, which protects next to nothing"
+        )
+    return found
 
 
 def colluding_count(parties: int, colluding: float) -> int:

@@ -120,15 +120,17 @@ def simulate(
 ) -> SimulationResult:
     """Simulate ``runs`` independent runs, each with its own schedule, dropouts and noise.
 
-    ``values`` has shape (n, d); without it every run draws values uniformly from a cube whose diagonal is the plan's sensitivity.
-    The randomness is insecure by construction: for simulation only. Raises :class:`InputError` for less than one run and for
-    values of another shape, :class:`ProtocolFailure` if no run finishes.
+    ``values`` has shape (n, d), and is moved into the plan's domain; without it every run draws values uniformly from a cube
+    whose diagonal is the plan's sensitivity. The randomness is insecure by construction: for simulation only. Raises
+    :class:`InputError` for less than one run and for values of another shape, :class:`ProtocolFailure` if no run finishes.
     """
     if runs < 1:
         raise InputError(f"{runs} runs simulate nothing: choose at least 1")
     target = plan.target
     if values is not None and values.shape != (target.parties, target.dimension):
         raise InputError(f"values have shape {values.shape}, the plan needs ({target.parties}, {target.dimension})")
+    if values is not None:
+        values = np.array([plan.admit(value) for value in values])
     lost = target.dropouts if dropouts is None else dropouts
     root = insecure_seed(seed, "simulate", plan.digest)
     parts = []

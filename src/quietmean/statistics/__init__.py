@@ -4,10 +4,10 @@ Those of other distributions register by the entry point group ``quietmean.stati
 """
 
 from quietmean.statistics.answers import Answer, column_means, combined
-from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.columns import Column, Columns, missing_rule
 from quietmean.statistics.features import ScaledColumn
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
-from quietmean.statistics.statistic import Estimates, Feature, Records, Released, Statistic
+from quietmean.statistics.statistic import Estimates, Feature, Records, Released, Statistic, presence_of
 from quietmean.statistics.table import read_columns
 from quietmean.statistics.workload import Encoded, Workload
 
@@ -26,7 +26,9 @@ __all__ = [
     "column_means",
     "combined",
     "get_statistic",
+    "missing_rule",
     "parse_statistic",
+    "presence_of",
     "read_columns",
     "read_text",
     "registry",

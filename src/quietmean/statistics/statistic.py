@@ -11,15 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
 from quietmean.statistics.columns import Columns
 
 Array = NDArray[np.float64]
-# Columns by name, each of shape (rows,), with all values inside the declared bounds.
+# Columns by name, each of shape (rows,), with all values inside the declared bounds: the middle of them where one is missing.
+# Under presence_of(name), 1 where the value is present and 0 where it is missing.
 Records: TypeAlias = Mapping[str, Array]
 
 # The term of a statistic that is one number.
 WHOLE = ""
+
+
+def presence_of(column: str) -> str:
+    """The key in records that says which values of a column are present."""
+    return f"present({column})"
 
 
 class Feature(ABC):
@@ -37,6 +44,11 @@ class Feature(ABC):
     @abstractmethod
     def sensitivity(self) -> float:
         """The largest L2 distance of the encodings of two records, whatever they hold: that of replacing a record."""
+
+    @property
+    def domain(self) -> InputDomain:
+        """Where encodings lie, convex and with the sensitivity as its diameter: by default every number from 0 to 1."""
+        return InputDomain.box(self.size, 0.0, 1.0)
 
     @abstractmethod
     def encode(self, records: Records) -> Array:

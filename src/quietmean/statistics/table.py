@@ -1,4 +1,9 @@
-"""Reading numeric columns from CSV and Parquet files."""
+"""Reading numeric columns from CSV and Parquet files.
+
+Whether a table is accepted depends on its structure (is it a table, has it the columns, how many rows) and never on its values: a
+refusal would answer a question about them. No message here has a cell or a list of headings, which in a file without a heading
+are cells.
+"""
 
 from __future__ import annotations
 
@@ -10,48 +15,57 @@ import polars as pl
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+
+_EMPTY = ["", "NA", "nan", "NaN", "null"]
 
 
-def read_columns(path: Path, columns: Sequence[str], *, missing: str = "refuse") -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The named columns as floats, shape (rows, columns), and each row's number in the file, from 1 (the first row of data).
+def read_columns(path: Path, columns: Sequence[str]) -> NDArray[np.float64]:
+    """The named columns of all rows as floats, shape (rows, columns); NaN where a cell is empty or holds no number.
 
-    ``missing`` is ``refuse`` (an empty or NaN cell is an error) or ``drop`` (its whole row is left out). Raises
-    :class:`InputError` for a column that is absent or not numeric, for a refused cell, and if no row is left.
+    Raises :class:`InputError` for a file that is no table or has no rows, and for a column that is absent or of a type that holds
+    no numbers (Parquet). The error contains no cell.
     """
     frame = read_table(path)
-    absent = [column for column in columns if column not in frame.columns]
-    if absent:
-        raise InputError(f"column {absent[0]!r} is not in {path.name}: it has {', '.join(frame.columns[:20])}")
     for column in columns:
-        if not frame.schema[column].is_numeric():
-            raise InputError(
-                f"column {column!r} of {path.name} is not numeric ({frame.schema[column]}): choose a column of numbers"
-            )
-    values = frame.select(pl.col(column).cast(pl.Float64) for column in columns).to_numpy().astype(np.float64)
-    rows = np.arange(1, len(values) + 1)
-    bad = ~np.isfinite(values)
-    if bad.any() and missing != "drop":
-        row, column_index = (int(index[0]) for index in np.nonzero(bad))
+        require_column(frame, column, path)
+    if not frame.height:
+        raise InputError(f"{path.name} has no rows: a party needs at least one record")
+    numbers = [_as_numbers(frame[column], path) for column in columns]
+    return np.column_stack(numbers)
+
+
+def require_column(frame: pl.DataFrame, column: str, path: Path) -> None:
+    """Raises :class:`InputError` if the table has no such column."""
+    if column not in frame.columns:
         raise InputError(
-            f"row {row + 1}, column {columns[column_index]!r} of {path.name} is {values[row, column_index]:g}, no finite number: "
-            "mend it or pass --missing drop"
+            f"column {column!r} is not among the {frame.width} columns of {path.name}{nearest(column, frame.columns)}: check its "
+            "name, and that the first row of the file holds the names of its columns"
         )
-    keep = ~bad.any(axis=1)
-    if not keep.any():
-        raise InputError(f"{path.name} has no complete row of numbers in {', '.join(columns)}: nothing to average")
-    return values[keep], rows[keep]
+
+
+def _as_numbers(cells: pl.Series, path: Path) -> NDArray[np.float64]:
+    if cells.dtype == pl.String:
+        cells = cells.str.strip_chars()
+    elif not (cells.dtype.is_numeric() or cells.dtype == pl.Null):
+        raise InputError(f"column {cells.name!r} of {path.name} is of type {cells.dtype}: choose a column of numbers")
+    return cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().astype(np.float64)
 
 
 def read_table(path: Path) -> pl.DataFrame:
-    """A CSV or Parquet file, by its ending. Raises :class:`InputError` if it is missing or cannot be read."""
+    """A CSV (every column as text) or Parquet file, by its ending. Raises :class:`InputError` if it is missing or no table."""
     if path.is_dir():
         raise InputError(f"{path} is a folder and cannot be read as a table: give a CSV or Parquet file")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             return pl.read_parquet(path)
-        return pl.read_csv(path, infer_schema_length=None, null_values=["", "NA", "nan", "NaN", "null"])
+        return pl.read_csv(path, infer_schema=False, encoding="utf8-lossy", null_values=_EMPTY)
     except FileNotFoundError:
         raise InputError(f"file {path} does not exist: check the path") from None
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"file {path} cannot be read as a table ({reason}): give a CSV or Parquet file") from None
+    except OSError as error:
+        raise InputError(f"file {path} cannot be read ({error.strerror or 'an input error'}): check it") from None
+    except pl.exceptions.PolarsError:
+        # What the library says may quote a cell.
+        raise InputError(
+            f"file {path} cannot be read as a table: give a Parquet file, or a CSV file with equally many fields in all rows"
+        ) from None

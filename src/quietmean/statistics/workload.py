@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,19 +11,24 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """A party's input to a protocol: its vector (d,), its public weight, and how many of its numbers were clipped."""
+    """A party's input to a protocol: its vector (d,) and its public weight, the number of its records.
 
-    vector: Vector
+    ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes of this party only.
+    """
+
+    vector: Vector = field(repr=False)
     weight: float
-    clipped: int
+    clamped: int = field(repr=False)
+    missing: int = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,27 +68,37 @@ class Workload:
         """L2 change of a party's vector when one unit (a record, or all of a party) is replaced."""
         return math.sqrt(sum((scale * feature.sensitivity) ** 2 for feature, scale in self.scales.items()))
 
-    def encode(self, records: Array, *, clip: bool = False, row_names: NDArray[np.int64] | None = None) -> Encoded:
-        """A party's vector from its ``records``, shape (rows, columns), in the units of the columns.
+    @cached_property
+    def domain(self) -> InputDomain:
+        """Where the vector of one record, or of one party's mean, lies; its diameter is the sensitivity at most.
 
-        ``clip`` moves values outside the bounds to the nearest bound. ``row_names``: the numbers of the rows for error messages,
-        shape (rows,). Raises :class:`InputError` if there are no records, or for a value outside the bounds without ``clip``.
+        Raises :class:`InputError` for a feature whose domain is wider than its sensitivity.
+        """
+        return InputDomain.product([_scaled_domain(feature, scale) for feature, scale in self.scales.items()])
+
+    def encode(self, records: Array) -> Encoded:
+        """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
+
+        Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
+        values decides whether a study goes on. Raises :class:`InputError` if there are no records.
         """
         if not len(records):
             raise InputError("a party has no records: every party needs at least one, or leave it out")
-        outside = self.outside(records)
-        if outside.any() and not clip:
-            row, place = (int(index[0]) for index in np.nonzero(outside))
-            column, number = list(self.columns)[place], int(row_names[row]) if row_names is not None else row + 1
-            raise InputError(
-                f"row {number}, column {column.name!r} is {records[row, place]:g}, outside the bounds "
-                f"{column.low:g} to {column.high:g}: mend it, widen --bounds or pass --clip"
-            )
-        inside = {column.name: np.clip(records[:, place], column.low, column.high) for place, column in enumerate(self.columns)}
+        inside = self.inside(records)
         vectors = np.hstack([feature.encode(inside) * scale for feature, scale in self.scales.items()])
+        outside, missing = int(self.outside(records).sum()), int(np.isnan(records).sum())
         if self.unit == PrivacyUnit.RECORD:
-            return Encoded(vectors.sum(axis=0), float(len(records)), int(outside.sum()))
-        return Encoded(vectors.mean(axis=0), 1.0, int(outside.sum()))
+            return Encoded(vectors.sum(axis=0), float(len(records)), outside, missing)
+        return Encoded(vectors.mean(axis=0), 1.0, outside, missing)
+
+    def inside(self, records: Array) -> Records:
+        """The records as features take them: by column, clamped, with what stands for missing values (NaN) and where they are."""
+        found: dict[str, Array] = {}
+        for place, column in enumerate(self.columns):
+            values = records[:, place]
+            found[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
+            found[presence_of(column.name)] = (~np.isnan(values)).astype(np.float64)
+        return found
 
     def outside(self, records: Array) -> NDArray[np.bool_]:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""
@@ -103,3 +118,13 @@ class Workload:
     def largest_party_change(self, weights: Array) -> Array:
         """How many times a party's whole data can move its vector compared with one unit: shape (n,)."""
         return weights if self.unit == PrivacyUnit.RECORD else np.ones_like(weights)
+
+
+def _scaled_domain(feature: Feature, scale: float) -> InputDomain:
+    domain = feature.domain
+    if domain.size != feature.size or domain.diameter > feature.sensitivity * (1 + 1e-9):
+        raise InputError(
+            f"{type(feature).__name__} of sensitivity {feature.sensitivity:g} states a domain of diameter {domain.diameter:g} "
+            f"and {domain.size} coordinates: a statistic's feature must state the domain of its encodings"
+        )
+    return domain.times(scale)

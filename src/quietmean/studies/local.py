@@ -30,17 +30,11 @@ _GONE = 0.2
 
 @dataclass(frozen=True, eq=False)
 class LocalStudy:
-    """``truth``: what the statistics are without noise, known here only because all data are on one machine."""
+    """``truth``: the statistics of the clamped records without noise, known here only because all data are on one machine."""
 
     outcome: StudyOutcome
     network: LocalOutcome
     truth: tuple[Answer, ...]
-    clipped: int
-
-
-def encode_parties(workload: Workload, parts: Sequence[Array], rows: Sequence[NDArray[np.int64]], *, clip: bool) -> list[Encoded]:
-    """Each party's vector from its records, shape (rows, columns), and their row numbers, shape (rows,)."""
-    return [workload.encode(part, clip=clip, row_names=names) for part, names in zip(parts, rows, strict=True)]
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
@@ -62,7 +56,8 @@ def run_study(
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
     # Before any process starts.
-    plan.protocol.check_values(values)
+    for part in encoded:
+        plan.admit(part.vector, part.weight)
     with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
         # The temporary keys and the values are deleted with the directory.
         network = asyncio.run(
@@ -85,4 +80,4 @@ def run_study(
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
     outcome = conclude(workload, plan.target, first.execution, first.mean)
     truth = workload.decode(values.sum(axis=0) / weights.sum(), 0.0, float(weights.sum()))
-    return LocalStudy(outcome, network, truth, sum(part.clipped for part in encoded))
+    return LocalStudy(outcome, network, truth)

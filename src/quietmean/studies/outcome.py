@@ -16,6 +16,7 @@ from quietmean.planning.accuracy import noise_variance
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
 
 Array = NDArray[np.float64]
@@ -79,6 +80,7 @@ class StudyOutcome:
             "certificate": self.certificate_json(),
             "parties_counted": self.parties_counted,
             "statistics": [answer.to_json() for answer in self.answers],
+            "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
         }
 
     def by_column(self, values: Mapping[str, float]) -> Any:

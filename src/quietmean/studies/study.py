@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
@@ -53,9 +54,10 @@ class Study(BaseModel):
             raise InputError(f"study file {path} cannot be read ({error}): mend it") from None
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown:
-            raise InputError(
-                f"study file {path.name} has a table [{min(unknown)}]: only [study], [[column]] and [[statistic]] are known"
-            )
+            near = nearest(min(unknown), ("study", "column", "statistic"))
+            # A file of data may be given by mistake: only what is nearly a known name is shown.
+            which = f"[{min(unknown)}]{near}" if near else "of another name"
+            raise InputError(f"study file {path.name} has a table {which}: only [study], [[column]] and [[statistic]] are known")
         lists = {name: raw.get(name, []) for name in ("column", "statistic")}
         return cls.parse({**raw.get("study", {}), **lists})
 
@@ -65,7 +67,7 @@ class Study(BaseModel):
         try:
             study = cls.model_validate(raw)
         except ValidationError as error:
-            faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg'].lower()}" for fault in error.errors()]
+            faults = [_fault(fault["type"], fault["loc"], fault["msg"]) for fault in error.errors()]
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
@@ -92,16 +94,32 @@ class Study(BaseModel):
             unit=self.unit,
         )
 
-    def plan(self, parties: int) -> Plan:
-        """The calibrated plan; deterministic, so that every party makes the same one."""
-        return replace(
-            calibrate(self.target(parties), get_protocol(self.protocol).from_options(self.options)), context=self.context()
-        )
+    def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
+        """The calibrated plan; deterministic, so that every party makes the same one.
+
+        Raises :class:`InputError` for a protocol without privacy unless ``no_privacy`` asks for that.
+        """
+        protocol = get_protocol(self.protocol).from_options(self.options)
+        protocol.require_privacy(no_privacy)
+        return self.placed(calibrate(self.target(parties), protocol))
+
+    def placed(self, plan: Plan) -> Plan:
+        """The plan with what its coordinates mean in this study, and where they lie."""
+        return replace(plan, context=self.context()).with_domain(self.workload.domain)
 
     def context(self) -> dict[str, Any]:
         """What the coordinates mean: part of what the parties agree on."""
-        columns = [{"name": column.name, "low": column.low, "high": column.high} for column in self.columns]
+        columns = [column.describe() for column in self.columns]
         context = {"study": self.name, "columns": columns, "unit": str(self.unit)}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}
+
+
+def _fault(kind: str, place: tuple[int | str, ...], message: str) -> str:
+    """A wrong field in words: where it is, what is wrong, and for an unknown one the nearest that is known."""
+    text = ".".join(map(str, place))
+    if kind != "extra_forbidden":
+        return f"{text}: {message.lower()}"
+    known = Column.model_fields if place[0] == "column" else Study.model_fields
+    return f"{text} is unknown{nearest(str(place[-1]), known)}"

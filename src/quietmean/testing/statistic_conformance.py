@@ -19,7 +19,7 @@ _NOISE, _DRAWS, _SPREAD = 1e-4, 400, 0.25
 
 
 def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed: int = 0) -> None:
-    """All checks, on ``records`` of shape (rows, columns) and the corners of their bounds.
+    """All checks, on ``records`` of shape (rows, columns), the corners of their bounds, and some with missing values.
 
     Raises ``AssertionError`` with what differs. The statistic can be read back from what it writes. Its features are functions of
     one record, with the stated sensitivity. Estimates lie within their stated range. Without noise their standard error is 0;
@@ -28,13 +28,14 @@ def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed
     assert parse_statistic(statistic.describe()) == statistic, f"{statistic.text} is not what it writes in a study file"
     if statistic.share == 1:
         assert parse_statistic(read_text(statistic.text)) == statistic, f"{statistic.text} is not what its own text says"
-    everybody = np.vstack([records, _corners(columns)])
+    everybody = np.vstack([records, _corners(columns), _incomplete(records)])
+    workload = Workload(columns, (statistic,), PrivacyUnit.RECORD)
     features = statistic.features(columns)
     assert features, f"{statistic.text} asks for no feature"
     assert features == statistic.features(columns), f"the features of {statistic.text} are others when asked for again"
     for feature in features:
-        check_feature(feature, {column.name: everybody[:, place] for place, column in enumerate(columns)})
-    _check_decoding(Workload(columns, (statistic,), PrivacyUnit.RECORD), everybody, seed)
+        check_feature(feature, workload.inside(everybody))
+    _check_decoding(workload, everybody, seed)
 
 
 def check_feature(feature: Feature, records: Records) -> None:
@@ -73,6 +74,13 @@ def _decoded(workload: Workload, mean: Array, noise: float, weight: float) -> Es
     for values in (found.value, found.standard_error, found.low, found.high):
         assert values.shape == (len(found.terms),), f"{len(found.terms)} terms have arrays of shape {values.shape}"
     return found
+
+
+def _incomplete(records: Array) -> Array:
+    """Records without any value, and without one of their values."""
+    holes = np.where(np.eye(records.shape[1], dtype=np.bool_), np.nan, records[0])
+    incomplete: Array = np.vstack([np.full(records.shape[1], np.nan), holes])
+    return incomplete
 
 
 def _corners(columns: Columns) -> Array:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
 from quietmean.core.party import Vector
 from quietmean.node.local.child_settings import ChildSettings
@@ -33,6 +34,7 @@ from quietmean.planning import Plan
 def main(path: Path) -> int:
     """Run one party with the settings file ``path``. Returns 0, or the exit code of the error."""
     forbid_core_dumps()
+    hide_error_texts()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     settings = msgspec.json.decode(path.read_bytes(), type=ChildSettings)
     try:

@@ -15,7 +15,7 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 
-VERSION = 5
+VERSION = 6
 HELLO_LIMIT = 1024
 HEADER_LIMIT = 64 * 1024
 # What an answer says of a request.
@@ -72,7 +72,7 @@ class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
 
     ``version``: of this protocol; ``release``: of the package. ``roster``, ``study`` and ``plan`` are SHA-256 digests; ``study``
     is that of columns, bounds, target and protocol. ``joined``: its node runs and is in (phase, round), else it only checks.
-    ``data_passed``: its data are within columns and bounds. ``time``: its clock, in seconds since 1970.
+    ``time``: its clock, in seconds since 1970.
     """
 
     version: Count
@@ -81,7 +81,6 @@ class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
     study: Bytes32
     plan: Bytes32
     joined: bool
-    data_passed: bool
     phase: Count
     round: Count
     time: float

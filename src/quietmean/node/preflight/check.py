@@ -54,13 +54,11 @@ class CheckSession:
         identity: Identity,
         roster: Roster,
         agreed: Agreed,
-        data_passed: bool,
         report: Callable[[Sequence[Standing]], None] = lambda standings: None,
     ) -> None:
         self._party = roster.find(identity)
         self._roster = roster
         self._agreed = agreed
-        self._data_passed = data_passed
         self._listening: socket.socket | None = None
         self._report = report
         self._credentials = Credentials(identity, roster)
@@ -106,7 +104,7 @@ class CheckSession:
             listening,
             None,
             lambda: (int(Phase.AGREEMENT), 0),
-            readiness=lambda: self._agreed.readiness(self._data_passed),
+            readiness=self._agreed.readiness,
             asked=self._asked,
         )
         listener.start()

@@ -1,6 +1,6 @@
 """What a party discloses in a check before a study starts, and how it compares with the party that asked.
 
-It discloses versions, digests, its clock, and whether its data passed; never a value.
+It discloses versions, digests and its clock; nothing that depends on its data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Agreed:
         study = {"context": plan.context, "target": plan.target.describe(), "protocol": plan.protocol.name}
         return cls(bytes.fromhex(roster.digest), bytes.fromhex(digest(study)), bytes.fromhex(plan.digest), package_version())
 
-    def readiness(self, data_passed: bool, position: Position | None = None) -> Readiness:
+    def readiness(self, position: Position | None = None) -> Readiness:
         """The answer to a check at this time. ``position``: of a party that has joined."""
         phase, round_ = position or (0, 0)
         return Readiness(
@@ -53,7 +53,6 @@ class Agreed:
             self.study,
             self.plan,
             joined=position is not None,
-            data_passed=data_passed,
             phase=phase,
             round=round_,
             time=time.time(),
@@ -112,13 +111,12 @@ class Standing:
             "other study: compare columns, bounds, unit, budget and protocol": self.same("study"),
             "other plan of the same study: compare its options, or share one file with --plan": self.same("plan")
             or not self.same("study"),
-            "its data did not pass": self.reply.readiness.data_passed,
         }
         return (*(problem for problem, fine in found.items() if not fine), *since)
 
     @property
     def agrees(self) -> bool:
-        """It answered, has the same study, plan, roster and version, and its data passed."""
+        """It answered, has the same study, plan, roster and version."""
         return not self.problems
 
     @property

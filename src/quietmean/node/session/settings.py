@@ -30,7 +30,7 @@ class _MissingError(Exception):
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """One party in one study. ``value`` has shape (d,) and is private; time-outs are in seconds.
+    """One party in one study. ``value`` (d,) is private and is moved into the plan's domain; time-outs are in seconds.
 
     ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
     shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
@@ -62,12 +62,12 @@ class NodeSettings:
             raise InputError(f"the roster lists {len(self.roster)} parties but the plan is for {target.parties}: make them agree")
         # Before any store is made.
         self.roster.find(self.identity)
-        if self.value.shape != (target.dimension,) or not np.isfinite(self.value).all():
-            # The value itself is private: the message names only its shape.
-            raise InputError(f"the value has shape {self.value.shape}: it must be {target.dimension} finite numbers, as planned")
-        self.plan.protocol.check_values(self.value)
         if not (np.isfinite(self.weight) and self.weight > 0):
             raise InputError(f"weight is {self.weight:g}: choose a finite number > 0")
+        admitted = self.plan.admit(self.value, self.weight)
+        if self.wipe_value and admitted is not self.value:
+            self.value.fill(0.0)
+        object.__setattr__(self, "value", admitted)
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
             if not (np.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")

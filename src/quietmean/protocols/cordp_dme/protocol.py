@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -77,6 +78,12 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         found = replace(template, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair)))
         noise, lost = _predicted(found, target)
         return Design(found, noise, lost, certificate)
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """The ball of the stated radius, no wider than the sensitivity; without a radius as for other protocols."""
+        if self.radius is None:
+            return super().input_domain(target)
+        return InputDomain.ball(target.dimension, min(self.radius, target.sensitivity / 2))
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """In the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""

@@ -41,6 +41,7 @@ class Gossip(Protocol):
     name = "gossip"
     guarantee = "none: values are averaged in the clear, without noise, and whoever sees messages learns them"
     private = False
+    reveals = "every party's value to the parties that it sends to"
     transfers_mass = True
     summary = "push-sum averaging in the clear: NO PRIVACY, for comparison"
 

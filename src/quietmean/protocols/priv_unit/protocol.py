@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -63,6 +64,10 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         from quietmean.privacy import Charge
 
         return Charge.of_mechanism(self.epsilon)
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """The unit ball; what lies inside of it is scaled to its surface."""
+        return InputDomain.ball(target.dimension, _DIAMETER / 2)
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Rows of values (n, d) scaled to the length of their weights (n,); zero rows along the first coordinate."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import digest
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
@@ -118,6 +119,10 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
             values = dict.fromkeys(counted, 1.0)
             builder.add_message(self.aggregator, ROUNDS + 1, values=values, noise=noise, released=True)
         return builder.build()
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """The ball to which values are clipped anyway, no wider than the sensitivity."""
+        return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

@@ -30,6 +30,7 @@ class SecretSharing(SecretSharingParameters, Protocol):
     summary = "averages additive secret shares: the exact sum and nothing else, no noise, for comparison"
     guarantee = "the sum over every group of connected honest parties is exact and all that is learnt; no differential privacy"
     private = False
+    reveals = "the exact sum of all values, from which whoever knows the others' values takes out the one that is left"
     linear = False
     releases_are_public = False
     batchable = False

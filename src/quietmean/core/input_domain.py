@@ -1,0 +1,249 @@
+"""The domain of a party's input: where the vector of one unit may lie, and how any vector is moved into it.
+
+Sensitivities are diameters of domains. They hold for what is inside, so every real study holds its inputs against the domain of
+its plan. Nothing here refuses a vector: whether a study goes on must not depend on values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import Vector
+from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
+
+# A vector moved onto a boundary must not be outside of it by rounding.
+_INSIDE = 1.0 - 2.0**-40
+# Squares must not overflow.
+_LARGEST = 1e100
+_LENGTH: dict[str, Any] = {"above": 0, "at_most": _LARGEST, "remedy": f"choose a number > 0, at most {_LARGEST:g}"}
+_COORDINATE: dict[str, Any] = {"at_least": -_LARGEST, "at_most": _LARGEST, "remedy": f"choose a number, at most {_LARGEST:g}"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Box(Configured):
+    """``size`` coordinates, each from ``low`` to ``high``."""
+
+    kind = "box"
+    size: int = parameter(help="coordinates", at_least=1, remedy="a value has at least 1 coordinate")
+    low: float = parameter(help="the least value of a coordinate", **_COORDINATE)
+    high: float = parameter(help="the largest value of a coordinate", **_COORDINATE)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.low < self.high:
+            raise InputError(f"a box from {self.low:g} to {self.high:g} is empty: give two numbers in rising order")
+
+    @property
+    def diameter(self) -> float:
+        return (self.high - self.low) * math.sqrt(self.size)
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def text(self) -> str:
+        return f"{_coordinates(self.size)}{', each' if self.size > 1 else ''} from {self.low:g} to {self.high:g}"
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        # Without a copy, which would stay in memory.
+        return bool(vector.min() >= scale * self.low and vector.max() <= scale * self.high)
+
+    def move(self, vector: Vector, scale: float) -> None:
+        np.clip(vector, scale * self.low, scale * self.high, out=vector)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Ball(Configured):
+    """``size`` coordinates, at an L2 distance of at most ``radius`` from the point whose coordinates all are ``centre``."""
+
+    kind = "ball"
+    size: int = parameter(help="coordinates", at_least=1, remedy="a value has at least 1 coordinate")
+    radius: float = parameter(help="the largest L2 distance from the centre", **_LENGTH)
+    centre: float = parameter(0.0, help="every coordinate of the centre", **_COORDINATE)
+
+    @property
+    def diameter(self) -> float:
+        return 2 * self.radius
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return abs(self.centre) + self.radius
+
+    @property
+    def text(self) -> str:
+        around = f" around {self.centre:g}" if self.centre else ""
+        return f"{_coordinates(self.size)} of L2 norm at most {self.radius:g}{around}"
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        # A coordinate beyond it may be so large that its square overflows.
+        if max(-vector.min(), vector.max()) > scale * self.largest:
+            return False
+        if not self.centre:
+            return float(np.linalg.norm(vector)) <= scale * self.radius
+        offset = vector - scale * self.centre
+        inside = float(np.linalg.norm(offset)) <= scale * self.radius
+        # A copy of the value must not stay in memory.
+        offset.fill(0.0)
+        return inside
+
+    def move(self, vector: Vector, scale: float) -> None:
+        vector -= scale * self.centre
+        # Divided first, so that squares of large entries do not overflow.
+        largest = float(np.abs(vector).max(initial=0.0))
+        if largest > 0:
+            vector /= largest
+            vector *= min(scale * self.radius / float(np.linalg.norm(vector)), largest) * _INSIDE
+        vector += scale * self.centre
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Presence(Configured):
+    """Two coordinates (p z, p ``weight``) with z from -``half`` to ``half`` and p from 0 to 1: a value that may be missing."""
+
+    kind = "presence"
+    half: float = parameter(help="the largest absolute value where it is present", **_LENGTH)
+    weight: float = parameter(help="the indicator of a value that is present", **_LENGTH)
+    size = 2
+
+    @property
+    def diameter(self) -> float:
+        return max(2 * self.half, math.hypot(self.half, self.weight))
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return max(self.half, self.weight)
+
+    @property
+    def text(self) -> str:
+        return f"a value from {-self.half:g} to {self.half:g} and {self.weight:g}, or 0 and 0 where it is missing"
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        value, indicator = float(vector[0]), float(vector[1])
+        return 0 <= indicator <= scale * self.weight and abs(value) <= self.half * indicator / self.weight
+
+    def move(self, vector: Vector, scale: float) -> None:
+        vector[1] = np.clip(vector[1], 0.0, scale * self.weight)
+        reach = self.half * vector[1] / self.weight * _INSIDE
+        vector[0] = np.clip(vector[0], -reach, reach)
+
+
+Part = Box | Ball | Presence
+_KINDS: dict[str, type[Box] | type[Ball] | type[Presence]] = {one.kind: one for one in (Box, Ball, Presence)}
+
+
+@dataclass(frozen=True)
+class InputDomain:
+    """The product of ``parts``, each of some coordinates in their order. All are convex, and so is the product."""
+
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def box(cls, size: int, low: float, high: float) -> Self:
+        """``size`` coordinates, each from ``low`` to ``high``. Raises :class:`InputError` unless low < high."""
+        return cls((Box(size=size, low=low, high=high),))
+
+    @classmethod
+    def ball(cls, size: int, radius: float, centre: float = 0.0) -> Self:
+        """``size`` coordinates in the L2 ball of ``radius`` around the point whose coordinates all are ``centre``."""
+        return cls((Ball(size=size, radius=radius, centre=centre),))
+
+    @classmethod
+    def product(cls, domains: Sequence[InputDomain]) -> Self:
+        """The coordinates of all domains, one after the other. Boxes of equal bounds become one."""
+        parts: list[Part] = []
+        for part in (part for domain in domains for part in domain.parts):
+            last = parts[-1] if parts else None
+            if isinstance(part, Box) and isinstance(last, Box) and (part.low, part.high) == (last.low, last.high):
+                parts[-1] = Box(size=last.size + part.size, low=part.low, high=part.high)
+            else:
+                parts.append(part)
+        return cls(tuple(parts))
+
+    def times(self, factor: float) -> InputDomain:
+        """The domain of all vectors times ``factor`` > 0."""
+        return InputDomain(tuple(_times(part, factor) for part in self.parts))
+
+    @property
+    def size(self) -> int:
+        """Coordinates."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def diameter(self) -> float:
+        """The largest L2 distance of two points: the sensitivity under replacement."""
+        return math.sqrt(math.fsum(part.diameter**2 for part in self.parts))
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return max(part.largest for part in self.parts)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return "; ".join(part.text for part in self.parts)
+
+    def holds(self, vector: Vector, scale: float = 1.0) -> bool:
+        """Does a vector (d,) lie in ``scale`` times the domain? A sum over w units lies in w times the domain of one."""
+        return all(part.holds(piece, scale) for part, piece in self._pieces(vector))
+
+    def moved(self, vector: Vector, scale: float = 1.0) -> Vector:
+        """The vector (d,) itself if it lies in ``scale`` times the domain, else a new one that does, near it.
+
+        What is not a number counts as the middle. Never raises for any value.
+        """
+        if np.isfinite([vector.min(), vector.max()]).all() and self.holds(vector, scale):
+            return vector
+        moved = np.array(vector, dtype=np.float64)
+        largest = np.finfo(np.float64).max / 4
+        for part, piece in self._pieces(moved):
+            middle = scale * _middle(part)
+            np.nan_to_num(piece, copy=False, nan=middle, posinf=largest, neginf=-largest)
+            np.clip(piece, -largest, largest, out=piece)
+            part.move(piece, scale)
+        return moved
+
+    def _pieces(self, vector: Vector) -> list[tuple[Part, Vector]]:
+        ends = np.cumsum([part.size for part in self.parts]).tolist()
+        return [(part, vector[end - part.size : end]) for part, end in zip(self.parts, ends, strict=True)]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Plain JSON data."""
+        return [{"kind": part.kind, **part.describe()} for part in self.parts]
+
+    @classmethod
+    def parse(cls, raw: Any) -> Self:
+        """The inverse of :meth:`describe`. Raises :class:`InputError` for an unknown kind or field."""
+        if not (isinstance(raw, list) and raw and all(isinstance(one, Mapping) for one in raw)):
+            raise InputError("domain must be a list of objects, each with a kind: make the plan anew with quietmean plan")
+        parts: list[Part] = []
+        for one in raw:
+            kind = _KINDS[require_known("domain kind", one.get("kind"), _KINDS)]
+            refuse_unknown(f"a domain of kind {kind.kind}", one, ["kind", *parameters_of(kind)])
+            part = kind.read(one)
+            part.require_complete()
+            parts.append(part)
+        return cls(tuple(parts))
+
+
+def _middle(part: Part) -> float:
+    return part.low + (part.high - part.low) / 2 if isinstance(part, Box) else part.centre if isinstance(part, Ball) else 0.0
+
+
+def _times(part: Part, factor: float) -> Part:
+    lengths = {name: getattr(part, name) * factor for name in parameters_of(type(part)) if name != "size"}
+    return replace(part, **lengths)
+
+
+def _coordinates(size: int) -> str:
+    return "1 coordinate" if size == 1 else f"{size} coordinates"

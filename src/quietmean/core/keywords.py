@@ -1,0 +1,28 @@
+"""Misspelt keywords of public functions, refused like those of files and of the command line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
+    known = list(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
+        for name in keywords:
+            if name not in known:
+                raise InputError(f"{function.__name__} has no keyword {name!r}{nearest(name, known)}: it has {', '.join(known)}")
+        return function(*arguments, **keywords)
+
+    return checked

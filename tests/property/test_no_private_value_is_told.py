@@ -1,0 +1,287 @@
+"""No private value is in anything that is printed, logged or written, whatever goes wrong.
+
+Values that are nowhere else stand in data files, vectors and cells; everything that comes out is searched for them. The search is
+held against programs that do tell a value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import quietmean as qm
+from quietmean.cli import console
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError
+from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, secrecy
+from quietmean.planning import Plan
+from quietmean.randomness import Seed
+from quietmean.randomness.insecure import InsecurePopulationNoise
+from quietmean.statistics import Encoded, Workload, read_columns, table
+
+NUMBER, TEXT = 987654.321, "Sentinel-Cell"
+# As it stands, rounded by any format, and as a number of another sign or scale.
+TOLD = re.compile(r"98765|9\.876|0\.9876|Sentinel", re.IGNORECASE)
+
+CELLS = st.sampled_from([f"{NUMBER}", f"-{NUMBER}", TEXT, f"{TEXT},{TEXT}", "", "20", "30", f'"{TEXT}', "inf", f"{NUMBER} mg"])
+HEADINGS = st.sampled_from(["age,clinic", f"{NUMBER},{TEXT}", "ages,clinic", ""])
+# What is wrong besides the data, if anything.
+FAULTS = {
+    "more parties than rows": ["--parties", "50"],
+    "one party": ["--parties", "1"],
+    "both ways": ["--parties", "3", "--party-column", "clinic"],
+    "no such column": ["--column", "weight", "--bounds", "0", "1", "--parties", "2"],
+    "no such party column": ["--party-column", "ward"],
+    "no privacy": ["--parties", "2", "--protocol", "gossip"],
+    "wrong option": ["--parties", "2", "--neighbours", "7"],
+    "wrong epsilon": ["--parties", "2", "--epsilon", "0"],
+    "wrong rule": ["--parties", "2", "--missing", "drop"],
+    "wrong bounds": ["--parties", "2", "--column", "clinic", "--bounds", "9", "0"],
+}
+
+
+def write_table(folder: Path, heading: str, rows: list[str], ending: str) -> Path:
+    path = folder / f"table.{ending}"
+    if ending == "csv":
+        path.write_text("\n".join([heading, *rows]) + "\n")
+    elif ending == "broken.parquet":
+        path.write_bytes(f"PAR1 {TEXT} {NUMBER}".encode())
+    else:
+        pl.DataFrame({"age": [NUMBER] * len(rows), "clinic": [TEXT] * len(rows)}).write_parquet(path)
+    return path
+
+
+def ends(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """All that a command says; it must fail."""
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    output = capsys.readouterr()
+    assert stop.value.code in (2, 3)
+    return output.out + output.err
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    fault=st.sampled_from(sorted(FAULTS)),
+    heading=HEADINGS,
+    rows=st.lists(st.tuples(CELLS, CELLS).map(",".join), max_size=4),
+    ending=st.sampled_from(["csv", "csv", "csv", "parquet", "broken.parquet"]),
+)
+def test_a_run_that_fails(
+    fault: str, heading: str, rows: list[str], ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_table(tmp_path, heading, rows, ending)
+    told = ends(["run", "--data", str(path), "--column", "age", "--bounds", "0", "100", *FAULTS[fault]], capsys)
+    assert not TOLD.search(told), told
+
+
+def consortium(folder: Path) -> list[str]:
+    lines = []
+    for number, name in enumerate(("ada", "bob")):
+        identity = Identity.generate()
+        identity.save(folder / f"{name}.key")
+        lines.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{1 + number}"\nkey = "{identity.public_key}"\n')
+    (folder / "roster.toml").write_text("\n".join(lines))
+    (folder / "study.toml").write_text(
+        '[study]\nprotocol = "local-dp"\nstart_timeout = 0.1\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n'
+    )
+    return [str(folder / "study.toml"), "--roster", str(folder / "roster.toml"), "--key", str(folder / "ada.key")]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    command=st.sampled_from(["join", "check"]),
+    heading=HEADINGS,
+    rows=st.lists(st.tuples(CELLS, CELLS).map(",".join), max_size=3),
+    more=st.sampled_from([[], ["--account", "a"], ["--plan", "none.json"], ["--no-privacy"], ["--missing", "drop"]]),
+)
+def test_a_party_that_cannot_take_part(
+    command: str,
+    heading: str,
+    rows: list[str],
+    more: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for protection in ("forbid_tracing", "forbid_core_dumps"):
+        monkeypatch.setattr(secrecy, protection, lambda: None)
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    path = write_table(folder, heading, rows, "csv")
+    wait = ["--wait", "0", "--json"] if command == "check" else []
+    # Ports below 1024 and without a listener: neither command can go on.
+    told = ends([command, *consortium(folder), "--data", str(path), *wait, *more], capsys)
+    written = [file.read_bytes() for file in folder.iterdir() if file.name != path.name and not file.name.endswith(".store")]
+    assert not TOLD.search(told), told
+    assert not any(TOLD.search(content.decode("latin-1")) for content in written)
+
+
+@pytest.mark.parametrize("arguments", [["certify"], ["simulate"], ["attack", "--target", "0"]])
+@pytest.mark.parametrize("content", [f"age\n{NUMBER}\n", f'{{"age": {NUMBER}}}', f"[{NUMBER}]", f'"{TEXT}"'])
+def test_a_data_file_in_the_place_of_another(
+    arguments: list[str], content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "values.json"
+    path.write_text(content)
+    assert not TOLD.search(ends([arguments[0], str(path), *arguments[1:]], capsys))
+    (tmp_path / "study.toml").write_text(content)
+    told = ends(["join", str(tmp_path / "study.toml"), "--roster", str(path), "--data", str(path)], capsys)
+    assert not TOLD.search(told)
+
+
+VECTORS = st.lists(st.sampled_from([NUMBER, -NUMBER, float("nan"), float("inf"), 1e300, 0.5]), min_size=1, max_size=4)
+
+_PROTOCOLS = [qm.LocalDP(), qm.SecAgg(), qm.PrivUnitG(), qm.IncA(rounds=2, value_bits=32)]
+_TARGET = qm.Target(parties=3, epsilon=1.0, delta=1e-6, dimension=3, sensitivity=2.0)
+PLANS = [protocol.calibrate(_TARGET) for protocol in _PROTOCOLS]
+
+
+@given(
+    vector=VECTORS,
+    weight=st.sampled_from([1.0, 0.0, -1.0, float("nan"), float("inf")]),
+    plan=st.sampled_from(PLANS),
+    timeout=st.sampled_from([1.0, 0.0]),
+)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_vector_from_python(
+    vector: list[float], weight: float, plan: Plan, timeout: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identities = [Identity.generate() for _ in range(3)]
+    roster = Roster(tuple(RosterEntry(f"p{n}", ("127.0.0.1", 4000 + n), one.public_key) for n, one in enumerate(identities)))
+    told = ""
+    try:
+        given_settings = NodeSettings(
+            identities[0], roster, plan, np.array(vector), weight, tmp_path / "store", round_timeout=timeout, start_timeout=1.0
+        )
+        told += repr(given_settings)
+        noise = InsecurePopulationNoise(0, 3).party(0)
+        told += repr(plan.machine(plan.schedule(Seed.public("schedule")), 0, np.array(vector), weight, noise))
+        # Without the door in front of it, too.
+        told += repr(plan.protocol.machine(plan.schedule(Seed.public("schedule")), 0, np.array(vector), weight, noise))
+    except InputError as error:
+        told += str(error)
+    output = capsys.readouterr()
+    assert not TOLD.search(told + output.out + output.err), told
+
+
+def test_what_holds_a_value_does_not_show_it() -> None:
+    assert not TOLD.search(repr(Encoded(np.array([NUMBER]), 3.0, 98765, 98765)))
+
+
+# --- what the search is worth ----------------------------------------------------------------------------------------
+
+
+def _telling_encode(workload: Workload, records: Any) -> Encoded:
+    raise InputError(f"row 1 is {records[0, 0]:g}: mend it")
+
+
+def _telling_columns(frame: pl.DataFrame, column: str, path: Path) -> None:
+    raise InputError(f"column {column!r} is not there: it has {', '.join(frame.columns)}")
+
+
+def _telling_cells(cells: pl.Series, path: Path) -> Any:
+    raise InputError(f"cannot read {cells[0]!r}")
+
+
+def _telling_owner(parts: Any) -> None:
+    console.warn(f"{parts[0].vector.tolist()} and {parts[0].clamped * NUMBER}")
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "mutant", "heading"),
+    [
+        (Workload, "encode", _telling_encode, "age,clinic"),
+        (table, "require_column", _telling_columns, f"{NUMBER},{TEXT}"),
+        (table, "_as_numbers", _telling_cells, "age,clinic"),
+        (console, "tell_owner", _telling_owner, "age,clinic"),
+    ],
+)
+def test_a_program_that_tells_a_value_is_found(
+    place: Any,
+    name: str,
+    mutant: Callable[..., Any],
+    heading: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write_table(tmp_path, heading, [f"{NUMBER},{TEXT}", "20,x"], "csv")
+    arguments = ["run", "--data", str(path), "--column", "age", "--bounds", "0", "100", *FAULTS["wrong option"]]
+    assert not TOLD.search(ends(arguments, capsys))
+    monkeypatch.setattr(place, name, mutant)
+    if place is console:
+        monkeypatch.setattr("quietmean.cli.run.tell_owner", mutant)
+    assert TOLD.search(ends(arguments, capsys))
+
+
+CRASH = """
+import sys
+from quietmean.cli import main as program
+from quietmean.core import crash
+from quietmean.statistics import Workload
+def encode(workload, records):
+    raise RuntimeError(f"defect at {records[0, 0]}")
+Workload.encode = encode
+if MUTANT:
+    program.hide_error_texts = lambda: None
+sys.argv = ["quietmean", "run", "--data", "table.csv", "--column", "age", "--bounds", "0", "100", "--parties", "2"]
+program.main()
+"""
+
+
+@pytest.mark.parametrize("mutant", [False, True])
+def test_a_defect_is_shown_without_the_text_of_the_error(mutant: bool, tmp_path: Path) -> None:
+    write_table(tmp_path, "age,clinic", [f"{NUMBER},{TEXT}", "20,x"], "csv")
+    code = CRASH.replace("MUTANT", str(mutant))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "RuntimeError" in done.stderr
+    assert bool(TOLD.search(done.stderr)) is mutant, done.stderr
+
+
+def test_a_study_from_end_to_end(tmp_path: Path) -> None:
+    """Of three processes: nothing that is printed or kept has a value, nor how many were outside or missing but for its owner."""
+    rows = [f"{NUMBER},{TEXT}", f"-{NUMBER},{TEXT}", f"{TEXT},{TEXT}", *(f"{20 + row},x" for row in range(9))]
+    write_table(tmp_path, "age,clinic", rows, "csv")
+    arguments = [
+        "run",
+        "--data",
+        "table.csv",
+        "--column",
+        "age",
+        "--bounds",
+        "0",
+        "100",
+        "--parties",
+        "3",
+        "--out",
+        "out",
+        "--json",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "quietmean.cli.main", *arguments, "--protocol", "local-dp"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    written = [path.read_text() for path in (tmp_path / "out").iterdir()]
+    assert len(written) == 2
+    for text in (done.stdout, done.stderr, *written):
+        assert not TOLD.search(text)
+    assert "2 values lie outside their bounds and count as the nearest bound and 1 cells hold no number" in done.stderr
+    assert not re.search("clamped|clipped|missing", json.dumps(json.loads(done.stdout)) + "".join(written[:1]))
+    assert read_columns(tmp_path / "table.csv", ["age"])[0, 0] == NUMBER
