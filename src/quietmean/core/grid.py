@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import Vector
-
-Units = NDArray[np.int64]
+from quietmean.core.party import Units, Vector
 
 # float64 holds all whole numbers below this.
 LARGEST_UNITS = 2**53

@@ -24,7 +24,7 @@ from scipy.special import log_ndtr
 from scipy.stats import beta, norm
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import Message, NoiseSource, PartyId, Vector
+from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
@@ -153,6 +153,11 @@ class _KnownToCoalition(InsecureSilence):
         if other not in self._coalition:
             return np.zeros(dimension)
         return self._source.shared_normal(other, purpose, index, dimension)
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        if other not in self._coalition:
+            return np.zeros(dimension, dtype=np.int64)
+        return self._source.shared_discrete(other, purpose, index, scale, dimension)
 
 
 class _Rows:
