@@ -69,6 +69,22 @@ def whole_steps(vector: Vector, step: float) -> Vector:
     return nearest
 
 
+def towards_zero(vector: Vector, step: float) -> Vector:
+    """Each entry, in any shape, rounded towards zero to a multiple of ``step``: no entry and no norm grows.
+
+    Raises :class:`InputError` for an entry that is not finite or reaches 2^53 steps. The error does not contain it.
+    """
+    with np.errstate(over="ignore"):
+        units = np.trunc(vector / step)
+    if not (np.abs(units) < LARGEST_UNITS).all():
+        raise InputError(
+            f"a coordinate of a value is no finite number or has no room on the plan's grid of {step:g}: scale it down"
+        )
+    # Adding zero makes a negative zero a plain one.
+    whole: Vector = units * step + 0.0
+    return whole
+
+
 def too_large(step: float) -> ProtocolFailure:
     """The error for numbers that a grid cannot hold."""
     return ProtocolFailure(

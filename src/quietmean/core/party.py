@@ -117,7 +117,7 @@ class NoiseSource(Protocol):
         """Standard Gaussian noise that ``other`` draws as well, shape (d,)."""
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Discrete Gaussian noise N_Z(0, v), v >= scale^2: whole steps of a grid, shape (d,), independent of all that is normal."""
+        """Discrete Gaussian noise N_Z(0, v), v >= scale^2: whole steps of a grid, shape (d,)."""
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
         """Discrete Gaussian noise that ``other`` draws as well, shape (d,)."""

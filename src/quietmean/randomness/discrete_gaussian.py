@@ -80,7 +80,10 @@ def _resolve(table: Table, place: int, word: tuple[int, int]) -> int:
 
 @lru_cache(maxsize=16)
 def cumulative_table(scale: float, tail: int = _TAIL) -> Table:
-    """The table of N_Z(0, scale^2), without what lies beyond ``tail`` scales. Raises ValueError for a scale outside (0, 2**15]."""
+    """The table of N_Z(0, scale^2), without what lies beyond ``tail`` scales.
+
+    Raises ValueError for a scale that is not in (0, 2**15].
+    """
     if not 0 < scale <= LARGEST_SCALE:
         raise ValueError(f"a discrete Gaussian of scale {scale:g}: 0 < scale <= {LARGEST_SCALE:g} is supported")
     reach = math.ceil(tail * scale) + 1

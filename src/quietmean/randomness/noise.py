@@ -34,7 +34,7 @@ class SecureNoise:
         return BitStream(self._shared_seed(other).derive("shared noise", purpose, index)).standard_normal(dimension)
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Independent values of N_Z(0, v), v >= scale^2, shape (d,): see :func:`~quietmean.randomness.layered_gaussian.layered_gaussian`."""
+        """Independent values of N_Z(0, v), shape (d,): see :mod:`quietmean.randomness.layered_gaussian`."""
         return layered_gaussian(self._seed.derive("discrete noise", purpose, index), scale, dimension)
 
     def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:

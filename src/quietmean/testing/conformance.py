@@ -208,9 +208,8 @@ class _KeptNoise(InsecureSilentPopulation):
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        kept = purpose == NoiseGroup.INDEPENDENT
-        source = self._noise if kept else super()
-        return source.discrete(purpose, index, scale, dimension)
+        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension)
+        return self._noise.discrete(purpose, index, scale, dimension) if kept else zeros
 
     def party(self, party: PartyId) -> NoiseSource:
         return _KeptNoiseOfOne(self._noise.party(party))
@@ -225,9 +224,8 @@ class _KeptNoiseOfOne(InsecureSilence):
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
     def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        kept = purpose == NoiseGroup.INDEPENDENT
-        source = self._noise if kept else super()
-        return source.discrete(purpose, index, scale, dimension)
+        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension)
+        return self._noise.discrete(purpose, index, scale, dimension) if kept else zeros
 
 
 def _everyone_finishes(execution: Execution) -> Execution:
