@@ -51,6 +51,14 @@ def settlement(message: Message) -> Message:
     return Message(message.sender, (message.sender,), message.round, -message.vector, -message.weight)
 
 
+def total_weight(own: float, messages: Sequence[Message]) -> float:
+    """The sum of a party's weight and of those that messages carry, added one by one in their order."""
+    # The built-in sum compensates errors in some versions of Python, and would end with other bits.
+    for message in messages:
+        own += message.weight
+    return own
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """What a party makes public at the end: a vector of shape (d,) and its weight. The mean is sum(vector) / sum(weight)."""

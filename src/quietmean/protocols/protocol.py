@@ -253,14 +253,14 @@ class Protocol(Configured, ABC):
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
     ) -> LossConversion:
-        """The conversion of the view that the transcript describes into (epsilon, delta); exact where all noise is Gaussian.
+        """The conversion of the view that the transcript describes into (epsilon, delta): by default in real arithmetic.
 
         ``weights`` have shape (n,).
         """
         # Imported here since it takes long, and running parties do not need it.
-        from quietmean.privacy import GAUSSIAN
+        from quietmean.privacy import REAL_ARITHMETIC
 
-        return GAUSSIAN
+        return REAL_ARITHMETIC
 
     # --- roles of parties ---
 
