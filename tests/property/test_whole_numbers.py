@@ -146,7 +146,7 @@ def bound(mu: float, epsilon: float, terms: int) -> float:
     return math.exp(lost) * delta_of_mu(mu, max(epsilon - 2 * lost, 0.0))
 
 
-GRID = {"grid": 1.0, "dimension": 1}
+GRID: dict[str, Any] = {"grid": 1.0, "dimension": 1}
 LEFT = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 0]], dtype=np.bool_)
 
 

@@ -105,7 +105,7 @@ def _look(
     """What can be found out without the others; first, whether the data passed."""
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
-        encoded = files.encode(data, missing, clip)
+        encoded = files.encode(data, missing, clip, plan)
         findings.append(Finding("data", True, _data_text(files, data, encoded)))
     except InputError as error:
         # Whether the store fits depends on the data.

@@ -85,9 +85,9 @@ def command(
         files = Files.load(study, roster, key)
         if shown.stream is not None:
             shown.stream.party = files.name
-        encoded = files.encode(data, missing, clip)
         shown.say("calibrating the noise")
         shared = files.plan(plan)
+        encoded = files.encode(data, missing, clip, shared)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
         charge = None if ledger is None else Charge.reserve(ledger, account or data.stem, files.study.name, settings)
         begun = time.monotonic()

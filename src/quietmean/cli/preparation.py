@@ -57,12 +57,12 @@ class Files:
     def receipt(self, given: Path | None) -> Path:
         return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
 
-    def encode(self, data: Path, missing: str, clip: bool) -> Encoded:
-        """This party's vector."""
+    def encode(self, data: Path, missing: str, clip: bool, plan: Plan) -> Encoded:
+        """This party's vector, on the grid of the plan."""
         from quietmean.statistics import read_columns
 
         records, rows = read_columns(data, self.workload.columns.names, missing=missing)
-        return self.workload.encode(records, clip=clip, row_names=rows)
+        return self.workload.encode(records, clip=clip, row_names=rows, step=plan.value_step)
 
     def plan(self, path: Path | None) -> Plan:
         """The plan that all parties make from the study, or the one in a file.

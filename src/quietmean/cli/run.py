@@ -116,10 +116,10 @@ def run_local_study(
 
     names, parts, rows = parties_of_table(data, [c.name for c in study.columns], parties, party_column, missing)
     target = study.target(len(parts))
-    encoded = encode_parties(study.workload, parts, rows, clip=clip)
     begun = time.monotonic()
     with progress("calibrating the noise") as line:
         plan = study.plan(len(parts))
+        encoded = encode_parties(study.workload, parts, rows, clip=clip, step=plan.value_step)
         kills = choose_kills(plan, study.dropouts)
         line.say(f"starting {target.parties} processes")
         local = run_study(

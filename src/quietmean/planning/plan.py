@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import canonical_json, digest
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.grid import on_grid
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -106,6 +108,25 @@ class Plan:
     def grid(self) -> float:
         """The step of the public grid on which all vectors lie that are sent, 32 bits each; 0 where they are float64."""
         return self.protocol.grid
+
+    @property
+    def value_step(self) -> float:
+        """The step of the public grid to which values are rounded before they are used; 0 where they are float64."""
+        return self.protocol.numbers().step
+
+    def check_values(self, values: Vector) -> None:
+        """Raises :class:`InputError` if values, (d,) or (n, d), do not fit the plan. The error does not contain them.
+
+        Where records are protected, each must have been rounded to the grid before they were added up: a sum that is rounded
+        later can change by more than the sensitivity.
+        """
+        self.protocol.check_values(values)
+        step = self.value_step
+        if step and self.target.unit == PrivacyUnit.RECORD and not on_grid(values, step):
+            raise InputError(
+                f"the vector is no multiple of {step:g}, the plan's grid: round each record to it before they are added "
+                "up (towards the centre of its domain), or protect whole parties with unit party"
+            )
 
     def schedule(self, seed: Seed) -> Schedule:
         """The schedule under the study's public seed."""

@@ -24,14 +24,16 @@ from quietmean.privacy import Adversary
 
 @dataclass(frozen=True, eq=False)
 class MaskedMessages:
-    """One message from each party of the mask ``arrived`` (n,): standard deviations ``own`` and ``pair``, ``pairs`` (M, 2).
+    """One message from each party of the mask ``arrived`` (n,), and the pairs (M, 2) that share noise.
 
-    ``aggregator``: the party that alone sees single messages; None if they are public. ``symmetric``: all pairs share noise, and
-    none of it is taken out again, so that the best shift passes from each party to all others alike.
+    Standard deviations ``own`` and ``pair`` are in the units of ``step``. ``aggregator``: the party that alone sees single
+    messages; None if they are public. ``symmetric``: all pairs share noise, and none of it is taken out again, so that the best
+    shift passes from each party to all others alike.
     """
 
     own: float
     pair: float
+    step: float
     pairs: NDArray[np.int64]
     arrived: NDArray[np.bool_]
     aggregator: PartyId | None
@@ -42,7 +44,8 @@ class MaskedMessages:
         is_honest = np.zeros(self.arrived.size, dtype=np.bool_)
         is_honest[list(honest)] = True
         hidden = self.pairs[is_honest[self.pairs].all(axis=1)] if self.pair else self.pairs[:0]
-        from_own, from_pair = 1.0 / self.own**2 if self.own else np.inf, 1.0 / self.pair**2 if self.pair else 0.0
+        from_own = (self.step / self.own) ** 2 if self.own else np.inf
+        from_pair = (self.step / self.pair) ** 2 if self.pair else 0.0
         if adversary.observed:
             # Any of the messages may be seen alone, and any others as a sum.
             return (len(hidden) * (from_pair + 2 * from_own) if len(hidden) else 0.0) / 4.0 + len(honest) * from_own / 2.0

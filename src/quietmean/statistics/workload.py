@@ -63,11 +63,15 @@ class Workload:
         """L2 change of a party's vector when one unit (a record, or all of a party) is replaced."""
         return math.sqrt(sum((scale * feature.sensitivity) ** 2 for feature, scale in self.scales.items()))
 
-    def encode(self, records: Array, *, clip: bool = False, row_names: NDArray[np.int64] | None = None) -> Encoded:
+    def encode(
+        self, records: Array, *, clip: bool = False, row_names: NDArray[np.int64] | None = None, step: float = 0.0
+    ) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns.
 
         ``clip`` moves values outside the bounds to the nearest bound. ``row_names``: the numbers of the rows for error messages,
-        shape (rows,). Raises :class:`InputError` if there are no records, or for a value outside the bounds without ``clip``.
+        shape (rows,). ``step``: that of the plan's grid, to which each unit is rounded before anything is added up, so that the
+        sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` if there are no records, or for a value outside
+        the bounds without ``clip``.
         """
         if not len(records):
             raise InputError("a party has no records: every party needs at least one, or leave it out")
@@ -80,10 +84,19 @@ class Workload:
                 f"{column.low:g} to {column.high:g}: mend it, widen --bounds or pass --clip"
             )
         inside = {column.name: np.clip(records[:, place], column.low, column.high) for place, column in enumerate(self.columns)}
-        vectors = np.hstack([feature.encode(inside) * scale for feature, scale in self.scales.items()])
+        features = [feature.encode(inside) * scale for feature, scale in self.scales.items()]
         if self.unit == PrivacyUnit.RECORD:
-            return Encoded(vectors.sum(axis=0), float(len(records)), int(outside.sum()))
-        return Encoded(vectors.mean(axis=0), 1.0, int(outside.sum()))
+            # Whole multiples of a power of two: their sum is exact.
+            return Encoded(self._rounded(features, step).sum(axis=0), float(len(records)), int(outside.sum()))
+        means = [feature.mean(axis=0, keepdims=True) for feature in features]
+        return Encoded(self._rounded(means, step)[0], 1.0, int(outside.sum()))
+
+    def _rounded(self, features: list[Array], step: float) -> Array:
+        """The vectors of units, (units, d), from their scaled features, (units, size) each."""
+        if not step:
+            return np.hstack(features)
+        known = zip(self.scales.items(), features, strict=True)
+        return np.hstack([feature.to_grid(scaled, scale, step) for (feature, scale), scaled in known])
 
     def outside(self, records: Array) -> NDArray[np.bool_]:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""

@@ -38,9 +38,14 @@ class LocalStudy:
     clipped: int
 
 
-def encode_parties(workload: Workload, parts: Sequence[Array], rows: Sequence[NDArray[np.int64]], *, clip: bool) -> list[Encoded]:
-    """Each party's vector from its records, shape (rows, columns), and their row numbers, shape (rows,)."""
-    return [workload.encode(part, clip=clip, row_names=names) for part, names in zip(parts, rows, strict=True)]
+def encode_parties(
+    workload: Workload, parts: Sequence[Array], rows: Sequence[NDArray[np.int64]], *, clip: bool, step: float
+) -> list[Encoded]:
+    """Each party's vector from its records, shape (rows, columns), and their row numbers, shape (rows,).
+
+    ``step``: that of the plan's grid for values.
+    """
+    return [workload.encode(part, clip=clip, row_names=names, step=step) for part, names in zip(parts, rows, strict=True)]
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
@@ -62,7 +67,7 @@ def run_study(
     values: Vector = np.array([part.vector for part in encoded])
     weights = np.array([part.weight for part in encoded])
     # Before any process starts.
-    plan.protocol.check_values(values)
+    plan.check_values(values)
     with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
         # The temporary keys and the values are deleted with the directory.
         network = asyncio.run(

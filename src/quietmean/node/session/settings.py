@@ -65,7 +65,7 @@ class NodeSettings:
         if self.value.shape != (target.dimension,) or not np.isfinite(self.value).all():
             # The value itself is private: the message names only its shape.
             raise InputError(f"the value has shape {self.value.shape}: it must be {target.dimension} finite numbers, as planned")
-        self.plan.protocol.check_values(self.value)
+        self.plan.check_values(self.value)
         if not (np.isfinite(self.weight) and self.weight > 0):
             raise InputError(f"weight is {self.weight:g}: choose a finite number > 0")
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):

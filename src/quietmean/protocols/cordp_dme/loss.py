@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 def grid_bound(parameters: CordpDmeParameters, pairs: NDArray[np.int64], arrived: NDArray[np.bool_]) -> LossConversion:
     """The bound for whole numbers along the shift that rounds every edge; without a grid that in real arithmetic."""
     own, pair = parameters.sigma_own, parameters.sigma_pair
-    messages = MaskedMessages(own, pair, pairs, arrived, parameters.aggregator, parameters.partners is None)
+    messages = MaskedMessages(own, pair, parameters.step, pairs, arrived, parameters.aggregator, parameters.partners is None)
     return parameters.grid_loss([own, pair], arrived.size + (len(pairs) if pair else 0), messages.rounding)
 
 
@@ -34,7 +34,7 @@ def masked_loss(parameters: CordpDmeParameters, schedule: Schedule, arrived: NDA
     if parameters.partners is not None or not isinstance(conversion, GridLossConversion):
         return conversion
     own, pair, everyone = parameters.sigma_own, parameters.sigma_pair, np.ones(schedule.parties, dtype=np.bool_)
-    everybody = MaskedMessages(own, pair, schedule.pairs, everyone, None, symmetric=True)
+    everybody = MaskedMessages(own, pair, parameters.step, schedule.pairs, everyone, None, symmetric=True)
     return _CompleteLossConversion(conversion, everybody)
 
 
