@@ -65,7 +65,7 @@ class DiscreteNoise(Configured, ABC):
     noise: NoiseKind | None = parameter(
         None, help="discrete by default; insecure-float64 for noise whose low bits are not accounted for", option=True
     )
-    step: float = parameter(0.0, help="step of the public grid, a power of two", key="grid", at_least=0, written=_has_step)
+    step: float = parameter(0.0, help="step of the public grid, a power of two", key="grid", written=_has_step)
     dimension: int | None = parameter(
         None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate", written=_has_step
     )
