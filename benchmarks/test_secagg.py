@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.core.party import Message, NoiseSource, PartyId, Vector
+from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.information import one_thread
@@ -130,6 +130,12 @@ class Prepared:
 
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return self._shared[other]
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        raise NotImplementedError
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        raise NotImplementedError
 
     def secret(self, purpose: str, index: int) -> bytes:
         raise NotImplementedError

@@ -21,6 +21,9 @@ GENERAL = {
     "Z": [[1.0, 0.0, 0.5], [-1.0, 1.0, 0.0], [0.0, -1.0, 1.0], [0.0, 0.0, -1.5]],
 }
 # 2^-12, on which values and noise of a few units have room in 32 bits.
+# Whole numbers with discrete noise: 2^20 steps of some sixth of a unit, and so few that every table is used.
+WHOLE = {"grid": 2.0**-22, "dimension": 3}
+COARSE = {"grid": 2.0**-8, "dimension": 3}
 GRID = {"value_bits": 32, "grid": 0.000244140625, "largest_value": 100.0}
 
 
@@ -121,9 +124,20 @@ SINGLE = [
     ),
     Case("cordp-dme", "partners, lost", 7, {"sigma_own": 0.5, "sigma_pair": 4.0, "aggregator": 0, "partners": 4}, lose=3),
     Case("cordp-dme", "biased decoder", 6, {"sigma_own": 0.5, "sigma_pair": 4.0, "decoder": "biased", "radius": 1.0}, (0.2, 0.0)),
+    Case("cordp-dme", "whole numbers", 6, {"sigma_own": 0.5, "sigma_pair": 4.0, **WHOLE}, corrupt="2"),
+    Case(
+        "cordp-dme",
+        "whole numbers, aggregator, partners, dropouts, lost",
+        7,
+        {"sigma_own": 0.5, "sigma_pair": 4.0, "aggregator": 0, "partners": 4, **COARSE},
+        (0.2, 0.0),
+        lose=3,
+    ),
     Case("local-dp", "dropouts", 5, {"sigma": 1.5}, (0.4, 0.0), weighted=True),
+    Case("local-dp", "whole numbers", 5, {"sigma": 1.5, **WHOLE}, (0.4, 0.0)),
     Case("central-dp", "curator 1", 5, {"sigma": 1.5, "curator": 1}, weighted=True),
     Case("central-dp", "dropouts, lost", 6, {"sigma": 1.5}, (0.2, 0.0), lose=3, corrupt="1,2"),
+    Case("central-dp", "whole numbers", 5, {"sigma": 1.5, **WHOLE}, corrupt="1,2"),
     Case("priv-unit-g", "epsilon 2", 4, {"epsilon": 2.0}, (0.25, 0.0), exact=False, unit=True),
 ]
 NOISE = {"sigma_star": 0.6, "sigma_delta": 5.0}
@@ -131,6 +145,9 @@ GOSSIP = [
     Case("gopa", "three partners", 6, {**NOISE, "partners": 3}, bad=(1, 2)),
     Case("gopa", "dropouts", 7, {**NOISE, "partners": 3, "aggregator": 2}, (0.3, 0.0), lose=6, bad=(1, 2, 3), weighted=True),
     Case("gopa", "complete, lost", 6, {**NOISE, "partners": 5}, lose=4),
+    Case("gopa", "whole numbers, dropouts", 7, {**NOISE, "partners": 3, "aggregator": 2, **WHOLE}, (0.3, 0.0), lose=6),
+    Case("gopa", "whole numbers, complete", 5, {**NOISE, "partners": 4, **COARSE}),
+    Case("muffliato", "whole numbers", 6, {"sigma": 1.2, "rounds": 3, "schedule": "ring", **WHOLE}, (0.2, 0.1)),
     Case("muffliato", "hypercube", 8, {"sigma": 1.2, "rounds": 3, "schedule": "hypercube"}),
     Case("muffliato", "momentum", 6, {"sigma": 1.2, "rounds": 4, "schedule": "ring", "momentum": 1.3}, weighted=True),
     Case(

@@ -17,6 +17,11 @@ DESIGNED = {
     "priv-unit-g": "--parties 10 --protocol priv-unit-g --domain unit-ball --dimension 4",
     "consensus": "--parties 8 --protocol consensus --colluding 1 --dimension 2",
 }
+# The same with float64 noise.
+FLOATS = {
+    "cordp-dme-float64": f"{DESIGNED['cordp-dme']} --noise insecure-float64",
+    "curator-float64": f"{DESIGNED['curator']} --noise insecure-float64",
+}
 # Calibrated on simulated executions.
 CALIBRATED = {
     "inca": "--parties 8 --protocol inca --colluding 1 --rounds 3 --epsilon 2 --delta 1e-4 --sensitivity 0.5",
@@ -26,6 +31,7 @@ CALIBRATED = {
     "gossip": "--parties 10 --protocol gossip --no-privacy --rounds 3",
     "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol consensus --protocol cordp-dme --protocol local-dp",
 }
+DESIGNED |= FLOATS
 PLANS = DESIGNED | CALIBRATED
 
 

@@ -14,14 +14,14 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.grid import LARGEST_SHARE, Units, divide, from_units, on_grid, to_units, whole_steps
-from quietmean.core.party import Message, PartyId, PopulationNoise, Vector
+from quietmean.core.grid import LARGEST_SHARE, divide, from_units, on_grid, to_units, whole_steps
+from quietmean.core.numbers import Numbers, RoundedNumbers, numbers_for, rounded_numbers
+from quietmean.core.party import Message, PartyId, PopulationNoise, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca import party as party_module
-from quietmean.protocols.inca.numbers import GridNumbers, Numbers, numbers_of
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.rounding import rounding_information, widened
 from quietmean.protocols.inca.rounds import next_online
@@ -104,7 +104,7 @@ def test_gossip_loses_no_unit(execution: Execution, seed: int) -> None:
     check_mass(execution, seed)
 
 
-class _KeptInFloats(GridNumbers):
+class _KeptInFloats(RoundedNumbers):
     """Wrong: what is kept does not follow from what was sent."""
 
     def kept(self, held: Vector, parts: int, delivered: int) -> Vector:
@@ -112,7 +112,7 @@ class _KeptInFloats(GridNumbers):
 
 
 def test_a_split_that_keeps_a_rounded_fraction_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(party_module, "numbers_of", lambda step, value: _KeptInFloats(step))
+    monkeypatch.setattr(party_module, "rounded_numbers", _KeptInFloats)
 
     @settings(WRONG, max_examples=150)
     @given(grid_executions(step=ROOMY), st.integers(0, 2**16))
@@ -130,7 +130,7 @@ UNITS = arrays.arrays(np.int64, 3, elements=st.integers(-(2**52), 2**52))
 @given(UNITS, st.integers(1, 9), st.integers(0, 8), st.sampled_from([ROOMY, 1.0, 2.0**30]))
 def test_a_split_is_exact(units: Units, parts: int, delivered: int, step: float) -> None:
     """Also where shares are cut: sent and kept are all that was held."""
-    numbers: Numbers = GridNumbers(step)
+    numbers: Numbers = RoundedNumbers(step)
     delivered = min(delivered, parts - 1)
     held = from_units(units, step)
     share, kept = to_units(numbers.share(held, parts), step), to_units(numbers.kept(held, parts, delivered), step)
@@ -204,7 +204,7 @@ def test_rounding_adds_the_stated_variance() -> None:
 
 
 def test_numbers_that_a_grid_cannot_hold_are_a_failure() -> None:
-    numbers = GridNumbers(1.0)
+    numbers = RoundedNumbers(1.0)
     for bad in (np.nan, np.inf, 0.5, 2.0**53, -(2.0**53)):
         with pytest.raises(ProtocolFailure, match="off the grid of 1 or beyond"):
             numbers.total([np.zeros(1), np.array([bad])])
@@ -212,7 +212,9 @@ def test_numbers_that_a_grid_cannot_hold_are_a_failure() -> None:
         numbers.total([np.array([2.0**52]), np.array([2.0**52])])
     with pytest.raises(ProtocolFailure, match="off the grid"):
         numbers.injected(np.array([1e300]))
-    assert numbers_of(0.0, np.zeros(1)) is not numbers_of(1.0, np.zeros(1))
+    assert numbers_for(np.zeros(1), rounded_numbers(1.0)).step == 1.0
+    assert numbers_for(np.zeros(1), rounded_numbers(0.0)).step == 0.0
+    assert numbers_for(object(), rounded_numbers(1.0)).step == 0.0
 
 
 # --- between sessions of the node -----------------------------------------------------------------------------------------------
@@ -322,7 +324,7 @@ def test_changes_that_split_evenly_pass_through_exactly(execution: Execution, se
 
 
 def test_rounding_halves_to_even_would_void_the_privacy_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    from quietmean.protocols.inca import numbers
+    from quietmean.core import numbers
 
     def to_even(units: Units, parts: int) -> Units:
         return np.rint(units / parts).astype(np.int64)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
@@ -57,6 +57,12 @@ class WrongSign(InsecureSilence):
 
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return -self._source.shared_normal(other, purpose, index, dimension)
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        return self._source.discrete(purpose, index, scale, dimension)
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        return -self._source.shared_discrete(other, purpose, index, scale, dimension)
 
 
 def published(execution: Execution, noise: list[SecureNoise] | list[NoiseSource], dimension: int) -> Array:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
-from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
 from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
@@ -114,6 +114,13 @@ class _RunNoise:
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
         drawn = [self.party(one).shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
         return np.array(drawn).reshape(len(pairs), dimension)
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        return np.stack([self.party(party).discrete(purpose, index, scale, dimension) for party in range(len(self._seeds))])
+
+    def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
+        drawn = [self.party(one).shared_discrete(other, purpose, index, scale, dimension) for one, other in pairs.tolist()]
+        return np.array(drawn, dtype=np.int64).reshape(len(pairs), dimension)
 
 
 def _secret(faults: FaultPlan, party: PartyId, number: int) -> Seed:

@@ -103,7 +103,7 @@ def test_counts_agree_with_an_independent_exact_sampler() -> None:
 
 @pytest.mark.parametrize("scale", [0.2, 2.0, 37.3])
 def test_the_table_is_as_near_to_the_definition_as_stated(scale: float) -> None:
-    table = module._table(scale)
+    table = module.cumulative_table(scale)
     boundaries = [
         (int(high) << 64) + int(low) for high, low in zip(table.high[:-1].tolist(), table.low[:-1].tolist(), strict=True)
     ]
@@ -119,7 +119,7 @@ def test_the_table_is_as_near_to_the_definition_as_stated(scale: float) -> None:
 
 
 def test_a_word_on_a_boundary_is_decided_by_the_second_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = module._table(2.0)
+    table = module.cumulative_table(2.0)
     place = table.reach  # the boundary between 0 and 1
     low = int(table.low[place])
     highs = [int(table.high[place]) + step for step in (-1, 0, 0, 1)]

@@ -14,6 +14,8 @@ from golden.machines import load
 from golden.plans import DESIGNED, PLANS, changes, planned
 
 GOLDEN = load("plans")
+# Of versions that added float64 noise.
+EARLIER = load("earlier")
 
 
 def test_there_is_a_file_for_every_plan() -> None:
@@ -22,7 +24,9 @@ def test_there_is_a_file_for_every_plan() -> None:
     }
 
 
-@pytest.mark.parametrize("document", GOLDEN.values(), ids=GOLDEN.keys())
+@pytest.mark.parametrize(
+    "document", [*GOLDEN.values(), *EARLIER.values()], ids=[*GOLDEN, *(f"{name}, earlier" for name in EARLIER)]
+)
 def test_a_plan_file_keeps_its_bytes_and_its_digest(document: dict[str, Any]) -> None:
     plan = Plan.from_json(document["plan"])
     assert canonical_json(plan.to_json()) == canonical_json(document["plan"])

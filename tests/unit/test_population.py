@@ -20,7 +20,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise, insecure_seed
 from quietmean.testing import example_execution
-from quietmean.transcript.numbers import NoTerms, NumericReading, NumericRows, NumericTerms, WholeNumbers
+from quietmean.transcript.numbers import NoTerms, NumericReading, NumericRows, NumericTerms, WholeRows
 from quietmean.transcript.population import Injection, PopulationTerms, Reading, Rows
 from quietmean.transcript.symbols import SymbolicReading
 
@@ -118,7 +118,7 @@ def test_cancellation_is_noticed_however_many_rows_it_has() -> None:
 
 
 def test_whole_numbers_leave_over_what_a_division_rounds() -> None:
-    reading = NumericReading(np.zeros((4, 1)), WholeNumbers(0.25))
+    reading = NumericReading(np.zeros((4, 1)), WholeRows(0.25))
     members = np.arange(4)
     held = reading.injected(
         reading.zeros(), [Injection(members, [(1.0, NumericRows(np.array([[1.7], [-1.6], [2.0**40], [0.0]])))])]

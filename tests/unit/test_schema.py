@@ -199,7 +199,7 @@ def test_flags_and_keys_are_names_unless_said_otherwise() -> None:
         ("inca", "sigma_star", "protocol inca has no option 'sigma_star'"),
         ("secagg-plus", "neighbours", "protocol secagg-plus has no option 'neighbours'.*: it has .*degree"),
         ("secagg", "degree", "protocol secagg has no option 'degree'"),
-        ("local-dp", "rounds", "protocol local-dp has no option 'rounds': it has none"),
+        ("local-dp", "rounds", "protocol local-dp has no option 'rounds': it has noise"),
         ("central-dp", "curater", r"\(did you mean 'curator'\?\)"),
     ],
 )

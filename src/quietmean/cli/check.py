@@ -104,7 +104,7 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
     """What can be found out without the others."""
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
-        encoded = files.encode(data)
+        encoded = files.encode(data, plan)
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]

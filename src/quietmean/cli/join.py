@@ -85,10 +85,10 @@ def command(
         files = Files.load(study, roster, key)
         if shown.stream is not None:
             shown.stream.party = files.name
-        encoded = files.encode(data)
-        shown.tell_owner(encoded)
         shown.say("calibrating the noise")
         shared = files.plan(plan, no_privacy)
+        encoded = files.encode(data, shared)
+        shown.tell_owner(encoded)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
         charge = None
         if ledger is not None:

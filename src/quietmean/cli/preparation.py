@@ -60,11 +60,11 @@ class Files:
     def receipt(self, given: Path | None) -> Path:
         return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
 
-    def encode(self, data: Path) -> Encoded:
-        """This party's vector."""
+    def encode(self, data: Path, plan: Plan) -> Encoded:
+        """This party's vector, on the grid of the plan."""
         from quietmean.statistics import read_columns
 
-        return self.workload.encode(read_columns(data, self.workload.columns.names))
+        return self.workload.encode(read_columns(data, self.workload.columns.names), step=plan.value_step)
 
     def inputs(self, data: Path) -> list[NDArray[np.float64]]:
         """The columns that the study uses, each of shape (records,); NaN where a cell has no number."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import Vector
-
-Units = NDArray[np.int64]
+from quietmean.core.party import Units, Vector
 
 # float64 holds all whole numbers below this.
 LARGEST_UNITS = 2**53
 # What a share may be, so that it takes 32 bits on the wire; symmetric, so that its negative fits as well.
 LARGEST_SHARE = 2**31 - 1
+# Products of 27 bits in 64, and how often a vector shrinks before it counts as outside.
+_SQUARES, _SHRINKS = 256, 8
 # Far from where float64 loses bits to tiny or huge exponents.
 _LARGEST_EXPONENT = 900
 
@@ -69,6 +70,48 @@ def whole_steps(vector: Vector, step: float) -> Vector:
     # Adding zero makes a negative zero a plain one.
     nearest: Vector = units * step + 0.0
     return nearest
+
+
+def towards_zero(vector: Vector, step: float) -> Vector:
+    """Each entry, in any shape, rounded towards zero to a multiple of ``step``: no entry and no norm grows.
+
+    Raises :class:`InputError` for an entry that is not finite or reaches 2^53 steps. The error does not contain it.
+    """
+    with np.errstate(over="ignore"):
+        units = np.trunc(vector / step)
+    if not (np.abs(units) < LARGEST_UNITS).all():
+        raise InputError(
+            f"a coordinate of a value is no finite number or has no room on the plan's grid of {step:g}: scale it down"
+        )
+    # Adding zero makes a negative zero a plain one.
+    whole: Vector = units * step + 0.0
+    return whole
+
+
+def ball_on_grid(vector: Vector, radius: float, step: float) -> Vector:
+    """A vector (d,) of a ball around 0, rounded towards the centre to multiples of ``step``: inside the ball to the last bit.
+
+    The sum of squares is checked in whole numbers; where the floats of a clip were off, the vector shrinks by 2^-40 first. Raises
+    :class:`InputError` for a vector that is clearly outside, or as :func:`towards_zero`. The error does not contain it.
+    """
+    for _ in range(_SHRINKS):
+        rounded = towards_zero(vector, step)
+        if squared_units(rounded, step) <= Fraction(radius) ** 2 / Fraction(step) ** 2:
+            return rounded
+        vector = vector * (1.0 - 2.0**-40)
+    raise InputError(f"a vector is outside the ball of radius {radius:g}: clip it to that norm first")
+
+
+def squared_units(vector: Vector, step: float) -> int:
+    """The squared L2 norm of a vector (d,) on the grid in squared steps, exactly."""
+    units = to_units(vector, step)
+    # Two halves of 27 bits: sums of products of a million coordinates fit 64 bits only in blocks.
+    high, low = units >> 27, units & (2**27 - 1)
+    total = 0
+    for begin in range(0, units.size, _SQUARES):
+        one, other = high[begin : begin + _SQUARES], low[begin : begin + _SQUARES]
+        total += (int(one @ one) << 54) + (int(one @ other) << 28) + int(other @ other)
+    return total
 
 
 def too_large(step: float) -> ProtocolFailure:

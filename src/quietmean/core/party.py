@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 PartyId: TypeAlias = int
 # Party machines only add, subtract and scale vectors, so a symbolic linear form can stand in for an array.
 Vector: TypeAlias = NDArray[np.float64]
+# Whole numbers of steps of a grid.
+Units: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,14 @@ def settlement(message: Message) -> Message:
     delivery, it is given the correction like any message that it receives.
     """
     return Message(message.sender, (message.sender,), message.round, -message.vector, -message.weight)
+
+
+def total_weight(own: float, messages: Sequence[Message]) -> float:
+    """The sum of a party's weight and of those that messages carry, added one by one in their order."""
+    # The built-in sum compensates errors in some versions of Python, and would end with other bits.
+    for message in messages:
+        own += message.weight
+    return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +124,30 @@ class NoiseSource(Protocol):
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         """Standard Gaussian noise that ``other`` draws as well, shape (d,)."""
 
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        """Discrete Gaussian noise N_Z(0, v), v >= scale^2: whole steps of a grid, shape (d,)."""
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        """Discrete Gaussian noise that ``other`` draws as well, shape (d,)."""
+
     def secret(self, purpose: str, index: int) -> bytes:
         """32 secret bytes, to seed a stream of bits."""
 
 
 class PopulationNoise(Protocol):
-    """The noise of n parties at once. ``normal(...)[i]`` equals what ``party(i).normal(...)`` draws at the same address."""
+    """The noise of n parties at once: row i is what ``party(i)`` draws at the same address."""
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         """Shape (n, d)."""
 
     def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
         """Row m is the noise that the two parties ``pairs[m]`` share. Pairs (M, 2), smaller number first; result (M, d)."""
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        """Shape (n, d)."""
+
+    def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
+        """As :meth:`shared_normal`: pairs (M, 2), result (M, d)."""
 
     def party(self, party: PartyId) -> NoiseSource:
         """The source of one of these parties."""

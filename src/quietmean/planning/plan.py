@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.core.grid import on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
@@ -95,10 +96,10 @@ class Plan:
         # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
         self.protocol.check_values(np.full(1, scale * domain.largest))
         inside = domain.moved(value, scale)
-        if self.protocol.domain == ANY_DOMAIN:
-            return inside
-        fitting: Vector = self.protocol.project_to_domain(inside[None], np.array([weight]))[0]
-        return fitting
+        if self.protocol.domain != ANY_DOMAIN:
+            inside = self.protocol.project_to_domain(inside[None], np.array([weight]))[0]
+        step = self.value_step
+        return inside if not step or on_grid(inside, step) else towards_zero(inside, step)
 
     def __repr__(self) -> str:
         target = self.target
@@ -165,6 +166,24 @@ class Plan:
     def grid(self) -> float:
         """The step of the public grid on which all vectors lie that are sent, 32 bits each; 0 where they are float64."""
         return self.protocol.grid
+
+    @property
+    def value_step(self) -> float:
+        """The step of the public grid to which values are rounded before they are used; 0 where they are float64."""
+        return self.protocol.numbers().step
+
+    def require_rounded(self, value: Vector) -> None:
+        """Raises :class:`InputError` for a sum over records, (d,), that is not on the grid; the error does not contain it.
+
+        Each record must have been rounded before they were added up: a sum that is rounded later can change by more than the
+        sensitivity. Whether it was depends on the program that made the sum, not on the records.
+        """
+        step = self.value_step
+        if step and self.target.unit == PrivacyUnit.RECORD and not on_grid(value, step):
+            raise InputError(
+                f"the vector is no multiple of {step:g}, the plan's grid: round each record to it before they are added "
+                "up (towards the centre of its domain), or protect whole parties with unit party"
+            )
 
     def schedule(self, seed: Seed) -> Schedule:
         """The schedule under the study's public seed."""

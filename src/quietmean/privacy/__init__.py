@@ -18,16 +18,27 @@ from quietmean.privacy.composition import (
 )
 from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.privacy.information import InformationMatrix, NoiseLevels, bound_mu, information_matrix, noise_levels
-from quietmean.privacy.loss import GAUSSIAN, LossConversion
+from quietmean.privacy.loss import (
+    EXPOSED_REAL_ARITHMETIC,
+    GAUSSIAN,
+    REAL_ARITHMETIC,
+    GridLossConversion,
+    LocalNoiseLossConversion,
+    LossConversion,
+)
 
 __all__ = [
+    "EXPOSED_REAL_ARITHMETIC",
     "GAUSSIAN",
     "GAUSSIAN_GUARANTEE",
+    "REAL_ARITHMETIC",
     "Adversary",
     "Certificate",
     "Charge",
     "CoalitionCertificate",
+    "GridLossConversion",
     "InformationMatrix",
+    "LocalNoiseLossConversion",
     "LossConversion",
     "NoiseLevels",
     "PrivacyAnalysis",

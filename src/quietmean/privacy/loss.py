@@ -1,12 +1,14 @@
 """Conversion of a view's mu to the mu and epsilon that an execution costs: the last step of every certificate.
 
-A transcript has Gaussian noise. Where the real noise is Gaussian too, mu of the view is the exact cost. A protocol with
-other noise has an :class:`LossConversion` of its own, whose mu is an upper bound.
+A transcript has Gaussian noise and real numbers. Where those of the protocol are the same, mu of the view is the exact cost; a
+program with float64 noise is that only in real arithmetic (:data:`REAL_ARITHMETIC`). With whole numbers and discrete noise on a
+public grid, :class:`GridLossConversion` bounds what runs. Other protocols have an :class:`LossConversion` of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -15,10 +17,17 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
+from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 Array = NDArray[np.float64]
 
 EXACT, UPPER_BOUND = "exact", "upper bound"
+# r^2 of Theorem D in squared steps: the factor e^eta that is dropped for it is below 1 + 1e-50 for any study.
+SMOOTHING = 8.0
+# What one comparison of low bits achieves against float64 noise, a column.
+FLOAT64_DELTA = 0.06
+_LARGEST_EPSILON = 500.0
+_STEP = 1e-9
 
 
 class LossConversion:
@@ -27,7 +36,8 @@ class LossConversion:
     Neighbouring relation: replacement at an L2 distance <= the sensitivity.
     ``kind``: what the numbers are; ``definition``: of what; ``notes``: what they assume, one clause each.
     ``beta``, ``tv``: the additive columns of the execution's charge, see :mod:`quietmean.privacy.charge`; ``charge_notes``: what
-    the charge counts and what not, one clause each.
+    the charge counts and what not, one clause each. ``tv`` is the distance of the program from the mechanism that mu describes,
+    over all its draws: (1 + e^epsilon) times that is part of every delta.
     """
 
     kind: ClassVar[str] = EXACT
@@ -50,11 +60,22 @@ class LossConversion:
 
     def epsilon(self, mu: float, delta: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""
-        return epsilon_of_mu(mu, delta)
+        left, epsilon = delta, epsilon_of_mu(mu, delta)
+        # A larger epsilon costs more of delta: the fixed point from below.
+        while math.isfinite(epsilon) and self.delta(mu, epsilon) > delta:
+            left = min(delta - self._sampled(epsilon), left * (1 - _STEP))
+            if left <= 0:
+                return math.inf
+            epsilon = epsilon_of_mu(mu, left)
+        return epsilon
 
     def delta(self, mu: float, epsilon: float) -> float:
         """The least delta that is shown at ``epsilon``; rounded up."""
-        return delta_of_mu(mu, epsilon)
+        return min(1.0, delta_of_mu(mu, epsilon) + self._sampled(epsilon))
+
+    def _sampled(self, epsilon: float) -> float:
+        # Without overflow: beyond this no total variation is small enough.
+        return self.tv * (1.0 + math.exp(min(epsilon, _LARGEST_EPSILON)))
 
     def group_epsilon(self, mu: float, times: float, delta: float) -> float:
         """What is shown at ``delta`` if the value may change ``times`` as much, at least once; rounded up."""
@@ -62,3 +83,82 @@ class LossConversion:
 
 
 GAUSSIAN = LossConversion()
+
+
+class RealArithmetic(LossConversion):
+    """Gaussian noise in float64: the numbers hold for the same protocol in real numbers."""
+
+    def __init__(self, exposed: bool = False) -> None:
+        """``exposed``: single messages are a value plus noise, of which low bits are known to tell two values apart."""
+        known = (
+            f"; low bits of float64 tell values apart: no delta below {FLOAT64_DELTA:g} a column is claimed" if exposed else ""
+        )
+        self.notes = (*super().notes, f"in real arithmetic: that values and noise are float64 is not accounted for{known}")
+
+
+REAL_ARITHMETIC = RealArithmetic()
+EXPOSED_REAL_ARITHMETIC = RealArithmetic(exposed=True)
+
+
+class GridLossConversion(LossConversion):
+    """Upper bounds for discrete Gaussian noise on a public grid, from the view of the same protocol in real numbers.
+
+    The bound is a shift of the noise by whole numbers that leaves the view as it was: if the best real shift costs mu^2 a party,
+    and d is the number of coordinates, some whole one costs at most (mu^2 + d b^2) v / (v - 8), v the least variance in steps.
+    b^2 is a quarter of the squared standardised norms of the whole kernel vectors along which the shift is rounded. Proof:
+    docs/mathematics.md.
+    """
+
+    kind = UPPER_BOUND
+
+    def __init__(
+        self,
+        *,
+        step: float,
+        dimension: int,
+        deviations: Sequence[float],
+        draws: int,
+        rounding: Callable[[Adversary, Sequence[PartyId]], float] | None = None,
+    ) -> None:
+        """``deviations`` of the noise in use, in the units of ``step``; ``draws``: of how many noise terms of d coordinates.
+
+        ``rounding`` gives b^2, by default 0 for shifts that are whole by themselves.
+        """
+        variances = [(deviation / step) ** 2 for deviation in deviations if deviation]
+        self.correction = max((_corrected(variance) for variance in variances), default=1.0)
+        self.dimension = dimension
+        self._rounding = rounding
+        self.tv = TOTAL_VARIATION * draws * dimension
+        self.notes = (
+            "discrete Gaussian noise, the same on every coordinate",
+            f"values and noise are whole multiples of {step:g}, rounded before anything is added up; bounds are for these whole "
+            f"numbers, with all draws within {self.tv:.1g} of exact ones in total variation",
+        )
+
+    def inflation(self, mu: float, parties: int) -> float:
+        """By how much noise must grow for mu to stay a bound with whole numbers, against whoever colludes, if all finish."""
+        rounded = self._rounding(Adversary.collusion(()), range(parties)) if self._rounding else 0.0
+        # More noise makes both parts smaller. The rest is rounding.
+        return math.sqrt((1.0 + self.dimension * rounded / mu**2) * self.correction) * (1.0 + 1e-10)
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        rounded = self.dimension * self._rounding(adversary, honest) if self._rounding else 0.0
+        # What is not seen at all stays so: the shift of nothing.
+        return np.where(view > 0, np.sqrt((view**2 + rounded) * self.correction), 0.0)
+
+
+class LocalNoiseLossConversion(GridLossConversion):
+    """Of a party whose every number is a function of its noisy value: whoever colludes, and whatever happened."""
+
+    def __init__(self, sigma: float, *, step: float, dimension: int, draws: int) -> None:
+        super().__init__(step=step, dimension=dimension, deviations=[sigma], draws=draws)
+        self._sigma = sigma
+        self.notes = (*self.notes, "the figure is that of each party's own noise, which holds for any coalition and any history")
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        local = sensitivity / self._sigma * math.sqrt(self.correction) if self._sigma else math.inf
+        return np.full(len(honest), local)
+
+
+def _corrected(variance: float) -> float:
+    return variance / (variance - SMOOTHING) if variance > SMOOTHING else math.inf

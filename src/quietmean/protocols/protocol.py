@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
+from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
-from quietmean.transcript.numbers import REAL, Arithmetic, NumericReading, NumericTerms
+from quietmean.transcript.numbers import Arithmetic, NumericReading, NumericTerms, RealRows
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
@@ -236,9 +237,13 @@ class Protocol(Configured, ABC):
         """
         raise TypeError(f"{self.name} has no population program: it has to bring its own transcript and batch")
 
+    def numbers(self) -> Numbers:
+        """What values and noise are, for the machines and for the population program alike."""
+        return REAL
+
     def arithmetic(self) -> Arithmetic:
         """The numbers that parties hold. They are divided and rounded as the machines do it."""
-        return REAL
+        return RealRows(self.numbers())
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) with the same privacy loss."""
@@ -265,21 +270,22 @@ class Protocol(Configured, ABC):
         Raises :class:`InputError` if the values do not fit the plan.
         """
         self.check_values(values)
-        reading, terms = NumericReading(values, self.arithmetic()), NumericTerms(noise, *values.shape)
+        arithmetic = self.arithmetic()
+        reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, len(values), values.shape[1], arithmetic.numbers)
         results = self.population(schedule, trace, reading.values, weights, terms, reading)
         return Releases(reading.vectors(results.rows), results.weight, results.by)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
     ) -> LossConversion:
-        """The conversion of the view that the transcript describes into (epsilon, delta); exact where all noise is Gaussian.
+        """The conversion of the view that the transcript describes into (epsilon, delta): by default in real arithmetic.
 
         ``weights`` have shape (n,).
         """
         # Imported here since it takes long, and running parties do not need it.
-        from quietmean.privacy import GAUSSIAN
+        from quietmean.privacy import REAL_ARITHMETIC
 
-        return GAUSSIAN
+        return REAL_ARITHMETIC
 
     def planned_charge(self, target: Target) -> Charge:
         """What a study with this target is charged before it starts: mu, beta and tv; infinite where nothing bounds it.

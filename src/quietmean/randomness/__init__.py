@@ -1,7 +1,8 @@
 """The only source of randomness. Everything is drawn from 32-byte seeds by labelled derivation."""
 
 from quietmean.randomness.exchange import ExchangeKey
+from quietmean.randomness.noise import SecureNoise
 from quietmean.randomness.seed import Seed
-from quietmean.randomness.stream import BitStream, SecureNoise
+from quietmean.randomness.stream import BitStream
 
 __all__ = ["BitStream", "ExchangeKey", "SecureNoise", "Seed"]

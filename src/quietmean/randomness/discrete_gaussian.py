@@ -31,8 +31,11 @@ _BLOCK = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
-    """Boundary j, high and low word, is 2**128 P(X <= j - reach); ``guide[b]``: the first not below b / 2**16."""
+class Table:
+    """The cumulative table of one scale, cut ``tail`` scales from 0.
+
+    Boundary j, high and low word, is 2**128 P(X <= j - reach); ``guide[b]``: the first not below b / 2**16.
+    """
 
     reach: int
     high: NDArray[np.uint64]
@@ -46,17 +49,17 @@ def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]
     ``scale`` is s above, not quite the standard deviation (from s = 1 on the two agree to 1e-6). Raises ValueError for one
     that is not in (0, 2**15]. Source: Canonne, Kamath and Steinke 2020 (the distribution).
     """
-    table, stream = _table(scale), BitStream(seed.derive("high"))
+    table, stream = cumulative_table(scale), BitStream(seed.derive("high"))
     values = np.empty(count, dtype=np.int64)
     # Blocks stay in the cache.
     for begin in range(0, count, _BLOCK):
         block = values[begin : begin + _BLOCK]
-        block[...] = _invert(table, stream.words(block.size), seed, begin)
+        block[...] = invert(table, stream.words(block.size), seed, begin)
     return values
 
 
-def _invert(table: _Table, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
-    """One value for each word; ``begin``: how many there were before."""
+def invert(table: Table, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
+    """One value for each of ``words``, shape (size,): the next ones of the stream of ``seed``, after ``begin`` others."""
     place = table.guide[(words >> np.uint64(64 - _GUIDE_BITS)).astype(np.int64)]
     for _ in range(_STEPS):
         place += table.high[place] < words
@@ -68,18 +71,22 @@ def _invert(table: _Table, words: NDArray[np.uint64], seed: Seed, begin: int) ->
     return place - table.reach
 
 
-def _resolve(table: _Table, place: int, word: tuple[int, int]) -> int:
+def _resolve(table: Table, place: int, word: tuple[int, int]) -> int:
     """The number of boundaries that do not exceed a 128-bit word; ``place`` is the first with its high part."""
     while place < 2 * table.reach and (int(table.high[place]), int(table.low[place])) <= word:
         place += 1
     return place
 
 
-@lru_cache(maxsize=8)
-def _table(scale: float) -> _Table:
+@lru_cache(maxsize=16)
+def cumulative_table(scale: float, tail: int = _TAIL) -> Table:
+    """The table of N_Z(0, scale^2), without what lies beyond ``tail`` scales.
+
+    Raises ValueError for a scale that is not in (0, 2**15].
+    """
     if not 0 < scale <= LARGEST_SCALE:
         raise ValueError(f"a discrete Gaussian of scale {scale:g}: 0 < scale <= {LARGEST_SCALE:g} is supported")
-    reach = math.ceil(_TAIL * scale) + 1
+    reach = math.ceil(tail * scale) + 1
     half = _relative_weights(scale, reach)
     below = [*half[:0:-1], *half]
     total, passed = sum(below), 0
@@ -90,7 +97,7 @@ def _table(scale: float) -> _Table:
     # A last entry that nothing is above, so that every search ends inside the table.
     high[-1] = np.uint64(2**64 - 1)
     starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)
-    return _Table(reach, high, low, np.searchsorted(high, starts, side="left").astype(np.int64))
+    return Table(reach, high, low, np.searchsorted(high, starts, side="left").astype(np.int64))
 
 
 def _relative_weights(scale: float, reach: int) -> list[int]:

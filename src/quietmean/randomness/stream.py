@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import SupportsIndex
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from quietmean.core.party import PartyId, Vector
+from quietmean.core.party import Vector
 from quietmean.randomness.gaussian import fill_standard_normal
 from quietmean.randomness.seed import Seed
 
@@ -64,30 +63,3 @@ class BitStream:
         values = np.empty(dimensions)
         fill_standard_normal(self.words, values.reshape(-1))
         return values
-
-
-def no_shared_seed(other: PartyId) -> Seed:
-    """For a party without key agreement. Raises ValueError."""
-    raise ValueError(f"no key was agreed with party {other}")
-
-
-class SecureNoise:
-    """A party's noise source under its secret seed: one stream for each (purpose, index).
-
-    ``shared_seed`` gives the seed that this party shares with another one (see :class:`ExchangeKey`).
-    """
-
-    def __init__(self, seed: Seed, shared_seed: Callable[[PartyId], Seed] = no_shared_seed) -> None:
-        self._seed = seed
-        self._shared_seed = shared_seed
-
-    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        """Independent N(0, 1) values, shape (d,); the same address always gives the same values."""
-        return BitStream(self._seed.derive("noise", purpose, index)).standard_normal(dimension)
-
-    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
-        """Independent N(0, 1) values, shape (d,), that ``other`` draws as well."""
-        return BitStream(self._shared_seed(other).derive("shared noise", purpose, index)).standard_normal(dimension)
-
-    def secret(self, purpose: str, index: int) -> bytes:
-        return self._seed.derive("secret", purpose, index).secret

@@ -24,7 +24,7 @@ from scipy.special import log_ndtr
 from scipy.stats import beta, norm
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import Message, NoiseSource, PartyId, Vector
+from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
@@ -154,6 +154,11 @@ class _KnownToCoalition(InsecureSilence):
             return np.zeros(dimension)
         return self._source.shared_normal(other, purpose, index, dimension)
 
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        if other not in self._coalition:
+            return np.zeros(dimension, dtype=np.int64)
+        return self._source.shared_discrete(other, purpose, index, scale, dimension)
+
 
 class _Rows:
     """Which row of the transcript a message is: the next one of its sender in its round."""
@@ -209,7 +214,7 @@ class _View:
             party, round_ = int(self.transcript.sender[row]), int(self.transcript.message_round[row])
             if place not in seen[0]:
                 raise self._never_sent(int(row))
-            share = float(seen[1][place][0] - seen[0][place][0]) / self.execution.sensitivity
+            share = float(seen[1][place][0] - seen[0][place][0]) / self._change
             if abs(share - shifts[place]) > _SAME * (1.0 + abs(shifts[place])):
                 raise ProtocolFailure(
                     f"round {round_} of party {party} holds {share:.6g} of the target's value, the declared transcript says "
@@ -260,9 +265,16 @@ class _View:
 
     def _values(self, target: PartyId, world: int, seed: int, dimension: int) -> Vector:
         parties = self.execution.parties
-        values = BitStream(insecure_seed(seed, "attack", "values")).uniform(parties) * self.execution.sensitivity
-        values[target] += world * self.execution.sensitivity
+        drawn = BitStream(insecure_seed(seed, "attack", "values")).uniform(parties) * self.execution.sensitivity
+        values = self.execution.protocol.numbers().value(drawn)
+        values[target] += world * self._change
         return np.broadcast_to(values[:, None], (parties, dimension))
+
+    @property
+    def _change(self) -> float:
+        """The change of the target's value: the sensitivity, in whole steps where values are on a grid."""
+        sensitivity = np.array([self.execution.sensitivity])
+        return float(self.execution.protocol.numbers().value(sensitivity)[0])
 
     def _observe(self, values: Vector, noise: Callable[[PartyId], NoiseSource], take: Callable[[int, Vector], None]) -> None:
         """Run the machines; pass on what the adversary sees, with its place in ``rows``."""

@@ -24,6 +24,11 @@ class ScaledColumn(Feature):
         scaled: NDArray[np.float64] = (records[self.column.name] - self.column.low) / self.column.width
         return scaled[:, None]
 
+    def to_grid(self, scaled: NDArray[np.float64], scale: float, step: float) -> NDArray[np.float64]:
+        """To the nearest multiple of ``step`` inside [0, scale]: without a bias that many records would add up."""
+        nearest: NDArray[np.float64] = np.clip(np.rint(scaled / step), 0.0, np.floor(scale / step)) * step
+        return nearest
+
 
 # The weight of the indicator, for half the width of the bounds as the unit. Up to sqrt(3) it costs nothing.
 PRESENCE_WEIGHT = 1.65

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
 from quietmean.statistics.columns import Columns
@@ -53,6 +54,13 @@ class Feature(ABC):
     @abstractmethod
     def encode(self, records: Records) -> Array:
         """The feature of each record, shape (rows, size)."""
+
+    def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
+        """``scale`` times the features of records, (rows, size), rounded to multiples of ``step``; their distances must not grow.
+
+        Towards zero: right where the features form boxes, balls or simplices around or at zero. Other domains override this.
+        """
+        return towards_zero(scaled, step)
 
 
 @dataclass(frozen=True, eq=False)

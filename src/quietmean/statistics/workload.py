@@ -76,20 +76,30 @@ class Workload:
         """
         return InputDomain.product([_scaled_domain(feature, scale) for feature, scale in self.scales.items()])
 
-    def encode(self, records: Array) -> Encoded:
+    def encode(self, records: Array, *, step: float = 0.0) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 
         Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
-        values decides whether a study goes on. Raises :class:`InputError` if there are no records.
+        values decides whether a study goes on. ``step``: that of the plan's grid, to which each unit is rounded before anything
+        is added up, so that the sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` without any records.
         """
         if not len(records):
             raise InputError("a party has no records: every party needs at least one, or leave it out")
         inside = self.inside(records)
-        vectors = np.hstack([feature.encode(inside) * scale for feature, scale in self.scales.items()])
+        features = [feature.encode(inside) * scale for feature, scale in self.scales.items()]
         outside, missing = int(self.outside(records).sum()), int(np.isnan(records).sum())
         if self.unit == PrivacyUnit.RECORD:
-            return Encoded(vectors.sum(axis=0), float(len(records)), outside, missing)
-        return Encoded(vectors.mean(axis=0), 1.0, outside, missing)
+            # Whole multiples of a power of two: their sum is exact.
+            return Encoded(self._rounded(features, step).sum(axis=0), float(len(records)), outside, missing)
+        means = [feature.mean(axis=0, keepdims=True) for feature in features]
+        return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
+
+    def _rounded(self, features: list[Array], step: float) -> Array:
+        """The vectors of units, (units, d), from their scaled features, (units, size) each."""
+        if not step:
+            return np.hstack(features)
+        known = zip(self.scales.items(), features, strict=True)
+        return np.hstack([feature.to_grid(scaled, scale, step) for (feature, scale), scaled in known])
 
     def inside(self, records: Array) -> Records:
         """The records as features take them: by column, clamped, with what stands for missing values (NaN) and where they are."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from quietmean.core.codec import canonical_json, dump_state, load_state
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Vector
+from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, PopulationNoise, Release, Step, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, InsecureSilentPopulation, InsecureStackedNoise
@@ -207,6 +207,10 @@ class _KeptNoise(InsecureSilentPopulation):
         kept = purpose == NoiseGroup.INDEPENDENT
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
 
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension)
+        return self._noise.discrete(purpose, index, scale, dimension) if kept else zeros
+
     def party(self, party: PartyId) -> NoiseSource:
         return _KeptNoiseOfOne(self._noise.party(party))
 
@@ -218,6 +222,10 @@ class _KeptNoiseOfOne(InsecureSilence):
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         kept = purpose == NoiseGroup.INDEPENDENT
         return self._noise.normal(purpose, index, dimension) if kept else super().normal(purpose, index, dimension)
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        kept, zeros = purpose == NoiseGroup.INDEPENDENT, super().discrete(purpose, index, scale, dimension)
+        return self._noise.discrete(purpose, index, scale, dimension) if kept else zeros
 
 
 def _everyone_finishes(execution: Execution) -> Execution:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.grid import LARGEST_UNITS, divide, from_units, to_units, too_large, whole_steps
+from quietmean.core.numbers import REAL, Numbers, RoundedNumbers
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import Flow
 from quietmean.transcript.population import Floats, Injection, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
@@ -20,20 +21,26 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 # float64, or int64 steps of a grid.
-Numbers = NDArray[Any]
+Array = NDArray[Any]
 # Shared noise in memory at once, in numbers.
 _BLOCK = 4_000_000
 
 
 class Arithmetic(ABC):
-    """The numbers that parties hold: how they are injected, divided and converted. Sums are those of the array type."""
+    """The rows of numbers that parties hold: how they are injected, divided and converted. Sums are those of the array type.
+
+    ``numbers``: what values and noise are, the same as for the party machines.
+    """
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
 
     @abstractmethod
-    def zeros(self, shape: tuple[int, int]) -> Numbers:
+    def zeros(self, shape: tuple[int, int]) -> Array:
         """What parties hold before the first injection: zeros of this shape."""
 
     @abstractmethod
-    def inject(self, held: Numbers, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
         """Add to ``held[rows]`` the sum of ``factor * array[rows]``, in this order; all arrays (n, d)."""
 
     @abstractmethod
@@ -41,17 +48,20 @@ class Arithmetic(ABC):
         """See :meth:`~quietmean.transcript.population.Reading.divided`."""
 
     @abstractmethod
-    def vectors(self, held: Numbers) -> Vector:
+    def vectors(self, held: Array) -> Vector:
         """What is held, (size, d), in the units of the values."""
 
 
-class RealNumbers(Arithmetic):
-    """float64: every division is exact up to rounding and leaves nothing over."""
+class RealRows(Arithmetic):
+    """float64: every division is exact up to rounding and leaves nothing over.
 
-    def zeros(self, shape: tuple[int, int]) -> Numbers:
+    Whole multiples of the step of a grid are added up exactly, too; they cannot be divided.
+    """
+
+    def zeros(self, shape: tuple[int, int]) -> Array:
         return np.zeros(shape)
 
-    def inject(self, held: Numbers, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
         scratch = np.empty_like(held) if isinstance(rows, slice) else None
         for factor, array in terms:
             if not factor:
@@ -65,24 +75,28 @@ class RealNumbers(Arithmetic):
     def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, float]:
         return NumericRows(held.numbers(), 1.0 / parts), 0.0
 
-    def vectors(self, held: Numbers) -> Vector:
+    def vectors(self, held: Array) -> Vector:
+        step = self.numbers.step
+        if step and np.abs(held).max(initial=0.0) >= LARGEST_UNITS * step:
+            raise too_large(step)
         vectors: Vector = held
         return vectors
 
 
-@dataclass(frozen=True)
-class WholeNumbers(Arithmetic):
+class WholeRows(Arithmetic):
     """Multiples of ``step`` as int64: injections are rounded once, divisions leave over what shares are rounded by.
 
     Raises :class:`~quietmean.core.errors.ProtocolFailure` for numbers that the grid cannot hold.
     """
 
-    step: float
+    def __init__(self, step: float) -> None:
+        super().__init__(RoundedNumbers(step))
+        self.step = step
 
-    def zeros(self, shape: tuple[int, int]) -> Numbers:
+    def zeros(self, shape: tuple[int, int]) -> Array:
         return np.zeros(shape, dtype=np.int64)
 
-    def inject(self, held: Numbers, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
+    def inject(self, held: Array, rows: slice | Ints, terms: Sequence[tuple[float, Floats]]) -> None:
         # The machines' operations in the machines' order, for the same rounding.
         (factor, array), *others = terms
         total = array[rows] * factor
@@ -96,16 +110,16 @@ class WholeNumbers(Arithmetic):
         share = divide(units, parts[:, None])
         return NumericRows(share), NumericRows(units - parts[:, None] * share)
 
-    def vectors(self, held: Numbers) -> Vector:
+    def vectors(self, held: Array) -> Vector:
         self._check(held)
         return from_units(held, self.step)
 
-    def _check(self, held: Numbers) -> None:
+    def _check(self, held: Array) -> None:
         if np.abs(held).max(initial=0) >= LARGEST_UNITS:
             raise too_large(self.step)
 
 
-REAL = RealNumbers()
+REAL_ROWS = RealRows(REAL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +130,8 @@ class SharedTerms:
     pairs: Ints
     purpose: str
     index: int
-    scale: float
+    sigma: float
+    numbers: Numbers = REAL
 
     @cached_property
     def each(self) -> Flow:
@@ -145,8 +160,9 @@ class SharedTerms:
         together = max(1, _BLOCK // total.shape[1])
         for first in range(0, left.size, together):
             block = slice(first, first + together)
-            drawn = self.noise.shared_normal(self.pairs[left[block]], self.purpose, self.index, total.shape[1])
-            total[rows] += np.asarray((few[:, block] * self.scale) @ drawn)
+            pairs = self.pairs[left[block]]
+            drawn, factor = self.numbers.draw_shared(self.noise, pairs, self.purpose, self.index, self.sigma, total.shape[1])
+            total[rows] += np.asarray((few[:, block] * factor) @ drawn)
 
 
 class NumericRows(Rows):
@@ -158,7 +174,7 @@ class NumericRows(Rows):
 
     def __init__(
         self,
-        array: Numbers | None,
+        array: Array | None,
         factor: float | Floats = 1.0,
         later: Sequence[tuple[Flow, SharedTerms]] = (),
         size: int = 0,
@@ -166,7 +182,7 @@ class NumericRows(Rows):
         self.size = size if array is None else len(array)
         self._array, self._factor, self._later = array, factor, tuple(later)
 
-    def numbers(self, dimension: int = 0) -> Numbers:
+    def numbers(self, dimension: int = 0) -> Array:
         """All of it, shape (size, d): read only. ``dimension``: d, needed where there is shared noise and nothing else."""
         array = self._scaled()
         if not self._later:
@@ -178,16 +194,16 @@ class NumericRows(Rows):
             terms.add_to(total, Flow(parts[0].shape, to, source, weight))
         return total
 
-    def scaled(self) -> tuple[Numbers, float]:
+    def scaled(self) -> tuple[Array, float]:
         """(array, factor) with these rows as their product, read only."""
         if self._later or self._array is None or isinstance(self._factor, np.ndarray):
             return self.numbers(), 1.0
         return self._array, self._factor
 
-    def _scaled(self) -> Numbers | None:
+    def _scaled(self) -> Array | None:
         if self._array is None or (isinstance(self._factor, float) and self._factor == 1.0):
             return self._array
-        product: Numbers = self._array * (self._factor[:, None] if isinstance(self._factor, np.ndarray) else self._factor)
+        product: Array = self._array * (self._factor[:, None] if isinstance(self._factor, np.ndarray) else self._factor)
         return product
 
     def __add__(self, other: Rows | float) -> NumericRows:
@@ -232,7 +248,7 @@ class NumericRows(Rows):
         return NumericRows(array, self._factor, later)
 
 
-def _alike(matrix: csr_array[np.float64], array: Numbers) -> csr_array[Any]:
+def _alike(matrix: csr_array[np.float64], array: Array) -> csr_array[Any]:
     """The matrix in the type of the array. Whole numbers are not mixed by fractions."""
     if array.dtype == np.float64:
         return matrix
@@ -267,26 +283,34 @@ def _at(flow: Flow, mask: Mask) -> Flow:
 
 
 class NumericTerms(PopulationTerms):
-    """Noise as numbers, for values of shape (n, d), d = ``dimension``."""
+    """Noise as ``numbers``, for values of shape (n, d), d = ``dimension``."""
 
-    def __init__(self, noise: PopulationNoise, parties: int, dimension: int) -> None:
-        self._noise, self._parties, self._dimension = noise, parties, dimension
+    def __init__(self, noise: PopulationNoise, parties: int, dimension: int, numbers: Numbers = REAL) -> None:
+        self._noise, self._parties, self._dimension, self._numbers = noise, parties, dimension, numbers
 
     def normal(self, purpose: str, index: int, scale: float) -> NumericRows:
         if not scale:
             return NumericRows(np.broadcast_to(0.0, (self._parties, self._dimension)))
-        return NumericRows(self._noise.normal(purpose, index, self._dimension), scale)
+        return NumericRows(*self._numbers.draw(self._noise, purpose, index, scale, self._dimension))
 
     def normal_of(self, parties: Ints, purpose: str, indices: Ints, scales: Floats) -> NumericRows:
-        rows = np.empty((parties.size, self._dimension))
-        for index in np.unique(indices):
-            here = np.nonzero(indices == index)[0]
-            rows[here] = self._noise.normal(purpose, int(index), self._dimension)[parties[here]]
-        rows *= scales[:, None]
+        rows = np.zeros((parties.size, self._dimension))
+        # Discrete noise is drawn at its scale; normal noise of all scales at once.
+        drawn_at = scales if self._numbers.step else np.ones(scales.size)
+        for index, scale in np.unique(np.stack([indices, drawn_at], axis=1), axis=0).tolist():
+            if not scale:
+                continue
+            here = np.nonzero((indices == index) & (drawn_at == scale))[0]
+            array, factor = self._numbers.draw(self._noise, purpose, int(index), scale, self._dimension)
+            rows[here] = array[parties[here]] * factor
+        if not self._numbers.step:
+            rows *= scales[:, None]
         return NumericRows(rows)
 
     def shared_normal(self, pairs: Ints, purpose: str, index: int, scale: float) -> NumericRows:
-        terms = SharedTerms(self._noise, pairs, purpose, index, scale)
+        if not scale:
+            return NumericRows(np.broadcast_to(0.0, (len(pairs), self._dimension)))
+        terms = SharedTerms(self._noise, pairs, purpose, index, scale, self._numbers)
         return NumericRows(None, later=[(terms.each, terms)], size=len(pairs))
 
     def randomised(self, rows: Rows, function: Callable[[PartyId, Vector, NoiseSource], Vector]) -> NumericRows:
@@ -321,11 +345,11 @@ class NumericReading(Reading):
 
     symbolic = False
 
-    def __init__(self, values: Vector, arithmetic: Arithmetic = REAL) -> None:
+    def __init__(self, values: Vector, arithmetic: Arithmetic = REAL_ROWS) -> None:
         """``values`` (n, d): the parties' values."""
         self._arithmetic = arithmetic
         self._shape = values.shape
-        self.values = NumericRows(values)
+        self.values = NumericRows(arithmetic.numbers.value(values))
 
     def zeros(self) -> NumericRows:
         parties, dimension = self._shape

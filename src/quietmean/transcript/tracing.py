@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, State, Vector
+from quietmean.core.party import Message, NoiseSource, PartyId, PartyMachine, State, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.transcript.lockstep import run_lockstep
 from quietmean.transcript.transcript import Transcript, TranscriptBuilder
@@ -68,6 +68,12 @@ class SymbolicNoise:
 
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return self._symbol((min(self._party, other), max(self._party, other)), purpose, index)
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        raise TypeError("whole numbers cannot be traced: a traced party computes with real numbers")
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        raise TypeError("whole numbers cannot be traced: a traced party computes with real numbers")
 
     def secret(self, purpose: str, index: int) -> bytes:
         raise TypeError("bits cannot be traced: only Gaussian noise is symbolic")

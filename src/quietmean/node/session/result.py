@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from quietmean.core.party import Message, PartyId, Vector
+from quietmean.core.party import Message, PartyId, Units, Vector
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.node.monitor import Late, event_fields
 from quietmean.node.phase import Phase
@@ -113,6 +113,12 @@ class _NoNoise:
 
     def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
         return np.zeros(dimension)
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        return np.zeros(dimension, dtype=np.int64)
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        return np.zeros(dimension, dtype=np.int64)
 
     def secret(self, purpose: str, index: int) -> bytes:
         return bytes(32)

@@ -64,6 +64,7 @@ class NodeSettings:
         self.roster.find(self.identity)
         if not (np.isfinite(self.weight) and self.weight > 0):
             raise InputError(f"weight is {self.weight:g}: choose a finite number > 0")
+        self.plan.require_rounded(self.value)
         admitted = self.plan.admit(self.value, self.weight)
         if self.wipe_value and admitted is not self.value:
             self.value.fill(0.0)

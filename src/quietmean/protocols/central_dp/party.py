@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.core.numbers import Numbers, numbers_for
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
 from quietmean.graphs import Schedule
 
 
@@ -26,6 +27,7 @@ class CentralDpParty:
     def __init__(
         self,
         sigma: float,
+        numbers: Numbers,
         curator: PartyId,
         schedule: Schedule,
         party: PartyId,
@@ -37,7 +39,8 @@ class CentralDpParty:
         self._is_curator = party == curator
         self._schedule = schedule
         self._party = party
-        self._value = value
+        self._numbers = numbers_for(value, numbers)
+        self._value = self._numbers.value(value)
         self._weight = weight
         self._noise = noise
 
@@ -52,12 +55,11 @@ class CentralDpParty:
     ) -> Step[CentralDpState]:
         if not self._is_curator:
             return Step(CentralDpState(2))
-        total, weight = self._value, self._weight
-        for message in sorted(received, key=lambda message: message.sender):
-            total = total + message.vector
-            weight += message.weight
-        noise = self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._sigma
-        return Step(CentralDpState(2), release=Release(total + noise, weight))
+        messages = sorted(received, key=lambda message: message.sender)
+        weight = total_weight(self._weight, messages)
+        noise = self._numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, self._sigma, self._value.size)
+        total = self._numbers.total([self._value, *(message.vector for message in messages), noise])
+        return Step(CentralDpState(2), release=Release(total, weight))
 
     def miss_round(self, state: CentralDpState) -> Step[CentralDpState]:
         return Step(CentralDpState(2))

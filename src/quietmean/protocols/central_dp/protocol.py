@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.central_dp.party import CentralDpParty
 from quietmean.protocols.central_dp.population import population
+from quietmean.protocols.discrete import DiscreteNoise, exposed_deviation
 from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CentralDP(Aggregated, SelfCalibrating):
+class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
 
     name = "central-dp"
@@ -33,6 +36,7 @@ class CentralDP(Aggregated, SelfCalibrating):
     )
     trust = "the curator sees every value"
     rounds = 1
+    exposed = True
 
     sigma: float = parameter(
         help="standard deviation of the noise on the sum, per coordinate",
@@ -42,6 +46,10 @@ class CentralDP(Aggregated, SelfCalibrating):
     aggregator: PartyId = parameter(0, help="the trusted party that sees every value", option=True, key="curator", flag="curator")
 
     @property
+    def own_deviation(self) -> float:
+        return self.sigma
+
+    @property
     def trusted(self) -> frozenset[PartyId]:
         return frozenset({self.aggregator})
 
@@ -49,16 +57,21 @@ class CentralDP(Aggregated, SelfCalibrating):
         return replace(self, sigma=star)
 
     def design(self, target: Target) -> Design:
-        """sigma = sensitivity / mu: exact, if the curator does not collude. The error is for a curator that never drops out."""
+        """sigma^2 = (sensitivity / mu)^2 and 8 squared steps, if the curator does not collude.
+
+        The error is for a curator that never drops out.
+        """
         from quietmean.privacy import mu_of_budget
 
         self.check_parties(target.parties)
-        sigma = round_up(target.sensitivity / mu_of_budget(target.epsilon, target.delta))
+        mu = mu_of_budget(target.epsilon, target.delta)
+        grid = self.on_grid(target, [exposed_deviation(target.sensitivity, mu)])
+        sigma = exposed_deviation(target.sensitivity, mu, grid.get("step", 0.0))
         chances = target.responding_with(indispensable=1)
         noise = sum(chance * (sigma / count) ** 2 for count, chance in chances.items())
         lost = sum(chance * target.dropout_bias(count) for count, chance in chances.items())
-        certificate = "exact: one Gaussian release of the sum, any colluders but the curator"
-        return Design(replace(self, sigma=sigma), noise, lost, certificate)
+        certificate = "by formula: one Gaussian release of the sum, any colluders but the curator"
+        return Design(replace(self, sigma=sigma, **grid), noise, lost, certificate)
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return Schedule.from_lists([self.to_aggregator(parties)], parties)
@@ -69,7 +82,8 @@ class CentralDP(Aggregated, SelfCalibrating):
         return counted
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
-        return CentralDpParty(self.sigma, self.aggregator, schedule, party, value, weight, noise)
+        self.check_values(value)
+        return CentralDpParty(self.sigma, self.numbers(), self.aggregator, schedule, party, value, weight, noise)
 
     def population(
         self,
@@ -81,3 +95,8 @@ class CentralDP(Aggregated, SelfCalibrating):
         out: Reading,
     ) -> Results[Rows]:
         return population(self.sigma, self.aggregator, schedule, trace, values, weights, noise, out)
+
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
+        return self.grid_loss([self.sigma], 1)

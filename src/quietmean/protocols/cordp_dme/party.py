@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.core.numbers import numbers_for
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
 from quietmean.graphs import Schedule
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
 
@@ -40,7 +41,8 @@ class CordpDmeParty:
         self._parameters = parameters
         self._schedule = schedule
         self._party = party
-        self._value = value
+        self._numbers = numbers_for(value, parameters.numbers())
+        self._value = self._numbers.value(value)
         self._weight = weight
         self._noise = noise
 
@@ -55,11 +57,10 @@ class CordpDmeParty:
         finished = CordpDmeState(2, None)
         if state.hidden is None:
             return Step(finished)
-        total, weight = state.hidden, self._weight
         # In a fixed order, so that a restarted party gets the same sum to the last bit.
-        for message in sorted(received, key=lambda message: message.sender):
-            total = total + message.vector
-            weight += message.weight
+        messages = sorted(received, key=lambda message: message.sender)
+        total = self._numbers.total([state.hidden, *(message.vector for message in messages)])
+        weight = total_weight(self._weight, messages)
         return Step(finished, release=Release(total, weight))
 
     def miss_round(self, state: CordpDmeState) -> Step[CordpDmeState]:
@@ -69,10 +70,11 @@ class CordpDmeParty:
         return self._schedule.senders(1, self._party)
 
     def _hidden_value(self) -> Vector:
-        size = self._value.size
-        hidden = self._value + self._noise.normal(NoiseGroup.INDEPENDENT, 0, size) * self._parameters.sigma_own
+        size, parameters, numbers = self._value.size, self._parameters, self._numbers
+        hidden = self._value + numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, parameters.sigma_own, size)
         for other in self._schedule.partners(self._party):
-            shared = self._noise.shared_normal(other, NoiseGroup.CANCELLING, 0, size)
             # One end adds and the other subtracts: the larger number adds.
-            hidden = hidden + shared * (self._parameters.sigma_pair if other < self._party else -self._parameters.sigma_pair)
-        return hidden
+            sign = 1.0 if other < self._party else -1.0
+            shared = numbers.shared_noise(self._noise, other, NoiseGroup.CANCELLING, 0, parameters.sigma_pair, size)
+            hidden = hidden + shared * sign
+        return numbers.total([hidden])

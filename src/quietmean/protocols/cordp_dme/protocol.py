@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
 
 
 class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
@@ -59,25 +62,43 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     def design(self, target: Target) -> Design:
         """The optimum by formula; on a sparse graph, by exact accounting of random coalitions."""
         template = self.template(target)
-        responding = target.responding
         unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
-        if template.partners is None:
+        found, certificate = template._levels(target, unit)
+        found = found._with_grid(target)
+        noise, lost = _predicted(found, target)
+        return Design(found, noise, lost, certificate)
+
+    def _with_grid(self, target: Target) -> Self:
+        """On a grid, with so much more noise as whole numbers need."""
+        from quietmean.privacy import GridLossConversion, mu_of_budget
+        from quietmean.protocols.cordp_dme.loss import grid_bound
+
+        found = replace(self, **self.on_grid(target, [self.sigma_own, self.sigma_pair]))
+        pairs = found.draw_schedule(target.parties, Seed.public("figures")).pairs
+        conversion = grid_bound(found, pairs, np.ones(target.parties, dtype=np.bool_))
+        if not isinstance(conversion, GridLossConversion):
+            return found
+        more = conversion.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
+        return replace(found, sigma_own=round_up(found.sigma_own * more), sigma_pair=round_up(found.sigma_pair * more))
+
+    def _levels(self, target: Target, unit: float) -> tuple[Self, str]:
+        """With the noise of the least error, and how it is certified; ``unit`` is s, the variance of the Gaussian mechanism."""
+        responding = target.responding
+        if self.partners is None:
             design = optimal_design(target.parties, responding, target.colluding, unit)
             own, pair = design.own, design.pair
             certificate = f"any coalition of {target.colluding}, by formula, as if all {target.parties} messages arrived"
             if design.excess:
                 certificate += f"; within {design.excess:.2g} of the least error that unlimited shared noise would reach"
         else:
-            sparse = sparse_design(target.parties, responding, target.colluding, unit, template.partners)
+            sparse = sparse_design(target.parties, responding, target.colluding, unit, self.partners)
             own, pair = sparse.own, sparse.pair
             who = "any coalition" if sparse.exhaustive else f"worst of {sparse.coalitions} random coalitions"
             certificate = (
                 f"{who} of {target.colluding}, exact; error {sparse.cost:.3g} times the least with noise shared in all pairs; if "
                 f"the partners of one party collude, its mu is {math.sqrt(sparse.surrounded):.3g} times the target"
             )
-        found = replace(template, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair)))
-        noise, lost = _predicted(found, target)
-        return Design(found, noise, lost, certificate)
+        return replace(self, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair))), certificate
 
     def input_domain(self, target: Target) -> InputDomain:
         """The ball of the stated radius, no wider than the sensitivity; without a radius as for other protocols."""
@@ -127,11 +148,19 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         noise: NoiseSource,
     ) -> CordpDmeParty:
         """The party for its value (d,). Raises :class:`InputError` for a weight other than 1 with the biased decoder."""
+        self.check_values(value)
         if self.decoder == Decoder.BIASED and weight != 1.0:
             raise InputError(f"party {party} has weight {weight:g}: the biased decoder needs weight 1 for every party")
         return CordpDmeParty(self, schedule, party, value, weight, noise)
 
     population = population
+
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
+        from quietmean.protocols.cordp_dme.loss import masked_loss
+
+        return masked_loss(self, schedule, self.contributors(schedule, trace))
 
 
 def _predicted(parameters: CordpDmeParameters, target: Target) -> tuple[float, float]:

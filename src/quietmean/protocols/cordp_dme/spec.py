@@ -7,7 +7,8 @@ from enum import StrEnum
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
-from quietmean.core.schema import Configured, parameter
+from quietmean.core.schema import parameter
+from quietmean.protocols.discrete import DiscreteNoise
 
 _DEVIATION = "a standard deviation is a finite number >= 0"
 
@@ -20,7 +21,7 @@ class Decoder(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class CordpDmeParameters(Configured):
+class CordpDmeParameters(DiscreteNoise):
     """``sigma_own`` and ``sigma_pair``: standard deviations per coordinate of N_i and of every S_ij.
 
     ``aggregator``: the party that collects all messages and publishes their sum; without one every party publishes its own.
@@ -49,6 +50,10 @@ class CordpDmeParameters(Configured):
         super().__post_init__()
         if self.decoder == Decoder.BIASED and self.radius is None:
             raise InputError("decoder biased has no radius: give the largest L2 norm of a value, for example radius 1")
+
+    @property
+    def own_deviation(self) -> float:
+        return self.sigma_own
 
     def degree(self, parties: int) -> int:
         """How many others each party shares noise with."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.core.numbers import numbers_for
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector, total_weight
 from quietmean.graphs import Schedule
 from quietmean.protocols.gopa.spec import (
     ANNOUNCE,
@@ -41,29 +42,26 @@ class _Masking:
         self._parties = schedule.parties
         self._schedule = schedule
         self._party = party
-        self._value = value
+        self._numbers = numbers_for(value, parameters.numbers())
+        self._value = self._numbers.value(value)
         self._weight = weight
         self._noise = noise
 
     def _published(self) -> Vector:
         """Value, own noise and the noise shared with every partner, present or absent."""
-        own = self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._parameters.sigma_star
-        masked = self._value + own
-        for other in self._schedule.partners(self._party):
-            masked = masked + self._shared(other)
-        return masked
+        size, sigma = self._value.size, self._parameters.sigma_star
+        own = self._numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, sigma, size)
+        return self._numbers.total([self._value, own, *(self._shared(other) for other in self._schedule.partners(self._party))])
 
     def _rollback(self, absent: Iterable[PartyId]) -> Vector | None:
         """The negative of the noise shared with absent partners; None where there is none."""
-        total: Vector | None = None
-        for other in absent:
-            term = self._shared(other) * -1.0
-            total = term if total is None else total + term
-        return total
+        terms = [self._shared(other) * -1.0 for other in absent]
+        return self._numbers.total(terms) if terms else None
 
     def _shared(self, other: PartyId) -> Vector:
-        scale = sign(self._party, other) * self._parameters.sigma_delta
-        return self._noise.shared_normal(other, NoiseGroup.CANCELLING, 0, self._value.size) * scale
+        size, sigma = self._value.size, self._parameters.sigma_delta
+        shared = self._numbers.shared_noise(self._noise, other, NoiseGroup.CANCELLING, 0, sigma, size)
+        return shared * sign(self._party, other)
 
     def _absent_partners(self, party: PartyId, arrived: frozenset[PartyId]) -> list[PartyId]:
         return [other for other in self._schedule.partners(party) if other not in arrived]
@@ -148,9 +146,8 @@ class GopaAggregator(_Masking):
         return frozenset(party for party in arrived - {self._party} if self._absent_partners(party, arrived))
 
     def _collect(self, messages: Sequence[Message]) -> Step[GopaAggregatorState]:
-        total, weight = self._published(), self._weight
-        for message in messages:
-            total, weight = total + message.vector, weight + message.weight
+        total = self._numbers.total([self._published(), *(message.vector for message in messages)])
+        weight = total_weight(self._weight, messages)
         others = tuple(message.sender for message in messages)
         arrived = tuple(sorted((self._party, *others)))
         state = GopaAggregatorState(ANNOUNCE, total, weight, arrived)
@@ -160,11 +157,9 @@ class GopaAggregator(_Masking):
         return Step(state, (Message(self._party, others, ANNOUNCE, np.zeros(0), 0.0, content),))
 
     def _release(self, state: GopaAggregatorState, messages: Sequence[Message]) -> Step[GopaAggregatorState]:
-        total = state.total
-        for message in messages:
-            total = total + message.vector
         own = self._rollback(self._absent_partners(self._party, frozenset(state.arrived)))
-        return Step(state, release=Release(total if own is None else total + own, state.weight))
+        rollbacks = [message.vector for message in messages] + ([] if own is None else [own])
+        return Step(state, release=Release(self._numbers.total([state.total, *rollbacks]), state.weight))
 
     def _is_vector(self, message: Message) -> bool:
         # Messages may come without a vector: only the aggregator's own list does.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome
 from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
@@ -17,6 +18,9 @@ from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partne
 from quietmean.protocols.protocol import Aggregated, Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
 
 
 class GOPA(GopaParameters, Aggregated):
@@ -59,7 +63,28 @@ class GOPA(GopaParameters, Aggregated):
     def machine(
         self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource
     ) -> GopaParty | GopaAggregator:
+        self.check_values(value)
         kind = GopaAggregator if party == self.aggregator else GopaParty
         return kind(self, schedule, party, value, weight, noise)
 
     population = population
+
+    def finalize(self, target: Target) -> Self:
+        """On a grid, with so much more noise as whole numbers need."""
+        from quietmean.privacy import GridLossConversion, mu_of_budget
+        from quietmean.protocols.gopa.loss import masked_loss
+
+        found = replace(self, **self.on_grid(target, [self.sigma_star, self.sigma_delta]))
+        schedule = found.draw_schedule(target.parties, Seed.public("figures"))
+        conversion = masked_loss(found, schedule, ExecutionTrace.everyone(ROUNDS, target.parties))
+        if not isinstance(conversion, GridLossConversion):
+            return found
+        more = conversion.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
+        return replace(found, sigma_star=round_up(self.sigma_star * more), sigma_delta=round_up(self.sigma_delta * more))
+
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
+        from quietmean.protocols.gopa.loss import masked_loss
+
+        return masked_loss(self, schedule, trace)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import PartyId
-from quietmean.core.schema import Configured, parameter
+from quietmean.core.schema import parameter
 from quietmean.graphs import complete_pairs, make_schedule
+from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.randomness import Seed
 
 PUBLISH, ANNOUNCE, ROLL_BACK = 1, 2, 3
@@ -20,7 +21,7 @@ _DEVIATION = "a standard deviation is a finite number >= 0"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class GopaParameters(Configured):
+class GopaParameters(DiscreteNoise):
     """``sigma_star``: standard deviation of every party's own noise; ``sigma_delta``: of every pair's noise, which cancels.
 
     Each party chooses ``partners`` others at random, and the pairs are the union of all choices; n - 1 and more give the complete
@@ -37,6 +38,10 @@ class GopaParameters(Configured):
         remedy="each party needs at least 1 other to share noise with",
     )
     aggregator: PartyId = parameter(0, help="the party that collects what the others send", option=True)
+
+    @property
+    def own_deviation(self) -> float:
+        return self.sigma_star
 
 
 def default_partners(parties: int, colluding: int = 0) -> int:

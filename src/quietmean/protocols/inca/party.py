@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from quietmean.core.noise import NoiseGroup
+from quietmean.core.numbers import numbers_for, rounded_numbers
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.inca.numbers import numbers_of
 from quietmean.protocols.inca.spec import IncaParameters, Terms
 
 
@@ -41,7 +41,7 @@ class IncaParty:
         self._schedule = schedule
         self._party = party
         self._weight = weight
-        self._numbers = numbers_of(parameters.grid, value)
+        self._numbers = numbers_for(value, rounded_numbers(parameters.grid))
         dimension = value.size
         self._noisy_value = value + noise.normal(NoiseGroup.INDEPENDENT, 0, dimension) * parameters.sigma_star
         # A row mostly subtracts the noise that the one before it added: that need not be drawn twice.

@@ -18,7 +18,7 @@ from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
-from quietmean.transcript.numbers import REAL, Arithmetic, WholeNumbers
+from quietmean.transcript.numbers import REAL_ROWS, Arithmetic, WholeRows
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
@@ -66,7 +66,7 @@ class IncA(IncaParameters, Protocol):
     population = population
 
     def arithmetic(self) -> Arithmetic:
-        return WholeNumbers(self.grid) if self.grid else REAL
+        return WholeRows(self.grid) if self.grid else REAL_ROWS
 
     @property
     def refunds(self) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
-from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.discrete import DiscreteNoise, exposed_deviation
 from quietmean.protocols.local_dp.party import LocalDpParty
 from quietmean.protocols.local_dp.population import population
 from quietmean.protocols.protocol import Design, SelfCalibrating
@@ -21,12 +21,13 @@ from quietmean.transcript.population import PopulationTerms, Reading, Results, R
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LocalDP(SelfCalibrating):
-    """One Gaussian release of every value; its privacy loss is exact for every coalition."""
+class LocalDP(DiscreteNoise, SelfCalibrating):
+    """One release of every value, whole numbers with discrete Gaussian noise; the same loss for every coalition and history."""
 
     name = "local-dp"
     summary = "every party publishes its value with full noise: trusts nobody, least accurate"
     rounds = 1
+    exposed = True
 
     sigma: float = parameter(
         help="standard deviation of every party's noise, per coordinate",
@@ -34,19 +35,25 @@ class LocalDP(SelfCalibrating):
         remedy="a standard deviation is a finite number >= 0",
     )
 
+    @property
+    def own_deviation(self) -> float:
+        return self.sigma
+
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma=star)
 
     def design(self, target: Target) -> Design:
-        """sigma = sensitivity / mu: exact, and the same for every coalition."""
+        """sigma^2 = (sensitivity / mu)^2 and 8 squared steps: the same for every coalition."""
         from quietmean.privacy import mu_of_budget
 
-        sigma = round_up(target.sensitivity / mu_of_budget(target.epsilon, target.delta))
+        mu = mu_of_budget(target.epsilon, target.delta)
+        grid = self.on_grid(target, [exposed_deviation(target.sensitivity, mu)])
+        sigma = exposed_deviation(target.sensitivity, mu, grid.get("step", 0.0))
         return Design(
-            replace(self, sigma=sigma),
+            replace(self, sigma=sigma, **grid),
             sigma**2 / target.responding,
             target.dropout_bias(target.responding),
-            "exact: one Gaussian release of each value, whoever colludes",
+            "by formula: one Gaussian release of each value, whoever colludes",
         )
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
@@ -56,7 +63,8 @@ class LocalDP(SelfCalibrating):
         return Schedule.silent(1, parties)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
-        return LocalDpParty(self.sigma, value, weight, noise)
+        self.check_values(value)
+        return LocalDpParty(self.sigma, self.numbers(), value, weight, noise)
 
     def population(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from quietmean.core.noise import NoiseGroup
+from quietmean.core.numbers import numbers_for
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.muffliato.mixing import shares
@@ -54,7 +55,9 @@ class MuffliatoParty:
         return self._parameters.rounds
 
     def start(self) -> Step[MuffliatoState]:
-        noisy = self._value + self._noise.normal(NoiseGroup.INDEPENDENT, 0, self._value.size) * self._parameters.sigma
+        numbers, sigma = numbers_for(self._value, self._parameters.numbers()), self._parameters.sigma
+        own = numbers.noise(self._noise, NoiseGroup.INDEPENDENT, 0, sigma, self._value.size)
+        noisy = numbers.total([numbers.value(self._value), own])
         return self._proceed(MuffliatoState(1, noisy, self._weight, noisy, self._weight))
 
     def end_round(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, churn
+from quietmean.protocols.discrete import exposed_deviation
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
 from quietmean.protocols.muffliato.population import mixed, population
@@ -27,15 +28,16 @@ from quietmean.randomness import BitStream, Seed
 _EXECUTIONS, _PROBES = 8, 256
 # Influences of so many parties are followed at once.
 _COLUMNS = 1024
-# Certificates are rounded up by what a solver may be off: so much more noise keeps them within the target.
+# Certificates of float64 noise are rounded up by what a solver may be off: so much more keeps them within the target.
 _MARGIN = 1.0001
 
 
 class Muffliato(MuffliatoParameters, SelfCalibrating):
     """Nothing is released: every party ends with an estimate of its own, computed from the gossip messages alone.
 
-    Against a coalition with a neighbour this is local DP, so that is what a plan is designed for. Neither the exchanges nor
-    ``momentum`` change what a neighbour learns. The pairwise network loss, a mean over single observers, is among the figures.
+    Against a coalition with a neighbour this is local DP, so that is what a plan is designed for and what certificates state.
+    Neither the exchanges nor ``momentum`` change what a neighbour learns. The pairwise network loss, a mean over single observers
+    in real arithmetic, is among the figures.
     """
 
     name = "muffliato"
@@ -45,6 +47,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         "neighbour that of the party's own noise"
     )
     releases_are_public = False
+    exposed = True
 
     def resolved(self, parties: int) -> Self:
         return super(Muffliato, self.on_graph(parties)).resolved(parties)
@@ -60,8 +63,12 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     def design(self, target: Target) -> Design:
         from quietmean.privacy import mu_of_budget
 
-        sigma = target.sensitivity / mu_of_budget(target.epsilon, target.delta) * _MARGIN
-        found = replace(self.template(target), sigma=sigma)
+        mu = mu_of_budget(target.epsilon, target.delta)
+        sigma = exposed_deviation(target.sensitivity, mu) * _MARGIN
+        grid = self.on_grid(target, [sigma])
+        if grid:
+            sigma = exposed_deviation(target.sensitivity, mu, grid["step"])
+        found = replace(self.template(target), sigma=sigma, **grid)
         squares, bias = found._influence(target)
         certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"
         return Design(found, sigma**2 * squares, target.value_variance * bias, certificate)
@@ -69,7 +76,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     def report_fields(self, target: Target) -> dict[str, Any]:
         degree = int(self.draw_schedule(target.parties, Seed.public("figures")).out_degree.max())
         order_two = (2.0, self.rounds, degree, target.parties, self.sigma, target.sensitivity)
-        return {"pairwise_network_renyi_epsilon_order_2": mean_renyi_epsilon(*order_two)}
+        return {
+            "pairwise_network_renyi_epsilon_order_2": mean_renyi_epsilon(*order_two),
+            "pairwise_network_renyi_epsilon_is": "in real arithmetic, mean over observers: no bound for any one observer",
+        }
 
     def _influence(self, target: Target) -> tuple[float, float]:
         """sum_j w_j^2 and sum_j (w_j - 1/n)^2 for the weights w in a party's estimate, averaged over executions and parties."""
@@ -114,6 +124,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         weight: float,
         noise: NoiseSource,
     ) -> MuffliatoParty:
+        self.check_values(value)
         return MuffliatoParty(self, schedule, party, value, weight, noise)
 
     population = population

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.schema import Configured, parameter
+from quietmean.core.schema import parameter
 from quietmean.graphs import Schedule, make_schedule
 from quietmean.graphs.schedule import SCHEDULES
 from quietmean.graphs.topology import STATIC_TOPOLOGIES
+from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.randomness import Seed
 
 EXPANDER = "expander"
@@ -22,7 +23,7 @@ ACCELERATED = "chebyshev"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MuffliatoParameters(Configured):
+class MuffliatoParameters(DiscreteNoise):
     """``sigma``: standard deviation of every party's noise, added once. ``schedule`` names a graph; exchanges go both ways.
 
     The static graphs and ``expander`` (random cycles) are the same in all rounds, as in the paper; the others are drawn anew each
@@ -56,6 +57,15 @@ class MuffliatoParameters(Configured):
         super().__post_init__()
         if isinstance(self.momentum, str) and self.momentum != ACCELERATED:
             raise InputError(f"momentum is {self.momentum!r}: choose 1 for plain gossip, {ACCELERATED!r}, or 1 <= momentum < 2")
+
+    @property
+    def grid(self) -> float:
+        """0: what is sent are mixtures of noisy values, and these are no multiples of the step any more."""
+        return 0.0
+
+    @property
+    def own_deviation(self) -> float:
+        return self.sigma
 
     @property
     def gamma(self) -> float:

@@ -34,7 +34,10 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
 
     name = "priv-unit-g"
     summary = "every party publishes a private report of its unit vector: pure local differential privacy"
-    guarantee = "epsilon-differential privacy (delta = 0) under replacement of a unit vector, local, unconditional, exact"
+    guarantee = (
+        "epsilon-differential privacy (delta = 0) under replacement of a unit vector, local, unconditional, in real arithmetic: "
+        "the sampler is float64"
+    )
     domain = "unit vectors"
     linear = False
     has_transcript = False

@@ -1,0 +1,58 @@
+"""Certificates of executions with whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.graphs import Schedule
+from quietmean.privacy import Adversary, GridLossConversion, LossConversion
+from quietmean.privacy.loss import UPPER_BOUND
+from quietmean.protocols.cordp_dme.design import leakage
+from quietmean.protocols.cordp_dme.spec import CordpDmeParameters
+from quietmean.protocols.masking import MaskedMessages
+
+Array = NDArray[np.float64]
+
+
+def grid_bound(parameters: CordpDmeParameters, pairs: NDArray[np.int64], arrived: NDArray[np.bool_]) -> LossConversion:
+    """The bound for whole numbers along the shift that rounds every edge; without a grid that in real arithmetic."""
+    own, pair = parameters.sigma_own, parameters.sigma_pair
+    messages = MaskedMessages(own, pair, parameters.step, pairs, arrived, parameters.aggregator, parameters.partners is None)
+    return parameters.grid_loss([own, pair], arrived.size + (len(pairs) if pair else 0), messages.rounding)
+
+
+def masked_loss(parameters: CordpDmeParameters, schedule: Schedule, arrived: NDArray[np.bool_]) -> LossConversion:
+    """The bound for whole numbers; without a grid that in real arithmetic.
+
+    ``arrived`` (n,): the parties whose message reached the aggregator or was published.
+    """
+    conversion = grid_bound(parameters, schedule.pairs, arrived)
+    if parameters.partners is not None or not isinstance(conversion, GridLossConversion):
+        return conversion
+    own, pair, everyone = parameters.sigma_own, parameters.sigma_pair, np.ones(schedule.parties, dtype=np.bool_)
+    everybody = MaskedMessages(own, pair, parameters.step, schedule.pairs, everyone, None, symmetric=True)
+    return _CompleteLossConversion(conversion, everybody)
+
+
+class _CompleteLossConversion(LossConversion):
+    """With noise shared in all pairs: never more than if every message had arrived and was public, of which all views are part.
+
+    Where many are missing, rounding the shift along every edge to them would cost more.
+    """
+
+    kind = UPPER_BOUND
+
+    def __init__(self, conversion: GridLossConversion, everybody: MaskedMessages) -> None:
+        self._conversion, self._everybody = conversion, everybody
+        self.notes, self.tv = conversion.notes, conversion.tv
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        own, pair, parties = self._everybody.own, self._everybody.pair, self._everybody.arrived.size
+        whole = sensitivity**2 * leakage(own**2, pair**2, parties, parties - len(honest))
+        whole += self._conversion.dimension * self._everybody.rounding(adversary, honest)
+        limit = np.sqrt(whole * self._conversion.correction)
+        return np.minimum(self._conversion.mu(adversary, honest, view, sensitivity), limit)

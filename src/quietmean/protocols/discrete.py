@@ -1,0 +1,167 @@
+"""Discrete noise on a public grid, for protocols whose noise terms are added with whole coefficients.
+
+Values are rounded to whole steps, noise is a whole number of steps, and all that follows is exact. The step is a power of two,
+about 2^-20 of the smallest standard deviation of any noise; at least 2^12 steps make one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.grid import LARGEST_UNITS, check_step
+from quietmean.core.numbers import Numbers, whole_numbers
+from quietmean.core.party import Vector
+from quietmean.core.rounding import round_up
+from quietmean.core.schema import Configured, parameter
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.target import Target
+from quietmean.randomness.layered_gaussian import LARGEST_SCALE
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
+
+# Steps in the smallest standard deviation: as planned (to twice as many), and at the least.
+FINE, COARSE = 2.0**20, 2.0**12
+# What coordinates of a value may be in steps, so that sums of those of a thousand parties stay exact.
+LARGEST_VALUE = 2.0**42
+# Deviations that no noise reaches.
+_REACH = 16.0
+# Over the sixth digit to which levels are rounded.
+_ROUNDED_UP = 1.0 + 1e-10
+
+
+class NoiseKind(StrEnum):
+    """``discrete``: whole numbers on a public grid. ``insecure-float64``: what low bits reveal is not accounted for."""
+
+    DISCRETE = "discrete"
+    INSECURE_FLOAT64 = "insecure-float64"
+
+
+def _has_step(parameters: Any) -> bool:
+    return bool(parameters.step)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DiscreteNoise(Configured, ABC):
+    """``step`` of the public grid, in the units of the values, and the ``dimension`` of a value, on which certificates depend.
+
+    A step of 0 stands for float64 noise: so are files of versions without a grid, and plans with ``insecure-float64``.
+    ``exposed``: without a grid, single messages are one value plus noise, of which low bits are known to tell two values apart.
+
+    A protocol that brings no proof of its own is charged each party's own noise: :meth:`loss_conversion`.
+    """
+
+    exposed: ClassVar[bool] = False
+
+    noise: NoiseKind | None = parameter(
+        None, help="discrete by default; insecure-float64 for noise whose low bits are not accounted for", option=True
+    )
+    step: float = parameter(0.0, help="step of the public grid, a power of two", key="grid", written=_has_step)
+    dimension: int | None = parameter(
+        None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate", written=_has_step
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.step:
+            return
+        check_step(self.step)
+        if self.noise == NoiseKind.INSECURE_FLOAT64:
+            raise InputError(f"grid is {self.step:g} but noise is {self.noise}: leave one of the two out")
+        if self.dimension is None:
+            raise InputError("dimension is missing: what a grid costs depends on it, add the number of coordinates")
+
+    @property
+    def grid(self) -> float:
+        """The step of the grid on which all vectors lie that are sent or released."""
+        return self.step
+
+    def numbers(self) -> Numbers:
+        """Whole steps and discrete noise, or float64 without a grid."""
+        return whole_numbers(self.step)
+
+    def check_values(self, values: Vector) -> None:
+        """Raises :class:`InputError` if values, (d,) or (n, d), have more coordinates than planned or no room on the grid.
+
+        The error does not contain them.
+        """
+        if not self.step or not isinstance(values, np.ndarray):
+            return
+        if self.dimension is not None and values.shape[-1] > self.dimension:
+            raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {self.dimension}: plan for as many")
+        if not np.abs(values).max(initial=0.0) <= LARGEST_VALUE * self.step:
+            raise InputError(
+                f"a coordinate of a party's value is larger than {LARGEST_VALUE * self.step:g}, for which there is room on the "
+                "plan's grid: scale the values down, or hand in fewer records"
+            )
+
+    @property
+    @abstractmethod
+    def own_deviation(self) -> float:
+        """Standard deviation of the noise that every party adds to its value, once and before anything else."""
+
+    def on_grid(self, target: Target, deviations: Sequence[float]) -> dict[str, Any]:
+        """The fields ``step`` and ``dimension`` for noise of these ``deviations``; none of them without discrete noise."""
+        used = [deviation for deviation in deviations if deviation]
+        if self.noise == NoiseKind.INSECURE_FLOAT64 or not used:
+            return {}
+        return {"step": choose_step(min(used), max(used), target.parties), "dimension": target.dimension}
+
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
+        """On a grid the loss of a party's own noise, whoever colludes; without one, that of the view in real arithmetic.
+
+        What the view of the same protocol in real numbers shows proves nothing about whole numbers: x + 50 y shows x, however
+        much noise is on y. A protocol whose kernel has a short whole basis overrides this. ``weights`` have shape (n,).
+        """
+        if not self.step or self.dimension is None:
+            return self.grid_loss([], 0)
+        from quietmean.privacy import LocalNoiseLossConversion
+
+        return LocalNoiseLossConversion(self.own_deviation, step=self.step, dimension=self.dimension, draws=schedule.parties)
+
+    def grid_loss(self, deviations: Sequence[float], draws: int, rounding: Any = None) -> LossConversion:
+        """The bound for whole numbers along the best shift; without a grid that in real arithmetic.
+
+        The arguments are those of :class:`~quietmean.privacy.GridLossConversion`.
+        """
+        # Running parties certify nothing: they start without this import.
+        from quietmean.privacy import EXPOSED_REAL_ARITHMETIC, REAL_ARITHMETIC, GridLossConversion
+
+        if not self.step or self.dimension is None:
+            return EXPOSED_REAL_ARITHMETIC if self.exposed else REAL_ARITHMETIC
+        return GridLossConversion(step=self.step, dimension=self.dimension, deviations=deviations, draws=draws, rounding=rounding)
+
+
+def choose_step(smallest: float, largest: float, parties: int) -> float:
+    """The step for noise of these standard deviations: a power of two, the finest with room for the sums of all parties.
+
+    Raises :class:`InputError` if the step would be more than 2^-12 of the smallest deviation.
+    """
+    # frexp is exact: the same step on every machine.
+    step = 2.0 ** (math.frexp(smallest)[1] - 1) / FINE
+    while largest > LARGEST_SCALE * step or _REACH * parties**1.5 * largest > LARGEST_UNITS / 4 * step:
+        step *= 2.0
+    if smallest < COARSE * step:
+        raise InputError(
+            f"noise of {smallest:g} beside noise of {largest:g} has no room on one grid for {parties} parties: plan for fewer "
+            "parties, or for fewer colluding ones"
+        )
+    return step
+
+
+def exposed_deviation(sensitivity: float, mu: float, step: float = 0.0) -> float:
+    """The least standard deviation of discrete noise on one release that is ``mu``-GDP at this L2 sensitivity; rounded up."""
+    from quietmean.privacy.loss import SMOOTHING
+
+    return round_up(math.sqrt((sensitivity / mu) ** 2 + SMOOTHING * step**2) * (_ROUNDED_UP if step else 1.0))

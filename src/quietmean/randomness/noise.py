@@ -1,0 +1,45 @@
+"""A party's noise: labelled streams under its secret seed, and under the seeds that it shares with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quietmean.core.party import PartyId, Units, Vector
+from quietmean.randomness.layered_gaussian import layered_gaussian
+from quietmean.randomness.seed import Seed
+from quietmean.randomness.stream import BitStream
+
+
+def no_shared_seed(other: PartyId) -> Seed:
+    """For a party without key agreement. Raises ValueError."""
+    raise ValueError(f"no key was agreed with party {other}")
+
+
+class SecureNoise:
+    """A party's noise source under its secret seed: one stream for each (purpose, index).
+
+    ``shared_seed`` gives the seed that this party shares with another one (see :class:`ExchangeKey`).
+    """
+
+    def __init__(self, seed: Seed, shared_seed: Callable[[PartyId], Seed] = no_shared_seed) -> None:
+        self._seed = seed
+        self._shared_seed = shared_seed
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        """Independent N(0, 1) values, shape (d,); the same address always gives the same values."""
+        return BitStream(self._seed.derive("noise", purpose, index)).standard_normal(dimension)
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        """Independent N(0, 1) values, shape (d,), that ``other`` draws as well."""
+        return BitStream(self._shared_seed(other).derive("shared noise", purpose, index)).standard_normal(dimension)
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        """Independent values of N_Z(0, v), shape (d,): see :mod:`quietmean.randomness.layered_gaussian`."""
+        return layered_gaussian(self._seed.derive("discrete noise", purpose, index), scale, dimension)
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        """The same, shape (d,), that ``other`` draws as well."""
+        return layered_gaussian(self._shared_seed(other).derive("shared discrete noise", purpose, index), scale, dimension)
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return self._seed.derive("secret", purpose, index).secret
