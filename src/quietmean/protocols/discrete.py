@@ -169,7 +169,7 @@ def choose_step(smallest: float, largest: float, parties: int) -> float:
     return step
 
 
-def exposed_deviation(sensitivity: float, mu: float, step: float = 0.0) -> float:
+def least_deviation(sensitivity: float, mu: float, step: float = 0.0) -> float:
     """The least standard deviation of discrete noise on one release that is ``mu``-GDP at this L2 sensitivity; rounded up."""
     from quietmean.privacy.loss import SMOOTHING
 
