@@ -21,7 +21,7 @@ from quietmean.core.grid import LARGEST_UNITS, check_step
 from quietmean.core.numbers import Numbers, whole_numbers
 from quietmean.core.party import Vector
 from quietmean.core.rounding import round_up
-from quietmean.core.schema import Configured, parameter
+from quietmean.core.schema import KIND_NAMES, Configured, is_kind, parameter, wrong_field
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.target import Target
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
@@ -46,6 +46,13 @@ class NoiseKind(StrEnum):
     INSECURE_FLOAT64 = "insecure-float64"
 
 
+def _read_step(raw: Any) -> float:
+    """Raises :class:`InputError` for anything but a power of two, or 0."""
+    if not is_kind(raw, float):
+        raise wrong_field("grid", raw, KIND_NAMES[float])
+    return check_step(float(raw)) if raw else 0.0
+
+
 def _has_step(parameters: Any) -> bool:
     return bool(parameters.step)
 
@@ -65,7 +72,9 @@ class DiscreteNoise(Configured, ABC):
     noise: NoiseKind | None = parameter(
         None, help="discrete by default; insecure-float64 for noise whose low bits are not accounted for", option=True
     )
-    step: float = parameter(0.0, help="step of the public grid, a power of two", key="grid", written=_has_step)
+    step: float = parameter(
+        0.0, help="step of the public grid, a power of two; 0 for none", key="grid", read=_read_step, written=_has_step
+    )
     dimension: int | None = parameter(
         None, help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate", written=_has_step
     )
@@ -74,9 +83,9 @@ class DiscreteNoise(Configured, ABC):
         super().__post_init__()
         if not self.step:
             return
-        check_step(self.step)
         if self.noise == NoiseKind.INSECURE_FLOAT64:
             raise InputError(f"grid is {self.step:g} but noise is {self.noise}: leave one of the two out")
+        check_step(self.step)
         if self.dimension is None:
             raise InputError("dimension is missing: what a grid costs depends on it, add the number of coordinates")
 
@@ -160,7 +169,7 @@ def choose_step(smallest: float, largest: float, parties: int) -> float:
     return step
 
 
-def exposed_deviation(sensitivity: float, mu: float, step: float = 0.0) -> float:
+def least_deviation(sensitivity: float, mu: float, step: float = 0.0) -> float:
     """The least standard deviation of discrete noise on one release that is ``mu``-GDP at this L2 sensitivity; rounded up."""
     from quietmean.privacy.loss import SMOOTHING
 

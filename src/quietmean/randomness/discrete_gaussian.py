@@ -93,7 +93,8 @@ def cumulative_table(scale: float, tail: int = _TAIL) -> Table:
     high, low = np.empty(2 * reach + 1, dtype=np.uint64), np.zeros(2 * reach + 1, dtype=np.uint64)
     for index, weight in enumerate(below[:-1]):
         passed += weight
-        high[index], low[index] = divmod((passed << 128) // total, 1 << 64)
+        # Small scales reach 1 to the last bit before the end of the table.
+        high[index], low[index] = divmod(min((passed << 128) // total, (1 << 128) - 1), 1 << 64)
     # A last entry that nothing is above, so that every search ends inside the table.
     high[-1] = np.uint64(2**64 - 1)
     starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(64 - _GUIDE_BITS)

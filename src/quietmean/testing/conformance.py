@@ -256,7 +256,7 @@ def _rounding(execution: Execution) -> float:
     A rounded share errs at both ends, mixing does not enlarge the sum of all errors, and what is kept although it was used counts
     twice until it is settled. Twice the injections, where two runs on the grid are compared.
     """
-    grid = execution.protocol.grid
+    grid = execution.protocol.grid or execution.protocol.numbers().step
     schedule, settled = execution.schedule, len(execution.trace.settled)
     steps = execution.parties * (schedule.rounds + 1) + int(schedule.out_degree.sum())
     return float(grid * steps * 3**settled)

@@ -18,6 +18,7 @@ from quietmean.graphs import SCHEDULES, ExecutionTrace, Schedule, make_schedule
 from quietmean.graphs.execution_trace import NEVER
 from quietmean.graphs.schedule import NOBODY
 from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
@@ -179,12 +180,19 @@ def executions(
 
 
 def _parsed(draw: st.DrawFn, protocol: type[Protocol], parties: int, parameters: Parameters | None) -> Protocol:
+    grid = draw(_grids()) if issubclass(protocol, DiscreteNoise) else {}
     if parameters is not None:
-        return protocol.parse(draw(parameters(parties)), parties)
+        return protocol.parse(draw(parameters(parties)) | grid, parties)
+    document = draw(documents(protocol, parties).filter(lambda found: not grid or "noise" not in found)) | grid
     try:
-        return protocol.parse(draw(documents(protocol, parties)), parties)
+        return protocol.parse(document, parties)
     except InputError:
         return reject()
+
+
+def _grids() -> st.SearchStrategy[dict[str, Any]]:
+    """float64, or whole numbers: with scales from a fraction of a step to a hundred million steps."""
+    return st.one_of(st.just({}), st.sampled_from([-20, -8, -3]).map(lambda power: {"grid": 2.0**power, "dimension": 3}))
 
 
 @st.composite

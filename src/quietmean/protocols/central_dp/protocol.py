@@ -13,7 +13,7 @@ from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.central_dp.party import CentralDpParty
 from quietmean.protocols.central_dp.population import population
-from quietmean.protocols.discrete import DiscreteNoise, exposed_deviation
+from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -65,8 +65,8 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
 
         self.check_parties(target.parties)
         mu = mu_of_budget(target.epsilon, target.delta)
-        grid = self.on_grid(target, [exposed_deviation(target.sensitivity, mu)])
-        sigma = exposed_deviation(target.sensitivity, mu, grid.get("step", 0.0))
+        grid = self.on_grid(target, [least_deviation(target.sensitivity, mu)])
+        sigma = least_deviation(target.sensitivity, mu, grid.get("step", 0.0))
         chances = target.responding_with(indispensable=1)
         noise = sum(chance * (sigma / count) ** 2 for count, chance in chances.items())
         lost = sum(chance * target.dropout_bias(count) for count, chance in chances.items())

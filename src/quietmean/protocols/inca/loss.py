@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.privacy import Adversary, LossConversion
+from quietmean.privacy import REAL_ARITHMETIC, Adversary, LossConversion
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.inca.rounding import Array, rounding_information, widened
 from quietmean.protocols.inca.spec import IncaParameters
 
 
-class GridLossConversion(LossConversion):
+class RoundedLossConversion(LossConversion):
     """mu of the protocol in real numbers, widened by what rounding adds at most: see :mod:`quietmean.protocols.inca.rounding`."""
 
     kind = UPPER_BOUND
@@ -25,7 +25,7 @@ class GridLossConversion(LossConversion):
         self._dimension = parameters.dimension
         self._information = rounding_information(parameters, schedule, trace)
         self.notes = (
-            *super().notes,
+            *REAL_ARITHMETIC.notes,
             f"values on a grid of {parameters.grid:g}: rounding of shares is counted, and no share is cut to 32 bits",
         )
 

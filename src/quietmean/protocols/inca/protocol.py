@@ -78,6 +78,6 @@ class IncA(IncaParameters, Protocol):
     ) -> LossConversion:
         if not self.grid:
             return super().loss_conversion(schedule, trace, weights, delta)
-        from quietmean.protocols.inca.loss import GridLossConversion
+        from quietmean.protocols.inca.loss import RoundedLossConversion
 
-        return GridLossConversion(self, schedule, trace)
+        return RoundedLossConversion(self, schedule, trace)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.discrete import DiscreteNoise, exposed_deviation
+from quietmean.protocols.discrete import DiscreteNoise, least_deviation
 from quietmean.protocols.local_dp.party import LocalDpParty
 from quietmean.protocols.local_dp.population import population
 from quietmean.protocols.protocol import Design, SelfCalibrating
@@ -47,8 +47,8 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
         from quietmean.privacy import mu_of_budget
 
         mu = mu_of_budget(target.epsilon, target.delta)
-        grid = self.on_grid(target, [exposed_deviation(target.sensitivity, mu)])
-        sigma = exposed_deviation(target.sensitivity, mu, grid.get("step", 0.0))
+        grid = self.on_grid(target, [least_deviation(target.sensitivity, mu)])
+        sigma = least_deviation(target.sensitivity, mu, grid.get("step", 0.0))
         return Design(
             replace(self, sigma=sigma, **grid),
             sigma**2 / target.responding,

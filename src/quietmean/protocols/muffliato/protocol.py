@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, churn
-from quietmean.protocols.discrete import exposed_deviation
+from quietmean.protocols.discrete import least_deviation
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
 from quietmean.protocols.muffliato.population import mixed, population
@@ -64,10 +64,10 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         from quietmean.privacy import mu_of_budget
 
         mu = mu_of_budget(target.epsilon, target.delta)
-        sigma = exposed_deviation(target.sensitivity, mu) * _MARGIN
+        sigma = least_deviation(target.sensitivity, mu) * _MARGIN
         grid = self.on_grid(target, [sigma])
         if grid:
-            sigma = exposed_deviation(target.sensitivity, mu, grid["step"])
+            sigma = least_deviation(target.sensitivity, mu, grid["step"])
         found = replace(self.template(target), sigma=sigma, **grid)
         squares, bias = found._influence(target)
         certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"

@@ -105,9 +105,14 @@ def spent_delta(
     return min(1.0, delta_of_rho(rho, epsilon) + beta + sampler_delta(words, honest, epsilon))
 
 
+def sampler_distance(words: int, honest: int) -> float:
+    """The total variation distance of all draws of the ``honest`` parties from the exact distribution, at most."""
+    return TOTAL_VARIATION * words * honest
+
+
 def sampler_delta(words: int, honest: int, epsilon: float) -> float:
     """What the sampler's distance from the exact distribution adds to delta: in two neighbouring releases, e^epsilon in one."""
-    return TOTAL_VARIATION * words * honest * (1 + math.exp(min(epsilon, _LARGEST_EPSILON)))
+    return sampler_distance(words, honest) * (1 + math.exp(min(epsilon, _LARGEST_EPSILON)))
 
 
 def spent_epsilon(parameters: SecAggParameters, sensitivity: float, honest: int, dimension: int, delta: float) -> float:
