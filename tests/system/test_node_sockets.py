@@ -294,7 +294,7 @@ def test_settings_are_checked(tmp_path: Path) -> None:
     study.close()
     with pytest.raises(InputError, match="the plan is for 3"):
         replace(study.settings(0), plan=make_plan(3))
-    with pytest.raises(InputError, match="2 finite numbers"):
+    with pytest.raises(InputError, match="the plan is for 2 coordinates"):
         replace(study.settings(0), value=np.zeros(3))
     with pytest.raises(InputError, match="weight is 0"):
         study.settings(0, weight=0.0)
