@@ -15,8 +15,8 @@ NOBODY = Adversary.collusion(())
 
 
 class Sampled(LossConversion):
-    def __init__(self, total_variation: float) -> None:
-        self.total_variation = total_variation
+    def __init__(self, tv: float) -> None:
+        self.tv = tv
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.25, 1.0, 3.0])
@@ -44,7 +44,7 @@ def test_mu_of_a_grid_is_as_in_the_theorem() -> None:
     found = conversion.mu(NOBODY, [0, 1], np.array([0.5, 0.0]), 1.0)
     # 2.0 is four steps: v = 16, v / (v - 8) = 2. What is not seen costs nothing.
     np.testing.assert_allclose(found, [math.sqrt((0.25 + 10 * 0.01) * 2), 0.0])
-    assert conversion.total_variation == 70 * TOTAL_VARIATION
+    assert conversion.tv == 70 * TOTAL_VARIATION
     more = conversion.inflation(0.5, 2)
     assert more >= found[0] / 0.5
 

@@ -23,7 +23,6 @@ from quietmean.protocols.secagg.accounting import (
     least_epsilon,
     rounded_sensitivity,
     sampler_delta,
-    sampler_distance,
     spent_epsilon,
     wrap_chance,
 )
@@ -71,7 +70,6 @@ class DiscreteLossConversion(LossConversion):
         self._eta = (
             max(dominating_gaussian(1.0, parameters.scale, m, self._words)[1] for m in parties) if parameters.noisy else 0.0
         )
-        self.total_variation = sampler_distance(self._words, int(counted.sum()))
         self._known: dict[tuple[int, float], float] = {}
         self.notes = self._notes()
         self.beta, self.tv = additive_columns(parameters, int(counted.sum()), self._words, delta, graph)
