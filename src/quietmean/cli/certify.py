@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Certify an execution file or a receipt: exact privacy loss per honest party.
 
-    With --corrupt, --observed or --observe-fraction: against that adversary. Without: against every coalition (or many random
-    ones) of --colluding parties, and against everybody else together.
+    With --corrupt, --observed or --observe-fraction: against that adversary. Without: against every coalition of --colluding
+    parties (a bound where they are too many to be tried), and against everybody else together.
 
     Parameters
     ----------
@@ -148,8 +148,8 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
             },
         },
     }
-    if not coalitions.exhaustive:
-        document["certificates"]["worst_found"] = analysis.search(size, limit=coalitions.tried).to_json()
+    if coalitions.found is not None:
+        document["certificates"]["worst_found"] = coalitions.found.to_json()
     if epsilon is not None:
         document |= {"at_epsilon": epsilon, "delta": analysis.terms.deltas(coalitions.mu, epsilon)}
     return document
@@ -194,7 +194,7 @@ def _show(document: dict[str, Any], delta: float) -> None:
     if "certificates" in document:
         if "worst_found" in document["certificates"]:
             found = document["certificates"]["worst_found"]
-            out.print(f"against {found['adversary']}: epsilon {epsilon_text(found['max_epsilon'])}", markup=False)
+            out.print(f"at least epsilon {epsilon_text(found['max_epsilon'])}: {found['adversary']}", markup=False)
         alone = document["certificates"]["everyone_else"]["max_epsilon"]
         out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
     for sentence in document.get("diagnostics", []):

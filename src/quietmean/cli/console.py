@@ -113,7 +113,7 @@ def print_privacy(document: dict[str, Any], study: Study) -> None:
     out.print(f"epsilon {epsilon_text(document['epsilon'])} {unit}, against {certificate['adversary']}")
     if certificate["worst_found"] is not None:
         found = certificate["worst_found"]
-        out.print(f"epsilon {epsilon_text(found['max_epsilon'])} against {found['adversary']}")
+        out.print(f"at least epsilon {epsilon_text(found['max_epsilon'])}: {found['adversary']}")
     out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
     if certificate["whole_party_epsilon"] is not None:
         out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")

@@ -36,6 +36,10 @@ class LossConversion:
         """mu that counts, per honest party; ``view``: mu of the transcript's Gaussian view, both of shape (n_H,)."""
         return view
 
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        """mu that counts of every party, (n,), whichever ``size`` parties collude; ``view``, (n,), bounds the transcript's."""
+        return self.mu(Adversary(), range(len(view)), view, sensitivity)
+
     def epsilon(self, mu: float, delta: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""
         return epsilon_of_mu(mu, delta)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -99,12 +100,15 @@ class Execution:
         if delta not in self._analyses:
             conversion = self.protocol.loss_conversion(self.schedule, self.trace, self.weights, delta)
             terms = Terms(self.sensitivity, delta, conversion, self.protocol.guarantee)
-            self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted)
+            self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted, bound=self._worst_coalition)
         return self._analyses[delta]
 
     @cached_property
     def _analyses(self) -> dict[float, PrivacyAnalysis]:
         return {}
+
+    def _worst_coalition(self, size: int) -> CoalitionBound | None:
+        return self.protocol.worst_coalition(self.schedule, self.trace, self.sensitivity, size)
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -255,6 +256,13 @@ class Protocol(Configured, ABC):
         from quietmean.privacy import GAUSSIAN
 
         return GAUSSIAN
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
+        """mu of the view that the transcript describes, at most, whichever ``size`` parties collude; None without a formula.
+
+        :attr:`trusted` parties do not collude. Replacement of one party's value by another at L2 distance <= ``sensitivity``.
+        """
+        return None
 
     # --- roles of parties ---
 

@@ -26,8 +26,7 @@ class StudyOutcome:
     """A finished study: the estimates of its statistics, and its privacy.
 
     Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not include the
-    values lost with parties that dropped out. ``worst_found``: where not every coalition could be tried, the worst
-    that a search found.
+    values lost with parties that dropped out.
     """
 
     workload: Workload
@@ -36,12 +35,11 @@ class StudyOutcome:
     answers: tuple[Answer, ...]
     privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
-    worst_found: CoalitionCertificate | None
     party_epsilon: float | None
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the worst-off party against the certificate's coalitions, at the target's delta; rounded up."""
+        """Epsilon of the worst-off party against every coalition of the certificate's size, at the target's delta; rounded up."""
         return self.certificate.max_epsilon
 
     @property
@@ -61,7 +59,7 @@ class StudyOutcome:
             "neighbouring": str(self.target.neighbouring),
             "sensitivity": self.target.sensitivity,
             "everyone_else_epsilon": self.everyone_else_epsilon,
-            "worst_found": None if self.worst_found is None else self.worst_found.to_json(),
+            "worst_found": None if self.certificate.found is None else self.certificate.found.to_json(),
             "whole_party_epsilon": self.party_epsilon,
             "guarantee": self.privacy.guarantee,
             "assumptions": self.privacy.assumptions,
@@ -111,6 +109,5 @@ def conclude(workload: Workload, target: Target, execution: Execution, mean: Vec
         workload.decode(mean, float(np.sqrt(variance)), float(execution.weights[execution.contributors()].sum())),
         privacy,
         certificate,
-        None if certificate.exhaustive else privacy.search(target.colluding, limit=certificate.tried),
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,
     )

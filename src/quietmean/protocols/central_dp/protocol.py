@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
@@ -67,6 +68,11 @@ class CentralDP(Aggregated, SelfCalibrating):
         counted: NDArray[np.bool_] = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True
         return counted
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        return CoalitionBound(
+            np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the curator's noise"
+        )
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
         return CentralDpParty(self.sigma, self.aggregator, schedule, party, value, weight, noise)

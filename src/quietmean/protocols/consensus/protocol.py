@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -86,6 +87,11 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         from quietmean.protocols.consensus.error import error_variance
 
         return error_variance(self, schedule, trace, weights) + quantisation_error(self)
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
+        from quietmean.protocols.consensus.worst_case import worst_coalition
+
+        return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The largest group of parties that are connected by edges in use at the end: they end with their common mean."""

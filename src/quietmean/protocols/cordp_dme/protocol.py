@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
@@ -104,6 +105,11 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         pairs = all_pairs(parties) if self.partners is None else sparse_pairs(parties, self.partners, seed)
         return Schedule.from_lists([self.to_aggregator(parties)], parties, pairs)
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        from quietmean.protocols.cordp_dme.worst_case import worst_coalition
+
+        return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         publishes = trace.online[1] & (schedule.out_degree[0] == 0)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome
@@ -52,6 +53,11 @@ class GOPA(GopaParameters, Aggregated):
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return list_bytes(parties)
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        from quietmean.protocols.gopa.worst_case import worst_coalition
+
+        return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return GopaOutcome.of(self.aggregator, schedule, trace).arrived

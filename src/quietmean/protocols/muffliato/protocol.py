@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
@@ -105,6 +106,11 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return gossip_schedule(self, parties, seed)
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        return CoalitionBound(
+            np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
+        )
 
     def machine(
         self,

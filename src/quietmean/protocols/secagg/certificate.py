@@ -27,6 +27,7 @@ from quietmean.protocols.secagg.accounting import (
     wrap_chance,
 )
 from quietmean.protocols.secagg.spec import SecAggParameters
+from quietmean.protocols.secagg.worst_case import least_unknown
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -82,6 +83,11 @@ class DiscreteLossConversion(LossConversion):
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
         unknown = self.unknown_noise(adversary)
         return np.array([self._bound(int(unknown[party]), sensitivity) for party in honest])
+
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        counted = int(self._counted.sum())
+        unknown, _ = least_unknown(self._parameters, self._schedule, counted, size)
+        return np.where(self._counted, self._bound(unknown, sensitivity), 0.0)
 
     def epsilon(self, mu: float, delta: float) -> float:
         if delta >= self._delta:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
@@ -20,6 +21,7 @@ from quietmean.protocols.secagg.party import ROUNDS, AggregatorParty, ClientPart
 from quietmean.protocols.secagg.shamir import SHARE_BYTES
 from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_numbers
 from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
+from quietmean.protocols.secagg.worst_case import least_unknown
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
@@ -126,6 +128,15 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
 
         counted = self.contributors(schedule, trace)
         return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta)
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        counted = self.contributors(schedule, trace)
+        unknown, chance = least_unknown(self, schedule, int(counted.sum()), size)
+        with np.errstate(divide="ignore"):
+            hidden = sensitivity / np.sqrt(np.float64(unknown * self.sigma**2))
+        return CoalitionBound(
+            np.where(counted, hidden, 0.0), f"noise of {unknown} counted parties that no coalition knows", chance
+        )
 
     def batch(
         self,

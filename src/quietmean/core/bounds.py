@@ -1,0 +1,21 @@
+"""Bounds of the privacy loss that hold for every coalition of a size: of one execution, and before any execution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class CoalitionBound:
+    """mu of every party at most, shape (n,), whichever parties of a stated number collude; infinite where nothing is bounded.
+
+    ``proof``: what bounds it, one clause. ``chance``: the probability over a public random graph with which the bound fails for a
+    coalition that was fixed before the graph was drawn; 0 where it holds for certain.
+    """
+
+    mu: NDArray[np.float64]
+    proof: str
+    chance: float = 0.0
