@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_json, progress, read_json
+from quietmean.cli.console import epsilon_text, out, print_a_priori, print_json, progress, read_json
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
@@ -84,6 +84,8 @@ def command(
         if corrupt is None and observed is None and observe_fraction is None:
             size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
             document = _against_coalitions(analysis, size, epsilon)
+            if isinstance(happened, Execution):
+                document |= _promised(happened, analysis, size)
             if report is not None:
                 _write_report(report, happened, delta, size, None)
         else:
@@ -121,6 +123,12 @@ def _has_cancelled_noise(execution: Execution) -> bool:
     """In what the transcript says; masks of secure aggregation are not in it."""
     linear = execution.protocol.is_linear
     return execution.protocol.transfers_mass or (linear and bool(execution.schedule.pairs.size))
+
+
+def _promised(execution: Execution, analysis: PrivacyAnalysis, size: int) -> dict[str, Any]:
+    """What could have been said before the start."""
+    bound = execution.a_priori(size, analysis.delta)
+    return {"epsilon_a_priori": analysis.epsilon(bound.mu), "enforced_by": bound.enforced_by}
 
 
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
@@ -179,6 +187,9 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
 def _show(document: dict[str, Any], delta: float) -> None:
     from rich.table import Table
 
+    if "epsilon_a_priori" in document:
+        print_a_priori(document, f"at delta {delta:g}")
+        out.print("ex post (given who took part):")
     out.print(f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):

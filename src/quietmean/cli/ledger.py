@@ -102,16 +102,19 @@ class Charge:
         certificate = outcome.certificate
         note = f"against {certificate.describe()}; mu {outcome.privacy.single_honest()[party]:.4g} should everybody else collude"
         with Ledger.open(self.ledger) as book:
-            book.settle(self.study, float(certificate.mu[party]), when=datetime.now(UTC), note=note)
+            book.settle(self.study, outcome.charged_mu(party), when=datetime.now(UTC), note=note)
             return book.account(self.account)
 
 
 def _planned_mu(settings: NodeSettings) -> float:
-    from quietmean.privacy import mu_of_budget
-
-    target = settings.plan.target
-    # What protects nothing costs everything, whatever its target says.
-    return mu_of_budget(target.epsilon, target.delta) if settings.plan.protocol.private else math.inf
+    """For every coalition and every history: a study without such a bound cannot be charged."""
+    bound = settings.plan.a_priori
+    if math.isinf(bound.mu):
+        raise InputError(
+            f"protocol {settings.plan.protocol.name} cannot be charged to a budget: {bound.enforced_by}; choose one with noise, "
+            "or leave --ledger out"
+        )
+    return bound.mu
 
 
 def _execution_id(settings: NodeSettings) -> str:

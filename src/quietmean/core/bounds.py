@@ -19,3 +19,16 @@ class CoalitionBound:
     mu: NDArray[np.float64]
     proof: str
     chance: float = 0.0
+
+
+@dataclass(frozen=True)
+class APriori:
+    """What a study costs at most before anything happens: over all coalitions of a size, and over all that may happen.
+
+    ``mu``: of the worst-off party; infinite where nothing bounds it. ``enforced_by``: why every history keeps it, one clause.
+    ``pure``: epsilon at a delta of 0, where the guarantee is of that kind; it holds beside ``mu``, which composes.
+    """
+
+    mu: float
+    enforced_by: str
+    pure: float = np.inf

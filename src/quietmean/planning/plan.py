@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.errors import InputError
 from quietmean.core.late import from_above
@@ -101,6 +102,12 @@ class Plan:
     def digest(self) -> str:
         """What the parties agree on: SHA-256, hexadecimal."""
         return digest(self.to_json())
+
+    @property
+    def a_priori(self) -> APriori:
+        """What any execution of this plan costs at most, against as many colluders as planned."""
+        target = self.target
+        return self.protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
 
     @property
     def grid(self) -> float:

@@ -99,7 +99,7 @@ class CoalitionCertificate(Tabular):
 
     @property
     def exceed_probability(self) -> float:
-        """The chance that some coalition of this size costs more; 1, nothing being claimed, where bad ones were only looked for."""
+        """The chance that some coalition costs more; 1, since nothing is claimed, where bad ones were only looked for."""
         return 1.0 if self.scope == Scope.FOUND else self.chance
 
     @property

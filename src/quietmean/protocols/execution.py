@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -106,6 +106,10 @@ class Execution:
     @cached_property
     def _analyses(self) -> dict[float, PrivacyAnalysis]:
         return {}
+
+    def a_priori(self, size: int, delta: float) -> APriori:
+        """What could have been promised before the start, against ``size`` colluders; see :meth:`Protocol.a_priori`."""
+        return self.protocol.a_priori(self.parties, size, self.sensitivity, delta)
 
     def _worst_coalition(self, size: int) -> CoalitionBound | None:
         return self.protocol.worst_coalition(self.schedule, self.trace, self.sensitivity, size)

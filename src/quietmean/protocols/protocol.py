@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.late import from_above
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -263,6 +264,15 @@ class Protocol(Configured, ABC):
         :attr:`trusted` parties do not collude. Replacement of one party's value by another at L2 distance <= ``sensitivity``.
         """
         return None
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        """What an execution costs at most, whichever ``size`` parties collude and whatever happens while parties still send.
+
+        That includes all dropouts, lost and late messages. A plan promises it and a ledger reserves it. ``delta``: where epsilon
+        will be read, of which some bounds use a part. Replacement at L2 distance <= ``sensitivity``; :attr:`trusted` parties do
+        not collude.
+        """
+        return APriori(math.inf, "nothing bounds what this protocol may give away")
 
     # --- roles of parties ---
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
@@ -52,6 +53,20 @@ class StudyOutcome:
         """How many parties' values are in the result; who dropped out after contributing is among them."""
         return int(self.execution.contributors().sum())
 
+    @property
+    def a_priori(self) -> APriori:
+        """What was promised before the start, whatever would happen."""
+        return self.execution.a_priori(self.certificate.size, self.target.delta)
+
+    @property
+    def epsilon_a_priori(self) -> float:
+        """The same at the target's delta; rounded up."""
+        return self.privacy.epsilon(self.a_priori.mu)
+
+    def charged_mu(self, party: int) -> float:
+        """What this execution cost one party: its certificate, or what was promised where that is less."""
+        return min(float(self.certificate.mu[party]), self.a_priori.mu)
+
     def certificate_json(self) -> dict[str, Any]:
         return {
             **self.certificate.to_json(),
@@ -72,6 +87,8 @@ class StudyOutcome:
             "columns": list(self.workload.columns.names),
             "estimate": self.by_column({name: float(one.value[0]) for name, one in found.items()}),
             "standard_error": self.by_column({name: float(one.standard_error[0]) for name, one in found.items()}),
+            "epsilon_a_priori": self.epsilon_a_priori,
+            "enforced_by": self.a_priori.enforced_by,
             "epsilon": self.epsilon,
             "delta": self.target.delta,
             "certificate": self.certificate_json(),

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
@@ -68,6 +68,9 @@ class CentralDP(Aggregated, SelfCalibrating):
         counted: NDArray[np.bool_] = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True
         return counted
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        return APriori(sensitivity / self.sigma if self.sigma else np.inf, "the curator, who must be trusted and adds the noise")
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         return CoalitionBound(

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -87,6 +87,13 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         from quietmean.protocols.consensus.error import error_variance
 
         return error_variance(self, schedule, trace, weights) + quantisation_error(self)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        if self.local_noise != "gaussian" or not self.sigma_local:
+            return super().a_priori(parties, size, sensitivity, delta)
+        return APriori(
+            sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
+        )
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
         from quietmean.protocols.consensus.worst_case import worst_coalition

@@ -1,7 +1,7 @@
 """The worst coalition of consensus by formula, while every message arrives and so no edge is given up.
 
-A coalition learns s_H + N(0, sigma_local^2 I + b L_H) of the honest parties, with b = sigma_z^2 / 2: what neighbours share hides as
-in protocols where pairs share noise.
+A coalition learns s_H + N(0, sigma_local^2 I + b L_H) of the honest parties, with b = sigma_z^2 / 2: what neighbours share hides
+as in protocols where pairs share noise.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.gopa.outcome import GopaOutcome
@@ -53,6 +53,12 @@ class GOPA(GopaParameters, Aggregated):
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return list_bytes(parties)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        return APriori(
+            sensitivity / self.sigma_star if self.sigma_star else np.inf,
+            "each party's own noise: a value that comes too late is seen, and others have taken its cover out",
+        )
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         from quietmean.protocols.gopa.worst_case import worst_coalition

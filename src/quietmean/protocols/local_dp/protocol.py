@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import parameter
@@ -55,6 +55,9 @@ class LocalDP(SelfCalibrating):
 
     def fixed_schedule(self, parties: int) -> Schedule:
         return Schedule.silent(1, parties)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        return APriori(sensitivity / self.sigma if self.sigma else np.inf, "each party's own noise, whatever happens")
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         return CoalitionBound(

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
@@ -106,6 +106,9 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return gossip_schedule(self, parties, seed)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        return APriori(sensitivity / self.sigma if self.sigma else np.inf, "each party's own noise, whatever happens")
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         return CoalitionBound(

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
@@ -81,6 +82,13 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         noise: NoiseSource,
     ) -> PrivUnitParty:
         return PrivUnitParty(self, value, weight, noise)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        from scipy.stats import norm
+
+        # The Gaussian mechanism that dominates every epsilon-DP one.
+        mu = float(-2.0 * norm.ppf(1.0 / (1.0 + np.exp(self.epsilon))))
+        return APriori(mu, "each party's own report, whatever happens", pure=self.epsilon)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """Raises :class:`InputError`: the noise is not Gaussian."""

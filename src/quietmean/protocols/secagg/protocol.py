@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.bounds import CoalitionBound
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
@@ -128,6 +128,17 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
 
         counted = self.contributors(schedule, trace)
         return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
+
+        schedule = self.draw_schedule(parties, Seed.public("a priori"))
+        fewest = np.arange(parties) < self.minimum
+        conversion = DiscreteLossConversion(self, schedule, fewest, stated_dimension(self), delta)
+        mu = float(conversion.mu_against_any(size, np.zeros(parties), sensitivity).max())
+        return APriori(
+            mu, f"protocol: no result from fewer than {self.minimum} inputs, of which a coalition knows {size} at most"
+        )
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         counted = self.contributors(schedule, trace)
