@@ -221,6 +221,10 @@ class Protocol(Configured, ABC):
         """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) with the same privacy loss."""
         return self.symbols(schedule, trace).transcript()
 
+    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        """A transcript of this history with all that receivers saw and did not use; see :class:`ExecutionTrace`."""
+        return transcript if trace.seen is None else transcript.with_seen(trace.unused(schedule))
+
     def symbols(self, schedule: Schedule, trace: ExecutionTrace) -> SymbolicReading:
         """The program read with symbols."""
         # Running parties need no matrices: they start without this import.

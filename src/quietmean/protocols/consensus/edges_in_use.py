@@ -15,25 +15,27 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Deliveries:
-    """Both (T, 2m), rounds by links: did a message arrive, and does its sender know that?
+    """All (T, 2m), rounds by links: did a message arrive, does its sender know that, and was it handed to its receiver at all?
 
-    ``arrived`` is true wherever ``acknowledged`` is.
+    ``arrived`` is true wherever ``acknowledged`` is, and ``handed`` wherever ``arrived`` is.
     """
 
     links: Links
     arrived: Flags
     acknowledged: Flags
+    handed: Flags
 
     @classmethod
     def of(cls, parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Deliveries:
         links = parameters.links
         known = trace.acknowledged(schedule)[:, links.sender, links.slot]
-        return cls(links, trace.delivered(schedule)[:, links.sender, links.slot], known)
+        arrived, handed = (table[:, links.sender, links.slot] for table in (trace.delivered(schedule), trace.handed(schedule)))
+        return cls(links, arrived, known, handed)
 
     @classmethod
     def complete(cls, parameters: ConsensusParameters) -> Deliveries:
         everything: Flags = np.ones((parameters.rounds, len(parameters.links)), dtype=np.bool_)
-        return cls(parameters.links, everything, everything)
+        return cls(parameters.links, everything, everything, everything)
 
     @property
     def all_known(self) -> bool:
