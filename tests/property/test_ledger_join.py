@@ -18,6 +18,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
 from quietmean.node.net import Identity
 from quietmean.privacy import Charge, mu_of_budget
+from quietmean.studies import Study
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 STUDY = """
@@ -77,7 +78,11 @@ def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, ca
     for _ in range(2):
         refused(arguments(consortium, "ada"), capsys, 3)
         (entry,) = entries(consortium, "ada")
-    assert (entry.status, entry.name, entry.mu) == (RESERVED, "ages", mu_of_budget(0.5, 1e-6))
+    # What the study costs whatever happens: more than its target, which its noise keeps only if no share is lost.
+    assert (entry.status, entry.name) == (RESERVED, "ages")
+    assert entry.mu == Study.load(consortium / "study.toml").plan(2).charge.mu > mu_of_budget(0.5, 1e-6)
+    with Ledger.open(consortium / "ledger") as ledger:
+        ledger.set_budget("ada", 2.0, 1e-6, when=NOON)
     # From another store the same study would draw fresh noise: that costs again.
     refused(arguments(consortium, "ada", "--store", str(consortium / "other.store")), capsys, 3)
     assert len(entries(consortium, "ada")) == 2
@@ -101,7 +106,7 @@ def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.Captu
     assert "counts per party" in error
     refused(arguments(consortium, "ada", "--account", "whole", "--group", "4"), capsys, 3)
     (entry,) = entries(consortium, "whole")
-    assert entry.mu == Charge(mu_of_budget(0.5, 1e-6)).of_group(4).mu
+    assert entry.mu == Study.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
     without = [
         part for part in arguments(consortium, "ada", "--group", "4") if part not in ("--ledger", str(consortium / "ledger"))
     ]
@@ -115,7 +120,7 @@ def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: py
     with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
         error = refused(arguments(consortium, "ada"), capsys, 2)
-    assert "study 'ages' asks for epsilon 0.5003 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
+    assert "study 'ages' asks for epsilon 0.7064 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
     assert "raise the budget" in error
     assert len(entries(consortium, "ada")) == 1
 
@@ -124,7 +129,9 @@ def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
     consortium: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (consortium / "study.toml").write_text(STUDY.format(protocol="gossip", timeout=0.3))
-    assert "asks for epsilon inf" in refused(arguments(consortium, "ada", "--no-privacy"), capsys, 2)
+    error = refused(arguments(consortium, "ada", "--no-privacy"), capsys, 2)
+    assert "asks for epsilon inf" in error
+    assert "gossip: nothing bounds what this protocol may give away" in error
 
 
 def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:

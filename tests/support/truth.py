@@ -41,7 +41,8 @@ def true_history(schedule: Schedule, stores: Sequence[Path], told: ExecutionTrac
     for index in np.argwhere(ExecutionTrace(online).delivered(schedule)).tolist():
         message = (index[0] + 1, index[1], int(schedule.neighbours[tuple(index)]))
         lost[tuple(index)] = message not in arrived
-    truth = replace(told, online=online, lost=lost, settled=np.empty((0, 4), dtype=np.int64))
+    # Stores know what was taken in, not what was refused: the record may claim more to be seen, never less.
+    truth = replace(told, online=online, lost=lost, settled=np.empty((0, 4), dtype=np.int64), seen=None)
     return replace(truth, settled=_kept(schedule, stores, truth))
 
 

@@ -1,4 +1,4 @@
-"""Coalition certificates: exhaustive, random with a probability, and searched."""
+"""Coalition certificates: exhaustive, bounded, and searched."""
 
 from __future__ import annotations
 
@@ -43,14 +43,20 @@ def test_all_coalitions_against_one_by_one() -> None:
     assert worst.max_mu == pytest.approx(expected.max(), rel=1e-6)
 
 
-def test_random_coalitions_claim_a_probability_and_no_more() -> None:
+def test_beside_a_bound_stands_the_worst_that_was_tried() -> None:
     example = transcript()
     certificate = analysis(example, 1.0).coalitions(4, limit=50)
     assert not certificate.exhaustive
-    assert certificate.tried == 50
-    assert certificate.exceed_probability == pytest.approx(1 - 0.05 ** (1 / 50), rel=1e-9)
-    assert "random coalition of 4 parties" in certificate.describe()
-    assert (certificate.mu <= analysis(example, 1.0).coalitions(4).mu * (1 + 1e-9)).all()
+    assert certificate.exceed_probability == 0
+    assert "any coalition of 4 parties (a bound" in certificate.describe()
+    every = analysis(example, 1.0).coalitions(4).mu
+    assert (certificate.mu >= every * (1 - 1e-9)).all()
+    found = certificate.found
+    assert found is not None
+    assert 50 < found.tried == certificate.tried <= 100  # a search, and as many at random
+    assert (found.mu <= every * (1 + 1e-9)).all()
+    assert found.exceed_probability == 1.0
+    assert certificate.at_least == found.max_epsilon <= certificate.max_epsilon
 
 
 def test_clopper_pearson_is_exact() -> None:

@@ -220,6 +220,18 @@ def test_history_with_a_party_gone_for_good() -> None:
     assert np.argwhere(trace.lost).tolist() == [[1, 2, 0]]
 
 
+def test_what_was_sent_and_did_not_arrive_counts_as_seen() -> None:
+    """Party 1 refused a share of round 2; party 2 was silent from round 3 on, and saw what was sent to it then."""
+    logs = {
+        0: log([1, 2, 3], [(1, 1), (3, 1)], [(1, 3), (2, 3), (3, 3)]),
+        1: log([1, 2, 3], [(1, 2), (2, 2)], [(1, 0), (3, 0)]),
+        3: log([1, 2, 3], [(1, 0), (2, 0), (3, 0)], [(1, 2), (2, 2)]),
+    }
+    trace = reconstruct(RING, logs, heard=(0, 1, 3), transfers_mass=True)
+    assert trace.unused(RING) == [(2, 0, 1), (3, 1, 2)]
+    assert (2, 0, 1) not in {(t + 1, i, (i + 1) % 4) for t, i, _ in np.argwhere(trace.delivered(RING)).tolist()}
+
+
 def test_history_of_a_party_that_released_but_left_no_log() -> None:
     logs = {party: full_log(party, range(1, 4), heard=(0, 1, 2, 3)) for party in (0, 1, 3)}
     assert reconstruct(RING, logs, heard=(), transfers_mass=True).online.all()

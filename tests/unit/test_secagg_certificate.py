@@ -189,7 +189,7 @@ def test_the_certificate_is_the_plan_for_the_fewest_survivors(name: str) -> None
     assert spent < fewest
     assert certified_epsilon(everybody, 5) == pytest.approx(spent_epsilon(secagg(plan.protocol), 1.0, 19, 4, DELTA), rel=1e-6)
     # It is above what continuous noise would say.
-    gaussian = PrivacyAnalysis.of_gaussian(everybody.transcript(), 1.0, DELTA).coalitions(2, limit=5)
+    gaussian = PrivacyAnalysis.of_gaussian(everybody.transcript(), 1.0, DELTA).against({1, 2})
     assert gaussian.max_epsilon < spent
 
 

@@ -144,11 +144,11 @@ def _execution(plan: Plan) -> Execution:
 def test_a_sum_of_records_off_the_grid_is_refused() -> None:
     plan = planned("local-dp", PrivacyUnit.RECORD)
     on, off = np.array([3 * plan.value_step, 0.0]), np.array([0.1, 0.2])
-    plan.check_values(on)
+    plan.require_rounded(on)
     with pytest.raises(InputError, match="round each record to it") as refused:
-        plan.check_values(off)
+        plan.require_rounded(off)
     assert "0.1" not in str(refused.value)
-    planned("local-dp").check_values(off)
+    planned("local-dp").require_rounded(off)
 
 
 def test_values_without_room_and_too_many_coordinates_are_refused() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_json, progress, read_json
+from quietmean.cli.console import epsilon_text, out, print_a_priori, print_json, progress, read_json
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Certify an execution file or a receipt: exact privacy loss per honest party.
 
-    With --corrupt, --observed or --observe-fraction: against that adversary. Without: against every coalition (or many random
-    ones) of --colluding parties, and against everybody else together.
+    With --corrupt, --observed or --observe-fraction: against that adversary. Without: against every coalition of --colluding
+    parties (a bound where they are too many to be tried), and against everybody else together.
 
     Parameters
     ----------
@@ -88,6 +88,8 @@ def command(
         if not explicit:
             size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
             document = _against_coalitions(analysis, size, epsilon)
+            if isinstance(happened, Execution):
+                document |= _promised(happened, analysis, size)
             if report is not None:
                 _write_report(report, happened, delta, size, None)
         else:
@@ -138,6 +140,12 @@ def _has_cancelled_noise(execution: Execution) -> bool:
     return execution.protocol.transfers_mass or (linear and bool(execution.schedule.pairs.size))
 
 
+def _promised(execution: Execution, analysis: PrivacyAnalysis, size: int) -> dict[str, Any]:
+    """What could have been said before the start."""
+    bound = execution.a_priori(size, analysis.delta)
+    return {"epsilon_a_priori": analysis.epsilon(bound.mu), "enforced_by": bound.enforced_by}
+
+
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
     coalitions, alone = analysis.coalitions(size), analysis.single_honest()
     document: dict[str, Any] = {
@@ -163,8 +171,8 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
             },
         },
     }
-    if not coalitions.exhaustive:
-        document["certificates"]["worst_found"] = analysis.search(size, limit=coalitions.tried).to_json()
+    if coalitions.found is not None:
+        document["certificates"]["worst_found"] = coalitions.found.to_json()
     if epsilon is not None:
         document |= {"at_epsilon": epsilon, "delta": analysis.terms.deltas(coalitions.mu, epsilon)}
     return document
@@ -194,6 +202,9 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
 def _show(document: dict[str, Any], delta: float) -> None:
     from rich.table import Table
 
+    if "epsilon_a_priori" in document:
+        print_a_priori(document, f"at delta {delta:g}")
+        out.print("ex post (given who took part):")
     out.print(f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
@@ -209,7 +220,7 @@ def _show(document: dict[str, Any], delta: float) -> None:
     if "certificates" in document:
         if "worst_found" in document["certificates"]:
             found = document["certificates"]["worst_found"]
-            out.print(f"against {found['adversary']}: epsilon {epsilon_text(found['max_epsilon'])}", markup=False)
+            out.print(f"at least epsilon {epsilon_text(found['max_epsilon'])}: {found['adversary']}", markup=False)
         alone = document["certificates"]["everyone_else"]["max_epsilon"]
         out.print(f"should everybody else collude: epsilon {epsilon_text(alone)}")
     for sentence in document.get("diagnostics", []):

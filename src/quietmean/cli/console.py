@@ -120,14 +120,23 @@ def epsilon_text(epsilon: float) -> str:
     return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
+def print_a_priori(document: dict[str, Any], unit: str) -> None:
+    """What was promised before the start, and what keeps it."""
+    epsilon = epsilon_text(document["epsilon_a_priori"])
+    out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; kept by {document['enforced_by']}", markup=False)
+
+
 def print_privacy(document: dict[str, Any], study: Study) -> None:
     """What a study cost, against whom, in sentences."""
     certificate = document["certificate"]
     unit = f"at delta {study.delta:g} for one {study.unit}"
-    out.print(f"epsilon {epsilon_text(document['epsilon'])} {unit}, against {certificate['adversary']}")
+    print_a_priori(document, unit)
+    out.print(
+        f"ex post (given who took part): epsilon {epsilon_text(document['epsilon'])} {unit}, against {certificate['adversary']}"
+    )
     if certificate["worst_found"] is not None:
         found = certificate["worst_found"]
-        out.print(f"epsilon {epsilon_text(found['max_epsilon'])} against {found['adversary']}")
+        out.print(f"at least epsilon {epsilon_text(found['max_epsilon'])}: {found['adversary']}")
     out.print(f"epsilon {epsilon_text(certificate['everyone_else_epsilon'])} should everybody else collude")
     if certificate["whole_party_epsilon"] is not None:
         out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from quietmean.ledger import Account, Entry, Ledger
     from quietmean.node import NodeSettings
-    from quietmean.privacy import Charge
     from quietmean.studies import StudyOutcome
 
 # What the sum of charges cannot know: said where an account is made.
@@ -144,7 +143,7 @@ class Payer:
             book.reserve(
                 self.account,
                 charged.study,
-                _planned(settings),
+                settings.plan.charge,
                 name=name,
                 when=datetime.now(UTC),
                 unit=target.unit,
@@ -167,7 +166,7 @@ class Payer:
             book.check(
                 self.account,
                 known,
-                _planned(settings),
+                settings.plan.charge,
                 name=name,
                 unit=target.unit,
                 relation=target.neighbouring,
@@ -201,17 +200,13 @@ class ChargedStudy:
             *privacy.terms.conversion.charge_notes,
         )
         with Ledger.open(self.ledger) as book:
-            book.settle(self.study, certificate.charge(party), when=datetime.now(UTC), note="; ".join(parts))
+            book.settle(self.study, outcome.charge(party), when=datetime.now(UTC), note="; ".join(parts))
             return book.account(self.account)
-
-
-def _planned(settings: NodeSettings) -> Charge:
-    return settings.plan.protocol.planned_charge(settings.plan.target)
 
 
 def _reason(settings: NodeSettings) -> str:
     """Why no bound is known, for a protocol that has none."""
-    return f"{settings.plan.protocol.name}: {settings.plan.protocol.guarantee}"
+    return f"{settings.plan.protocol.name}: {settings.plan.a_priori.enforced_by}"
 
 
 def _execution_id(settings: NodeSettings) -> str:

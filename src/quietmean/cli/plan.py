@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import err, out, print_json, progress, warn
+from quietmean.cli.console import epsilon_text, err, out, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.core.codec import canonical_json
@@ -209,11 +209,19 @@ def _show(answer: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for title in ("protocol", "predicted MSE", "rounds", "messages/party", "bytes/party", "trust"):
+    for title in ("protocol", "predicted MSE", "epsilon a priori", "rounds", "messages/party", "bytes/party", "trust"):
         table.add_column(title, justify="left" if title in ("protocol", "trust") else "right")
     for found in answer["candidates"]:
         messages, size = f"{found['messages_per_party']:.1f}", f"{found['bytes_per_party']:.0f}"
-        table.add_row(found["protocol"], f"{found['mse']:.4g}", str(found["rounds"]), messages, size, found["trust"])
+        table.add_row(
+            found["protocol"],
+            f"{found['mse']:.4g}",
+            epsilon_text(found["epsilon_a_priori"]),
+            str(found["rounds"]),
+            messages,
+            size,
+            found["trust"],
+        )
     out.print(table)
     out.print(f"domain of a value under {answer['candidates'][0]['protocol']}: {answer['domain']}", markup=False)
     for sentence in (answer["why"], *answer.get("otherwise", ())):

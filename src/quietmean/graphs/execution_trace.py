@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,17 @@ class ExecutionTrace:
     removed it at the end of the later round. A later round of 0 means that it never learnt, so that the share counts twice.
     Every party is online in round 0: a participant that never started is not a party.
 
+    To be used and to be seen are different things. ``seen``, of shape (T, n, k_max), marks messages that were handed to their
+    receiver though it did not use them: refused, withdrawn by their sender, or handed to a party that was silent. They change
+    nothing that is computed, but their receiver knows them.
+
     Raises :class:`InputError` if a party is offline in round 0, or for a later round in which the sender is offline.
     """
 
     online: NDArray[np.bool_]
     lost: NDArray[np.bool_] | None = None
     settled: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 4), dtype=np.int64))
+    seen: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         for round_, sender, receiver, later in self.settled.tolist():
@@ -72,6 +77,20 @@ class ExecutionTrace:
             acknowledged[round_ - 1, sender, slot] = False
         return delivered, acknowledged
 
+    def handed(self, schedule: Schedule) -> NDArray[np.bool_]:
+        """Shape (T, n, k_max): the messages that their receiver knows, whether or not it used them."""
+        delivered = self.delivered(schedule)
+        if self.seen is None:
+            return delivered
+        sent: NDArray[np.bool_] = (schedule.neighbours != NOBODY) & self.online[1:, :, None]
+        return delivered | (self.seen & sent)
+
+    def unused(self, schedule: Schedule) -> list[tuple[int, int, int]]:
+        """(round, sender, receiver) of the messages that were seen and not used."""
+        rounds, senders, slots = np.nonzero(self.handed(schedule) & ~self.delivered(schedule))
+        receivers = schedule.neighbours[rounds, senders, slots]
+        return list(zip((rounds + 1).tolist(), senders.tolist(), receivers.tolist(), strict=True))
+
     def settled_slots(self, schedule: Schedule) -> list[tuple[int, int, int, int]]:
         """(round, sender, neighbour slot, later round) for each message in ``settled``.
 
@@ -87,14 +106,19 @@ class ExecutionTrace:
             found.append((round_, sender, int(slots[0]), later))
         return found
 
+    def all_handed(self, schedule: Schedule) -> ExecutionTrace:
+        """The same with every message that was sent marked as seen: whatever was lost, its receiver has it."""
+        return replace(self, seen=(schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None])
+
     def _check(self, schedule: Schedule) -> None:
         expected = (schedule.rounds + 1, schedule.parties)
         if self.online.shape != expected:
             raise InputError(
                 f"online has {self.online.shape} rounds x parties, the schedule needs {expected}: one row per round 0..T"
             )
-        if self.lost is not None and self.lost.shape != schedule.neighbours.shape:
-            raise InputError(f"lost has shape {self.lost.shape}, the schedule {schedule.neighbours.shape}: they must agree")
+        for name, mask in (("lost", self.lost), ("seen", self.seen)):
+            if mask is not None and mask.shape != schedule.neighbours.shape:
+                raise InputError(f"{name} has shape {mask.shape}, the schedule {schedule.neighbours.shape}: they must agree")
 
 
 def _leave_out_absent(arrived: NDArray[np.bool_], schedule: Schedule, present: NDArray[np.bool_]) -> None:

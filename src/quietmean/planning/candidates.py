@@ -14,7 +14,7 @@ from quietmean.core.tables import Tabular, table_text
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.plan import Plan
-from quietmean.privacy import mu_of_budget
+from quietmean.privacy import Charge, mu_of_budget
 from quietmean.protocols import Protocol, Server, Target, get_protocol, registry
 from quietmean.protocols.protocol import ANY_DOMAIN
 from quietmean.randomness import Seed
@@ -54,6 +54,14 @@ class Candidate:
         return protocol.rounds + (self.plan.dissemination.rounds if protocol.releases_are_public else 0)
 
     @property
+    def epsilon_a_priori(self) -> float:
+        """What any execution costs at most, whoever of as many as planned colludes, at the target's delta; rounded up."""
+        promised = self.plan.a_priori
+        # A mu of its own, for one delta, counts everything there.
+        held = self.plan.charge if promised.adding is None else Charge(promised.mu)
+        return min(held.epsilon(self.plan.target.delta), promised.pure)
+
+    @property
     def bytes_sent(self) -> float:
         """A mixing message has the size that its protocol states; a message that spreads the result has that of a vector."""
         plan, dimension = self.plan, self.plan.target.dimension
@@ -65,6 +73,7 @@ class Candidate:
         target = self.plan.target
         # What one release of one value, and what a curator, would need; exact Gaussian, no colluders.
         one = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
+        promised = self.plan.a_priori
         return {
             "protocol": self.plan.protocol.name,
             "parameters": self.plan.protocol.describe(),
@@ -76,6 +85,8 @@ class Candidate:
             "messages_before_telling": self.mixing,
             "bytes_per_party": self.bytes_sent,
             "rounds": self.rounds,
+            "epsilon_a_priori": self.epsilon_a_priori,
+            "enforced_by": promised.enforced_by,
             "certificate": dict(self.plan.prediction),
             "digest": self.plan.digest,
             **self.plan.protocol.report_fields(target),

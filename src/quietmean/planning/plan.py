@@ -6,11 +6,12 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -27,6 +28,9 @@ from quietmean.protocols.protocol import ANY_DOMAIN
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
+
+if TYPE_CHECKING:
+    from quietmean.privacy import Charge
 
 FORMAT = "quietmean-plan-1"
 # Of a diameter that is computed from parts.
@@ -161,6 +165,19 @@ class Plan:
     def digest(self) -> str:
         """What the parties agree on: SHA-256, hexadecimal."""
         return digest(self.to_json())
+
+    @property
+    def a_priori(self) -> APriori:
+        """What any execution of this plan costs at most, against as many colluders as planned."""
+        target = self.target
+        return self.protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
+
+    @property
+    def charge(self) -> Charge:
+        """The same as the columns of a ledger: what is reserved for a study before it starts."""
+        from quietmean.privacy import Charge
+
+        return Charge.promised(self.a_priori)
 
     @property
     def grid(self) -> float:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import CoalitionBound
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.certificate import Certificate, Terms
-from quietmean.privacy.coalitions import CoalitionCertificate, search_coalitions, try_coalitions
+from quietmean.privacy.coalitions import CoalitionCertificate, ProvenMu, every_coalition, search_coalitions
 from quietmean.privacy.information import CoalitionSolver, one_thread
 from quietmean.privacy.loss import GAUSSIAN
 from quietmean.randomness import Seed
@@ -23,18 +24,24 @@ Array = NDArray[np.float64]
 GAUSSIAN_GUARANTEE = "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional"
 
 
+def _no_formula(size: int) -> None:
+    return None
+
+
 @dataclass(frozen=True, eq=False)
 class PrivacyAnalysis:
     """One transcript with all that turns a view of it into epsilons; what was computed once is kept.
 
     ``terms``: sensitivity, delta, the loss conversion and the guarantee. ``trusted`` parties are assumed never to collude where
-    many coalitions are tried. ``method``: the solver, see :class:`~quietmean.privacy.information.solver.ViewSolver`.
+    many coalitions are tried. ``method``: the solver, see :class:`~quietmean.privacy.information.solver.ViewSolver`. ``bound``:
+    what the protocol proves for every coalition of a size, if anything.
     """
 
     transcript: Transcript
     terms: Terms
     trusted: frozenset[PartyId]
     method: str = "auto"
+    bound: Callable[[int], CoalitionBound | None] = _no_formula
 
     @classmethod
     def of_gaussian(
@@ -90,15 +97,28 @@ class PrivacyAnalysis:
             yield Certificate(Adversary.collusion(coalition), self.terms, self.solver.information(coalition))
 
     def coalitions(self, size: int, *, limit: int = 500, seed: Seed | None = None) -> CoalitionCertificate:
-        """Against every coalition of ``size`` parties if there are at most ``limit`` of them, else against random ones.
+        """Against every coalition of ``size`` parties: each is tried if there are at most ``limit``, else a bound for all.
 
-        ``seed`` is public; by default a fixed one, so that everybody who certifies the same execution gets the same answer.
-        Raises :class:`InputError` for a size that leaves nobody honest.
+        The bound is the protocol's own, or that everybody else who is not trusted colludes, for each party the better of the two.
+        ``seed``, public, is of the random coalitions among those that are tried beside a bound: by default a fixed one, so that
+        everybody who certifies the same execution gets the same answer. Raises :class:`InputError` for a size that leaves nobody
+        honest.
         """
         key = size, limit, seed or Seed.public("coalitions")
         if key not in self._tried:
-            self._tried[key] = try_coalitions(self.solver, self.terms, self.trusted, *key)
+            self._tried[key] = every_coalition(self.solver, self.terms, self.trusted, *key, lambda: self._proven(size))
         return self._tried[key]
+
+    def _proven(self, size: int) -> ProvenMu:
+        """The bound for coalitions of ``size`` without trying one."""
+        known, trusted, conversion = self.bound(size), self.trusted, self.terms.conversion
+        alone, alone_charged = self._everybody_else(trusted) if trusted else self._single_honest
+        if known is None:
+            return ProvenMu(alone, alone_charged, "everybody else together")
+        formula = conversion.mu_against_any(size, known.mu, self.sensitivity)
+        charged = conversion.charged_mu_against_any(size, known.mu, self.sensitivity)
+        # Where it may fail, the better of two bounds fails as often.
+        return ProvenMu(np.minimum(formula, alone), np.minimum(charged, alone_charged), known.proof, known.chance)
 
     def search(self, size: int, *, limit: int = 300) -> CoalitionCertificate:
         """The worst coalition that ``limit`` tries find: a lower bound on the worst case of this execution."""
@@ -106,13 +126,24 @@ class PrivacyAnalysis:
 
     def single_honest(self) -> Array:
         """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
-        return self._single_honest.copy()
+        return self._single_honest[0].copy()
 
     @cached_property
-    def _single_honest(self) -> Array:
+    def _single_honest(self) -> tuple[Array, Array]:
+        return self._everybody_else(frozenset())
+
+    def _everybody_else(self, but: frozenset[PartyId]) -> tuple[Array, Array]:
+        """mu, and the one that adds up, of each party if all others collude ``but`` those named: both (n,), upper bounds."""
         parties = range(self.transcript.parties)
         with one_thread():
-            return np.array([self.against(party for party in parties if party != alone).max_mu for alone in parties])
+            others = ([party for party in parties if party != alone and party not in but] for alone in parties)
+            found = np.array([self._mu_of(alone, members) for alone, members in zip(parties, others, strict=True)])
+        return found[:, 0], found[:, 1]
+
+    def _mu_of(self, party: PartyId, coalition: Collection[PartyId]) -> tuple[float, float]:
+        certificate = self.against(coalition)
+        place = certificate.honest.index(party)
+        return float(certificate.mu_upper[place]), float(certificate.charged_mu[place])
 
     def epsilon(self, mu: float) -> float:
         """The least epsilon that is shown at :attr:`delta`; rounded up."""

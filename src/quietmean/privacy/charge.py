@@ -25,6 +25,7 @@ from typing import Final, Self
 
 from scipy.special import erfinv, log_expit, ndtri_exp
 
+from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.privacy.composition import check_mu, compose_mu, exact_sum, group_mu
 from quietmean.privacy.concentrated import epsilon_of_rho
@@ -82,6 +83,11 @@ class Charge:
         _check_members(members)
         return cls.of_mechanism(epsilon_of_rho(members**2 * rho, delta), delta)
 
+    @classmethod
+    def promised(cls, bound: APriori) -> Self:
+        """What is reserved for a study before it starts."""
+        return cls(bound.mu if bound.adding is None else bound.adding, bound.beta, bound.tv)
+
     @property
     def bounded(self) -> bool:
         """Whether mu is finite."""
@@ -117,6 +123,10 @@ class Charge:
             found = found * (1 + step) + step * _SAFETY
             step *= 2
         return found
+
+    def capped(self, promised: Charge) -> Charge:
+        """This charge, or all of ``promised``, which holds as well, where that has the smaller mu."""
+        return promised if self.mu > promised.mu else self
 
     def exceeds(self, other: Charge) -> bool:
         """Whether this is more than ``other`` in any column."""

@@ -1,11 +1,12 @@
-"""Certificates against all coalitions of c parties: every coalition is tried where that is feasible, else random ones."""
+"""Certificates against all coalitions of c parties: every coalition is tried where that is feasible, else bounded."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -30,15 +31,36 @@ CONFIDENCE = 0.95
 _EQUAL = 1.0 + 1e-9
 
 
+@dataclass(frozen=True, eq=False)
+class ProvenMu:
+    """For each party, shape (n,), what holds against every coalition of a size: its ``mu``, and the one that a ledger adds up.
+
+    ``proof`` and ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`.
+    """
+
+    mu: Array
+    charged_mu: Array
+    proof: str
+    chance: float = 0.0
+
+
+class Scope(StrEnum):
+    """What the numbers of a :class:`CoalitionCertificate` are about."""
+
+    TRIED = "every coalition"
+    BOUNDED = "bound for every coalition"
+    FOUND = "worst coalition found"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class CoalitionCertificate(Tabular):
-    """The worst of many coalitions of one size, for one execution.
+    """The worst of all coalitions of one size, for one execution.
 
-    ``mu`` is, for each party, the largest over the tried coalitions without it: shape (n,); upper bounds. If ``exhaustive``, this
-    is a guarantee against every coalition of this size. Otherwise it is about random coalitions: the chance that a fresh one is
-    worse than all ``tried`` is below ``exceed_probability`` with 95 % confidence (Clopper-Pearson), and no more is claimed. If
-    ``searched``, bad ones were looked for: a lower bound on the worst case, and no probability is claimed. ``charged_mu``: the
-    same of the mu that a ledger adds up.
+    ``mu`` is, for each party, an upper bound over the coalitions without it: shape (n,). ``charged_mu``: the same of the mu that
+    a ledger adds up. If ``scope`` is "every coalition", each one was tried. If it is a bound for every coalition, ``proof`` says
+    why it holds, whichever parties collude, and ``found`` is the worst coalition among those that were tried: the true worst
+    lies between the two. ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is "worst coalition found",
+    bad ones were looked for: a lower bound on the worst case. ``worst`` and ``tried`` are of what was tried.
     """
 
     size: int
@@ -47,10 +69,12 @@ class CoalitionCertificate(Tabular):
     charged_mu: Array
     worst: frozenset[PartyId]
     tried: int
-    exhaustive: bool
+    scope: Scope
     trusted: frozenset[PartyId]
-    searched: bool
     exact: bool
+    proof: str = ""
+    chance: float = 0.0
+    found: CoalitionCertificate | None = None
 
     def __repr__(self) -> str:
         cost = f"epsilon {self.max_epsilon:.5g} at delta {self.delta:g} ({self.numbers})"
@@ -93,15 +117,22 @@ class CoalitionCertificate(Tabular):
 
     @property
     def exceed_probability(self) -> float:
-        if self.searched:
-            return 1.0
-        return 0.0 if self.exhaustive else exceed_bound(self.tried, 0)
+        """The chance that some coalition costs more; 1, since nothing is claimed, where bad ones were only looked for."""
+        return 1.0 if self.scope == Scope.FOUND else self.chance
 
     @property
     def kind(self) -> str:
-        if self.searched:
-            return "worst coalition found"
-        return "every coalition" if self.exhaustive else "random coalitions"
+        return str(self.scope)
+
+    @property
+    def exhaustive(self) -> bool:
+        """Was every coalition tried?"""
+        return self.scope == Scope.TRIED
+
+    @property
+    def at_least(self) -> float:
+        """Epsilon of the worst-off party against the worst coalition that was tried."""
+        return self.max_epsilon if self.found is None else self.found.max_epsilon
 
     def describe(self) -> str:
         """The adversary in words."""
@@ -111,14 +142,12 @@ class CoalitionCertificate(Tabular):
         who = "1 party" if self.size == 1 else f"{self.size} parties"
         if self.size == 0:
             return "an outsider who sees what is published"
-        if self.searched:
-            return f"the worst coalition of {who} that a search found ({self.tried} tried; a worse one may exist)"
+        if self.scope == Scope.FOUND:
+            return f"the worst coalition of {who} that was found ({self.tried} tried; a worse one may exist)"
         if self.exhaustive:
             return f"any coalition of {who} (all {self.tried} checked)"
-        return (
-            f"a random coalition of {who} (worst of {self.tried} drawn; a fresh draw is worse with probability below "
-            f"{self.exceed_probability:.2g} at {CONFIDENCE:.0%} confidence)"
-        )
+        fails = f"; but for a chance of {self.chance:.1g}, if fixed before the graph was drawn" if self.chance else ""
+        return f"any coalition of {who} (a bound: {self.proof}{fails})"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -132,6 +161,7 @@ class CoalitionCertificate(Tabular):
             "worst_coalition": sorted(self.worst),
             "max_mu": self.max_mu,
             "max_epsilon": self.max_epsilon,
+            **({} if self.found is None else {"proof": self.proof, "at_least_epsilon": self.at_least}),
         }
 
 
@@ -145,27 +175,41 @@ def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, cho
     return float(beta.ppf(1 - (1 - confidence) / choices, exceeding + 1, draws - exceeding))
 
 
-def try_coalitions(
-    solver: CoalitionSolver, terms: Terms, trusted: frozenset[PartyId], size: int, limit: int, seed: Seed
+def every_coalition(
+    solver: CoalitionSolver,
+    terms: Terms,
+    trusted: frozenset[PartyId],
+    size: int,
+    limit: int,
+    seed: Seed,
+    bound: Callable[[], ProvenMu],
 ) -> CoalitionCertificate:
-    """Try every coalition of ``size`` parties if there are at most ``limit`` of them, else random ones.
+    """Try every coalition of ``size`` parties if there are at most ``limit`` of them; else ``bound`` gives what holds for all.
 
-    As many random ones as ``limit``, or fewer beyond 200 parties, where each costs more; the certificate says how many.
-    ``trusted`` parties are assumed never to collude, and the certificate says so. Raises :class:`InputError` for a size that
-    leaves nobody honest.
+    Where it does, some are looked for and as many random ones are tried: as many as ``limit``, or fewer beyond 200 parties, where
+    each costs more. ``trusted`` parties are assumed never to collude, and the certificate says so. Raises :class:`InputError` for
+    a size that leaves nobody honest.
     """
     parties = solver.transcript.parties
-    able = [party for party in range(parties) if party not in trusted]
+    able = _able(parties, trusted)
     if not 0 <= size < parties or size > len(able):
         raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
-    exhaustive = math.comb(len(able), size) <= limit
-    draws = max(20, int(limit * min(1.0, (200 / parties) ** 2)))
-    drawn = itertools.combinations(able, size) if exhaustive else random_coalitions(able, size, draws, seed)
     tally = _Tally(solver, terms, trusted, size)
+    if math.comb(len(able), size) <= limit:
+        with one_thread():
+            for coalition in itertools.combinations(able, size):
+                tally.add(coalition)
+        return tally.certificate(Scope.TRIED)
+    draws = max(20, int(limit * min(1.0, (200 / parties) ** 2)))
+    _search(tally, able, draws)
     with one_thread():
-        for coalition in drawn:
+        for coalition in random_coalitions(able, size, draws, seed):
             tally.add(coalition)
-    return tally.certificate(exhaustive=exhaustive)
+    found, proven = tally.certificate(Scope.FOUND), bound()
+    # A bound is never below what was found, but by rounding.
+    mu, charged = np.maximum(proven.mu, found.mu), np.maximum(proven.charged_mu, found.charged_mu)
+    shown = replace(found, mu=mu, charged_mu=charged, scope=Scope.BOUNDED, exact=False, found=found)
+    return replace(shown, proof=proven.proof, chance=proven.chance)
 
 
 def search_coalitions(
@@ -175,16 +219,24 @@ def search_coalitions(
 
     The result is a lower bound on the worst case of this execution.
     """
-    able = [party for party in range(solver.transcript.parties) if party not in trusted]
     tally = _Tally(solver, terms, trusted, size)
+    _search(tally, _able(solver.transcript.parties, trusted), limit)
+    return tally.certificate(Scope.FOUND)
+
+
+def _search(tally: _Tally, able: Sequence[PartyId], limit: int) -> None:
     with one_thread():
-        for coalition in neighbour_coalitions(solver.transcript, size):
-            if tally.tried < limit // 2 and not trusted & set(coalition):
+        for coalition in neighbour_coalitions(tally.transcript, tally.size):
+            if tally.tried < limit // 2 and set(coalition) <= set(able):
                 tally.add(coalition)
-        improved = size > 0
+        improved = tally.size > 0
         while improved and tally.tried < limit:
             improved = any(tally.add(moved) for moved in _exchanges(tally.worst, able) if tally.tried < limit)
-    return tally.certificate(searched=True)
+
+
+def _able(parties: int, trusted: frozenset[PartyId]) -> list[PartyId]:
+    """The parties that may collude."""
+    return [party for party in range(parties) if party not in trusted]
 
 
 def _exchanges(coalition: frozenset[PartyId], able: Sequence[PartyId]) -> Iterator[tuple[PartyId, ...]]:
@@ -202,7 +254,7 @@ class _Tally:
         self._solver = solver
         self._terms = terms
         self._trusted = trusted
-        self._size = size
+        self.size = size
         self._mu = np.zeros(solver.transcript.parties)
         self._charged = np.zeros(solver.transcript.parties)
         self._exact = True
@@ -229,17 +281,20 @@ class _Tally:
         self._charged[honest] = np.maximum(self._charged[honest], certificate.charged_mu)
         return worse
 
-    def certificate(self, *, exhaustive: bool = False, searched: bool = False) -> CoalitionCertificate:
+    @property
+    def transcript(self) -> Transcript:
+        return self._solver.transcript
+
+    def certificate(self, scope: Scope) -> CoalitionCertificate:
         return CoalitionCertificate(
-            size=self._size,
+            size=self.size,
             terms=self._terms,
             mu=self._mu,
             charged_mu=self._charged,
             worst=self.worst,
             tried=self.tried,
-            exhaustive=exhaustive,
+            scope=scope,
             trusted=self._trusted,
-            searched=searched,
             exact=self._exact,
         )
 

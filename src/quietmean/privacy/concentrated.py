@@ -25,7 +25,7 @@ def delta_of_rho(rho: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(rho):
         return 1.0
-    return min(1.0, math.exp(_least(lambda exponent: log_delta(1 + math.exp(exponent)), -12.0, 25.0)))
+    return math.exp(min(0.0, _least(lambda exponent: log_delta(1 + math.exp(exponent)), -12.0, 25.0)))
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
@@ -57,6 +58,18 @@ class LossConversion:
         A mu that only has the same epsilon at one delta does not.
         """
         return self.mu(adversary, honest, view, sensitivity)
+
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        """mu that counts of every party, (n,), whichever ``size`` parties collude; ``view``, (n,), bounds the transcript's."""
+        return self.mu(Adversary(), range(len(view)), view, sensitivity)
+
+    def charged_mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        """As :meth:`mu_against_any`, but one that adds up with other studies; see :meth:`charged_mu`."""
+        return self.mu_against_any(size, view, sensitivity)
+
+    def promise(self, mu: float, enforced_by: str) -> APriori:
+        """What is promised where ``mu`` bounds the view of every coalition in every history, in real numbers."""
+        return APriori(float(self.mu_against_any(0, np.array([mu]), 0.0)[0]), enforced_by, self.beta, self.tv)
 
     def epsilon(self, mu: float, delta: float) -> float:
         """The least epsilon that is shown at ``delta``; rounded up."""
@@ -119,15 +132,18 @@ class GridLossConversion(LossConversion):
         deviations: Sequence[float],
         draws: int,
         rounding: Callable[[Adversary, Sequence[PartyId]], float] | None = None,
+        most_rounding: float = 0.0,
     ) -> None:
         """``deviations`` of the noise in use, in the units of ``step``; ``draws``: of how many noise terms of d coordinates.
 
-        ``rounding`` gives b^2, by default 0 for shifts that are whole by themselves.
+        ``rounding`` gives b^2, by default 0 for shifts that are whole by themselves; ``most_rounding`` is its largest value over
+        all adversaries that see messages as colluders do.
         """
         variances = [(deviation / step) ** 2 for deviation in deviations if deviation]
         self.correction = max((_corrected(variance) for variance in variances), default=1.0)
         self.dimension = dimension
         self._rounding = rounding
+        self._most_rounding = most_rounding
         self.tv = TOTAL_VARIATION * draws * dimension
         self.notes = (
             "discrete Gaussian noise, the same on every coordinate",
@@ -142,9 +158,14 @@ class GridLossConversion(LossConversion):
         return math.sqrt((1.0 + self.dimension * rounded / mu**2) * self.correction) * (1.0 + 1e-10)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
-        rounded = self.dimension * self._rounding(adversary, honest) if self._rounding else 0.0
+        return self._widened(view, self._rounding(adversary, honest) if self._rounding else 0.0)
+
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        return self._widened(view, self._most_rounding)
+
+    def _widened(self, view: Array, rounded: float) -> Array:
         # What is not seen at all stays so: the shift of nothing.
-        return np.where(view > 0, np.sqrt((view**2 + rounded) * self.correction), 0.0)
+        return np.where(view > 0, np.sqrt((view**2 + self.dimension * rounded) * self.correction), 0.0)
 
 
 class LocalNoiseLossConversion(GridLossConversion):
@@ -158,6 +179,9 @@ class LocalNoiseLossConversion(GridLossConversion):
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
         local = sensitivity / self._sigma * math.sqrt(self.correction) if self._sigma else math.inf
         return np.full(len(honest), local)
+
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        return self.mu(Adversary(), range(len(view)), view, sensitivity)
 
 
 def _corrected(variance: float) -> float:

@@ -139,7 +139,9 @@ class DiscreteNoise(Configured, ABC):
 
         return LocalNoiseLossConversion(self.own_deviation, step=self.step, dimension=self.dimension, draws=schedule.parties)
 
-    def grid_loss(self, deviations: Sequence[float], draws: int, rounding: Any = None) -> LossConversion:
+    def grid_loss(
+        self, deviations: Sequence[float], draws: int, rounding: Any = None, most_rounding: float = 0.0
+    ) -> LossConversion:
         """The bound for whole numbers along the best shift; without a grid that in real arithmetic.
 
         The arguments are those of :class:`~quietmean.privacy.GridLossConversion`.
@@ -149,7 +151,14 @@ class DiscreteNoise(Configured, ABC):
 
         if not self.step or self.dimension is None:
             return EXPOSED_REAL_ARITHMETIC if self.exposed else REAL_ARITHMETIC
-        return GridLossConversion(step=self.step, dimension=self.dimension, deviations=deviations, draws=draws, rounding=rounding)
+        return GridLossConversion(
+            step=self.step,
+            dimension=self.dimension,
+            deviations=deviations,
+            draws=draws,
+            rounding=rounding,
+            most_rounding=most_rounding,
+        )
 
 
 def choose_step(smallest: float, largest: float, parties: int) -> float:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -67,17 +68,17 @@ class Execution:
 
     @cached_property
     def _transcript(self) -> Transcript:
-        return self.protocol.transcript(self.schedule, self.trace)
+        return self.protocol.with_seen(self.protocol.transcript(self.schedule, self.trace), self.schedule, self.trace)
 
     def full_transcript(self) -> Transcript:
         """The declared transcript with every message in it, also where :meth:`transcript` leaves out what follows from others."""
-        return self.protocol.full_transcript(self.schedule, self.trace)
+        return self.protocol.with_seen(self.protocol.full_transcript(self.schedule, self.trace), self.schedule, self.trace)
 
     def traced_transcript(self) -> Transcript:
         """The transcript traced through the real party machines."""
         public = self.protocol.releases_are_public
         overheard = self.protocol.is_overheard
-        return trace_machines(
+        traced = trace_machines(
             self.parties,
             self.machine,
             self.trace,
@@ -86,6 +87,7 @@ class Execution:
             is_overheard=overheard,
             refusing=self.protocol.refuses_messages,
         )
+        return self.protocol.with_seen(traced, self.schedule, self.trace)
 
     def error_variance(self) -> float | None:
         """Variance per coordinate of the noise in the result, if the protocol states it; else it follows from the transcript."""
@@ -102,12 +104,19 @@ class Execution:
         if delta not in self._analyses:
             conversion = self.protocol.loss_conversion(self.schedule, self.trace, self.weights, delta)
             terms = Terms(self.sensitivity, delta, conversion, self.protocol.guarantee)
-            self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted)
+            self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted, bound=self._worst_coalition)
         return self._analyses[delta]
 
     @cached_property
     def _analyses(self) -> dict[float, PrivacyAnalysis]:
         return {}
+
+    def a_priori(self, size: int, delta: float) -> APriori:
+        """What could have been promised before the start, against ``size`` colluders; see :meth:`Protocol.a_priori`."""
+        return self.protocol.a_priori(self.parties, size, self.sensitivity, delta)
+
+    def _worst_coalition(self, size: int) -> CoalitionBound | None:
+        return self.protocol.worst_coalition(self.schedule, self.trace, self.sensitivity, size)
 
     def run(self, values: Vector, noise: PopulationNoise) -> LockstepResult:
         """Run the real party machines in lockstep on values (n, d)."""
@@ -160,6 +169,8 @@ class Execution:
             rounds, senders, slots = np.nonzero(self.trace.lost)
             receivers = self.schedule.neighbours[rounds, senders, slots]
             document["lost"] = np.stack([rounds + 1, senders, receivers], axis=1).tolist()
+        if unused := self.trace.unused(self.schedule):
+            document["seen"] = [list(message) for message in unused]
         if len(self.trace.settled):
             document["settled"] = self.trace.settled.tolist()
         if not (self.weights == 1.0).all():
@@ -202,8 +213,9 @@ class Execution:
             schedule,
             ExecutionTrace(
                 np.array(online, dtype=np.bool_),
-                _lost_mask(_array_field(raw, "lost", list[tuple[int, int, int]], []), schedule),
+                _message_mask(raw, "lost", schedule),
                 np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4),
+                _message_mask(raw, "seen", schedule),
             ),
             optional_field(raw, "sensitivity", float, 1.0),
             np.array(_array_field(raw, "weights", list[float], [1.0] * parties), dtype=np.float64),
@@ -233,16 +245,17 @@ def _array_field(raw: Mapping[str, Any], name: str, kind: Any, default: Any) -> 
         raise InputError(f"field {name!r} is not as it should be: {error}") from None
 
 
-def _lost_mask(lost: list[tuple[int, int, int]], schedule: Schedule) -> NDArray[np.bool_] | None:
-    if not lost:
+def _message_mask(raw: Mapping[str, Any], name: str, schedule: Schedule) -> NDArray[np.bool_] | None:
+    messages = _array_field(raw, name, list[tuple[int, int, int]], [])
+    if not messages:
         return None
     mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-    for round_, sender, receiver in lost:
+    for round_, sender, receiver in messages:
         known = 1 <= round_ <= schedule.rounds and 0 <= sender < schedule.parties and receiver >= 0
         slots = schedule.neighbours[round_ - 1, sender] == receiver if known else np.zeros(1, dtype=np.bool_)
         if not slots.any():
             raise InputError(
-                f"lost message [{round_}, {sender}, {receiver}] is not in the schedule: name [round, sender, receiver]"
+                f"{name} message [{round_}, {sender}, {receiver}] is not in the schedule: name [round, sender, receiver]"
             )
         mask[round_ - 1, sender, slots] = True
     return mask

@@ -13,7 +13,7 @@ Each coordinate along these that the best real shift uses is rounded, at a cost 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,12 @@ class MaskedMessages:
     arrived: NDArray[np.bool_]
     aggregator: PartyId | None
     symmetric: bool
+
+    def most_rounding(self) -> float:
+        """:meth:`rounding` against any colluders, at most: whether the aggregator is among them or not."""
+        nobody, everyone = Adversary(), range(self.arrived.size)
+        # Fewer honest parties share fewer terms. Nobody's number is -1.
+        return max(replace(self, aggregator=who).rounding(nobody, everyone) for who in (None, -1))
 
     def rounding(self, adversary: Adversary, honest: Sequence[PartyId]) -> float:
         """b^2: what rounding the shift adds to mu squared for each coordinate, at most."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
@@ -26,7 +27,7 @@ from quietmean.transcript.numbers import Arithmetic, NumericReading, NumericTerm
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Charge, LossConversion
+    from quietmean.privacy import LossConversion
     from quietmean.transcript.symbols import SymbolicReading
 
 ANY_DOMAIN = "any bounded set"
@@ -249,6 +250,10 @@ class Protocol(Configured, ABC):
         """The program with symbols: equal to the traced one, or (see :meth:`full_transcript`) with the same privacy loss."""
         return self.symbols(schedule, trace).transcript()
 
+    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        """A transcript of this history with all that receivers saw and did not use; see :class:`ExecutionTrace`."""
+        return transcript if trace.seen is None else transcript.with_seen(trace.unused(schedule))
+
     def symbols(self, schedule: Schedule, trace: ExecutionTrace) -> SymbolicReading:
         """The program read with symbols."""
         # Running parties need no matrices: they start without this import.
@@ -287,16 +292,6 @@ class Protocol(Configured, ABC):
 
         return REAL_ARITHMETIC
 
-    def planned_charge(self, target: Target) -> Charge:
-        """What a study with this target is charged before it starts: mu, beta and tv; infinite where nothing bounds it.
-
-        By default the largest mu that meets the target, in real arithmetic.
-        """
-        from quietmean.privacy import Charge, mu_of_budget
-
-        # What protects nothing costs everything, whatever its target says.
-        return Charge(mu_of_budget(target.epsilon, target.delta) if self.private else math.inf)
-
     @property
     def refunds(self) -> bool:
         """Whether an execution that cost less than was charged before it gives the difference back to a ledger.
@@ -304,6 +299,22 @@ class Protocol(Configured, ABC):
         Only where its cost follows from the past round by round, whatever decides who is there.
         """
         return True
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
+        """mu of the view that the transcript describes, at most, whichever ``size`` parties collude; None without a formula.
+
+        :attr:`trusted` parties do not collude. Replacement of one party's value by another at L2 distance <= ``sensitivity``.
+        """
+        return None
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        """What an execution costs at most, whichever ``size`` parties collude and whatever happens while parties still send.
+
+        That includes all dropouts, lost and late messages. A plan promises it, and a ledger reserves its mu, beta and tv.
+        ``delta``: where epsilon will be read, of which some bounds use a part. Replacement at L2 distance <= ``sensitivity``;
+        :attr:`trusted` parties do not collude.
+        """
+        return APriori(math.inf, "nothing bounds what this protocol may give away")
 
     # --- roles of parties ---
 

@@ -53,7 +53,7 @@ def _at_least(point: CurvePoint, known: CoalitionCertificate) -> CurvePoint:
     """Where the certificate itself tried coalitions of this size, the curve is at least as high."""
     if point.size != known.size:
         return point
-    worst = max(point.worst, known.max_epsilon)
+    worst = max(point.worst, known.at_least)
     return replace(point, worst=worst, tried=max(point.tried, known.tried), exhaustive=known.exhaustive)
 
 
@@ -115,10 +115,19 @@ class CertificatePage:
             "meaning": _meaning(worst, words.power(self.privacy.delta)),
             "figure": inline_svg(figure, "parties", "Epsilon of every party"),
             "figure_heading": _spread(self.epsilons),
-            "figure_note": "Each bar is one party's largest ε over all coalitions tried that it is not in."
-            if self.coalitions
-            else "Each bar is one honest party's ε.",
+            "figure_note": self._figure_note(),
         }
+
+    def _figure_note(self) -> str:
+        if self.coalitions is None:
+            return "Each bar is one honest party's ε."
+        if self.coalitions.found is None:
+            return "Each bar is one party's largest ε over all coalitions tried that it is not in."
+        return (
+            "Each bar is one party's ε at most, whichever coalition that it is not in: a bound. The worst coalition of "
+            f"{self.coalitions.tried} that were tried reaches ε = {words.rounded_up(self.coalitions.at_least)}; what follows is "
+            "about that one."
+        )
 
     def _who_learns(self) -> str:
         found = self.found
@@ -138,6 +147,8 @@ class CertificatePage:
         cost = f"ε = {words.rounded_up(worst)} at δ = {words.power(self.privacy.delta)}"
         if len(self.epsilons) > 1 and float(self.epsilons.min()) > worst * (1 - 1e-6):
             return f"Every party pays {cost}"
+        if self.coalitions is not None and self.coalitions.found is not None:
+            return f"No party pays more than {cost}"
         return f"Party {self.found.party} pays most: {cost}"
 
     def _curve(self) -> dict[str, str]:

@@ -159,8 +159,7 @@ def _unit(unit: str) -> str:
 def _privacy_heading(report: StudyReport, worst: float) -> str:
     if math.isinf(worst):
         return "This run does not protect everybody: ε has no bound"
-    cost = f"ε = {words.rounded_up(worst)} at δ = {words.power(report.delta)}"
-    return f"It cost at most {cost}" if report.certificate.exhaustive else f"It cost {cost} against the worst coalition drawn"
+    return f"It cost at most ε = {words.rounded_up(worst)} at δ = {words.power(report.delta)}"
 
 
 def _verdict(worst: float, target: float) -> str:
@@ -196,7 +195,7 @@ def _exchange_notes(report: StudyReport) -> list[str]:
     notes = ["Time runs from left to right: an arrow leaves its sender after one round and arrives in the next."]
     if coalition:
         members = words.listed([report.party_names[party] for party in sorted(coalition)])
-        how = "all possible coalitions" if report.certificate.exhaustive else "the coalitions drawn"
+        how = "all possible coalitions" if report.certificate.exhaustive else "the coalitions tried"
         notes.append(f"In colour: {members}, of {how} the one that learns most.")
     if parties > MOST_PARTIES:
         notes.append(

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
-from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
+from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
@@ -27,8 +28,7 @@ class StudyOutcome:
     """A finished study: the estimates of its statistics, and its privacy.
 
     Standard errors are those of the privacy noise in this very execution (exact, from its transcript); they do not include the
-    values lost with parties that dropped out. ``worst_found``: where not every coalition could be tried, the worst
-    that a search found.
+    values lost with parties that dropped out.
     """
 
     workload: Workload
@@ -37,12 +37,11 @@ class StudyOutcome:
     answers: tuple[Answer, ...]
     privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
-    worst_found: CoalitionCertificate | None
     party_epsilon: float | None
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the worst-off party against the certificate's coalitions, at the target's delta; rounded up."""
+        """Epsilon of the worst-off party against every coalition of the certificate's size, at the target's delta; rounded up."""
         return self.certificate.max_epsilon
 
     @property
@@ -55,6 +54,20 @@ class StudyOutcome:
         """How many parties' values are in the result; who dropped out after contributing is among them."""
         return int(self.execution.contributors().sum())
 
+    @property
+    def a_priori(self) -> APriori:
+        """What was promised before the start, whatever would happen."""
+        return self.execution.a_priori(self.certificate.size, self.target.delta)
+
+    @property
+    def epsilon_a_priori(self) -> float:
+        """The same at the target's delta; rounded up."""
+        return self.privacy.epsilon(self.a_priori.mu)
+
+    def charge(self, party: int) -> Charge:
+        """What this execution cost one party: its certificate, or what was promised where that has the smaller mu."""
+        return self.certificate.charge(party).capped(Charge.promised(self.a_priori))
+
     def certificate_json(self) -> dict[str, Any]:
         return {
             **self.certificate.to_json(),
@@ -62,7 +75,7 @@ class StudyOutcome:
             "neighbouring": str(self.target.neighbouring),
             "sensitivity": self.target.sensitivity,
             "everyone_else_epsilon": self.everyone_else_epsilon,
-            "worst_found": None if self.worst_found is None else self.worst_found.to_json(),
+            "worst_found": None if self.certificate.found is None else self.certificate.found.to_json(),
             "whole_party_epsilon": self.party_epsilon,
             "guarantee": self.privacy.guarantee,
             "assumptions": self.privacy.assumptions,
@@ -75,6 +88,8 @@ class StudyOutcome:
             "columns": list(self.workload.columns.names),
             "estimate": self.by_column({name: float(one.value[0]) for name, one in found.items()}),
             "standard_error": self.by_column({name: float(one.standard_error[0]) for name, one in found.items()}),
+            "epsilon_a_priori": self.epsilon_a_priori,
+            "enforced_by": self.a_priori.enforced_by,
             "epsilon": self.epsilon,
             "delta": self.target.delta,
             "certificate": self.certificate_json(),
@@ -113,6 +128,5 @@ def conclude(workload: Workload, target: Target, execution: Execution, mean: Vec
         workload.decode(mean, float(np.sqrt(variance)), float(execution.weights[execution.contributors()].sum())),
         privacy,
         certificate,
-        None if certificate.exhaustive else privacy.search(target.colluding, limit=certificate.tried),
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,
     )

@@ -61,6 +61,18 @@ class Transcript:
         """
         return replace(self, noise_scale=np.array([scales[str(group)] for group in self.noise_group], dtype=np.float64))
 
+    def with_seen(self, seen: Iterable[tuple[int, PartyId, PartyId]]) -> Transcript:
+        """The same where receivers know more: (round, sender, receiver) of messages that the transcript has already.
+
+        All that a sender sends in one round counts as seen, if the transcript has several messages of it.
+        """
+        from scipy.sparse import csr_array
+
+        known = self.message_known.tolil()
+        for round_, sender, receiver in seen:
+            known[np.nonzero((self.sender == sender) & (self.message_round == round_) & ~self.released)[0], receiver] = True
+        return replace(self, message_known=csr_array(known))
+
     def find(self, party: PartyId, time: int) -> int:
         """The row of what ``party`` held after round ``time``: the message it sent next, or its last state.
 

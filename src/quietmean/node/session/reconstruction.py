@@ -13,6 +13,8 @@ What only parties that left have seen is not known. The assumptions about them:
 * A share that its sender cancelled, and that no log of such a receiver mentions, arrived in those rounds. Its sender kept it as
   well.
 * A message between two such parties arrived, in rounds in which both count as online.
+* What was sent and is not known to have arrived counts as seen by its receiver, whether it was refused, taken back, or its
+  receiver was silent: a silent party saw all that was sent to it.
 * What such parties did later, only with one another, is not in the record. It has influenced no party that finished. The parties
   that left may have seen more of one another than the record states.
 
@@ -67,7 +69,7 @@ def reconstruct(
             # Its sender cancelled it; whether the receiver had seen it is not known. It must not be left out.
             kept.add(message)
         # Of other messages nothing is known. They count as arrived, for the same reason.
-    trace = ExecutionTrace(online, lost if lost.any() else None)
+    trace = ExecutionTrace(online, lost if lost.any() else None).all_handed(schedule)
     logged = {(round_, sender, receiver): later for sender, log in both.items() for round_, receiver, later in log.settled}
     # What its receiver accepted and its sender knows nothing of counts in both places.
     unknown = {message for message in arrived - sent if until.get(message[1], 0) >= message[0]}

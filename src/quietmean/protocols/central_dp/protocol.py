@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -80,6 +81,15 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
         counted: NDArray[np.bool_] = trace.delivered(schedule)[0].any(axis=1)
         counted[self.aggregator] = True
         return counted
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        mu = sensitivity / self.sigma if self.sigma else np.inf
+        return self.grid_loss([self.sigma], 1).promise(mu, "the curator, who must be trusted and adds the noise")
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        return CoalitionBound(
+            np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the curator's noise"
+        )
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> CentralDpParty:
         self.check_values(value)

@@ -15,25 +15,26 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Deliveries:
-    """Both (T, 2m), rounds by links: did a message arrive, and does its sender know that?
+    """All (T, 2m), rounds by links: did a message arrive, does its sender know that, and was it handed to its receiver at all?
 
-    ``arrived`` is true wherever ``acknowledged`` is.
+    ``arrived`` is true wherever ``acknowledged`` is, and ``handed`` wherever ``arrived`` is.
     """
 
     links: Links
     arrived: Flags
     acknowledged: Flags
+    handed: Flags
 
     @classmethod
     def of(cls, parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> Deliveries:
         links = parameters.links
-        arrived, acknowledged = (messages[:, links.sender, links.slot] for messages in trace.deliveries(schedule))
-        return cls(links, arrived, acknowledged)
+        tables = (*trace.deliveries(schedule), trace.handed(schedule))
+        return cls(links, *(table[:, links.sender, links.slot] for table in tables))
 
     @classmethod
     def complete(cls, parameters: ConsensusParameters) -> Deliveries:
         everything: Flags = np.ones((parameters.rounds, len(parameters.links)), dtype=np.bool_)
-        return cls(parameters.links, everything, everything)
+        return cls(parameters.links, everything, everything, everything)
 
     @property
     def all_known(self) -> bool:

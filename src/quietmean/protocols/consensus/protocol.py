@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import AUTO, OPEN, given_value
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -87,6 +88,18 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
         return error_variance(self, schedule, trace, weights) + quantisation_error(self)
 
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        if self.local_noise != "gaussian" or not self.sigma_local:
+            return super().a_priori(parties, size, sensitivity, delta)
+        return APriori(
+            sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
+        )
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
+        from quietmean.protocols.consensus.worst_case import worst_coalition
+
+        return worst_coalition(self, schedule, trace, sensitivity, size)
+
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         """The largest group of parties that are connected by edges in use at the end: they end with their common mean."""
         from quietmean.protocols.consensus.edges_in_use import edges_in_use
@@ -132,5 +145,9 @@ class Consensus(ConsensusParameters, SelfCalibrating):
 
     def full_transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         return super().transcript(schedule, trace)
+
+    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        # Only the first messages are not public, and the transcripts count them for each edge.
+        return transcript
 
     population = population

@@ -125,7 +125,7 @@ class _Irregular:
         self._initial = []
         for link, (sender, receiver) in enumerate(zip(links.sender.tolist(), links.receiver.tolist(), strict=True)):
             noise = {builder.add_noise([sender], float(links.sigma[link]), NoiseGroup.CANCELLING): 1.0}
-            known = [receiver] if self._deliveries.arrived[0, link] else []
+            known = [receiver] if self._deliveries.handed[0, link] else []
             # A party that is away in the first round sends nothing: then the variable stays its own.
             round_ = 1 if self._trace.online[1, sender] else 0
             self._initial.append(builder.add_message(sender, round_, known, noise=noise))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,7 +23,8 @@ def grid_bound(parameters: CordpDmeParameters, pairs: NDArray[np.int64], arrived
     """The bound for whole numbers along the shift that rounds every edge; without a grid that in real arithmetic."""
     own, pair = parameters.sigma_own, parameters.sigma_pair
     messages = MaskedMessages(own, pair, parameters.step, pairs, arrived, parameters.aggregator, parameters.partners is None)
-    return parameters.grid_loss([own, pair], arrived.size + (len(pairs) if pair else 0), messages.rounding)
+    draws = arrived.size + (len(pairs) if pair else 0)
+    return parameters.grid_loss([own, pair], draws, messages.rounding, messages.most_rounding())
 
 
 def masked_loss(parameters: CordpDmeParameters, schedule: Schedule, arrived: NDArray[np.bool_]) -> LossConversion:
@@ -51,8 +53,14 @@ class _CompleteLossConversion(LossConversion):
         self.notes, self.tv = conversion.notes, conversion.tv
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
-        own, pair, parties = self._everybody.own, self._everybody.pair, self._everybody.arrived.size
-        whole = sensitivity**2 * leakage(own**2, pair**2, parties, parties - len(honest))
-        whole += self._conversion.dimension * self._everybody.rounding(adversary, honest)
-        limit = np.sqrt(whole * self._conversion.correction)
+        limit = self._limit(self._everybody.arrived.size - len(honest), self._everybody.rounding(adversary, honest), sensitivity)
         return np.minimum(self._conversion.mu(adversary, honest, view, sensitivity), limit)
+
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        limit = self._limit(size, self._everybody.most_rounding(), sensitivity)
+        return np.minimum(self._conversion.mu_against_any(size, view, sensitivity), limit)
+
+    def _limit(self, colluding: int, rounded: float, sensitivity: float) -> float:
+        own, pair, parties = self._everybody.own, self._everybody.pair, self._everybody.arrived.size
+        whole = sensitivity**2 * leakage(own**2, pair**2, parties, colluding) + self._conversion.dimension * rounded
+        return math.sqrt(whole * self._conversion.correction)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, Vector
@@ -22,11 +23,12 @@ from quietmean.protocols.cordp_dme.design import (
     least_error,
     optimal_design,
 )
-from quietmean.protocols.cordp_dme.pairs import all_pairs, sparse_pairs
+from quietmean.protocols.cordp_dme.pairs import all_pairs, place_pairs, sparse_pairs
 from quietmean.protocols.cordp_dme.party import CordpDmeParty
 from quietmean.protocols.cordp_dme.population import population
-from quietmean.protocols.cordp_dme.sparse import sparse_design
+from quietmean.protocols.cordp_dme.sparse import place_information, sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
+from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
 from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -60,7 +62,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         return replace(self, sigma_own=star, sigma_pair=delta)
 
     def design(self, target: Target) -> Design:
-        """The optimum by formula; on a sparse graph, by exact accounting of random coalitions."""
+        """The optimum by formula; on a sparse graph where all coalitions can be tried, by exact accounting of all."""
         template = self.template(target)
         unit = gaussian_variance(target.epsilon, target.delta, target.sensitivity)
         found, certificate = template._levels(target, unit)
@@ -93,11 +95,9 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         else:
             sparse = sparse_design(target.parties, responding, target.colluding, unit, self.partners)
             own, pair = sparse.own, sparse.pair
-            who = "any coalition" if sparse.exhaustive else f"worst of {sparse.coalitions} random coalitions"
-            certificate = (
-                f"{who} of {target.colluding}, exact; error {sparse.cost:.3g} times the least with noise shared in all pairs; if "
-                f"the partners of one party collude, its mu is {math.sqrt(sparse.surrounded):.3g} times the target"
-            )
+            how = "exact" if sparse.exhaustive else "by formula"
+            error = f"error {sparse.cost:.3g} times the least with noise shared in all pairs"
+            certificate = f"any coalition of {target.colluding}, {how}; {error}"
         return replace(self, sigma_own=round_up(math.sqrt(own)), sigma_pair=round_up(math.sqrt(pair))), certificate
 
     def input_domain(self, target: Target) -> InputDomain:
@@ -132,6 +132,21 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         pairs = all_pairs(parties) if self.partners is None else sparse_pairs(parties, self.partners, seed)
         return Schedule.from_lists([self.to_aggregator(parties)], parties, pairs)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        own, pair = self.sigma_own**2, self.sigma_pair**2
+        if self.partners is None:
+            information = all_pairs_information(own, pair, parties, 0, size)
+        else:
+            information = place_information(own, pair, parties, self.partners, size)
+        pairs = all_pairs(parties) if self.partners is None else place_pairs(parties, self.partners)
+        from quietmean.protocols.cordp_dme.loss import grid_bound
+
+        conversion = grid_bound(self, pairs, np.ones(parties, dtype=np.bool_))
+        return conversion.promise(sensitivity * math.sqrt(information), "formula, as if all messages arrived: fewer say less")
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         publishes = trace.online[1] & (schedule.out_degree[0] == 0)

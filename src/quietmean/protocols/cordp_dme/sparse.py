@@ -8,6 +8,7 @@ parties: an honest party's leakage is the diagonal of its inverse. One eigendeco
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -18,7 +19,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.protocols.cordp_dme.design import least_error
 from quietmean.protocols.cordp_dme.pairs import place_pairs
-from quietmean.randomness import BitStream, Seed
+from quietmean.protocols.shared_noise import connected_information, connectivity, through_partner
 
 Array = NDArray[np.float64]
 
@@ -38,8 +39,8 @@ class SparseDesign:
     """``own`` = v and ``pair`` = b as variances per coordinate, with a margin of 2 % in standard deviation.
 
     ``error``: mean of v + cut b over random responders, ``complete`` its infimum with noise shared in all pairs. ``coalitions``
-    of random places were tried (``exhaustive``: all there are); in ``disconnected`` of them the honest parties fell apart.
-    ``surrounded``: leakage of a party whose partners collude, as far as ``colluding`` suffices for that, times s.
+    were tried, all there are if ``exhaustive``; in ``disconnected`` of them the honest parties fell apart. Where they are too
+    many, none is tried, and the formulas of :mod:`~quietmean.protocols.shared_noise` bound them all.
     """
 
     own: float
@@ -49,7 +50,6 @@ class SparseDesign:
     coalitions: int
     exhaustive: bool
     disconnected: int
-    surrounded: float
 
     @property
     def cost(self) -> float:
@@ -58,22 +58,24 @@ class SparseDesign:
 
 
 def sparse_design(parties: int, responding: int, colluding: int, unit: float, partners: int) -> SparseDesign:
-    """(v, b) of the least error on the regular graph of :func:`place_pairs`, against random coalitions of places.
+    """(v, b) of the least error on the regular graph of :func:`place_pairs`, against every coalition of places.
 
-    ``unit`` is s, the variance of the Gaussian mechanism. A study's public seed, which no party chooses alone, puts the parties
-    at random places: parties that agreed to collude before are a random coalition of places. Raises :class:`InputError` for
-    graphs too large to be decomposed.
+    ``unit`` is s, the variance of the Gaussian mechanism. Raises :class:`InputError` for graphs too large to be decomposed.
     """
     if parties > _LARGEST:
         raise InputError(f"{parties} parties are too many to design noise on a sparse graph: choose at most {_LARGEST}")
     pairs = place_pairs(parties, partners)
-    tried, exhaustive = _coalitions(parties, colluding, partners)
+    tried = _all_coalitions(parties, colluding)
     # Running parties need no calibration: they start without this import.
     from quietmean.privacy.information import one_thread
 
     with one_thread():
-        spectra = [_Spectrum.of(parties, pairs, coalition) for coalition in tried]
-    leaking = np.array([[spectrum.worst(ratio) for ratio in _RATIOS] for spectrum in spectra]).max(axis=0)
+        spectra = [_Spectrum.of(parties, pairs, coalition) for coalition in tried or ()]
+        formula = None if spectra else worst_information(parties, partners, colluding)
+    if formula is None:
+        leaking = np.array([[spectrum.worst(ratio) for ratio in _RATIOS] for spectrum in spectra]).max(axis=0)
+    else:
+        leaking = np.array([formula(1.0, ratio) for ratio in _RATIOS])
     cut = partners * (parties - responding) / max(parties - 1, 1)
     error = unit * leaking * (1 + _RATIOS * cut)
     chosen = int(np.argmax(error <= error.min() * (1 + _TOLERANCE)))
@@ -84,10 +86,9 @@ def sparse_design(parties: int, responding: int, colluding: int, unit: float, pa
         pair=own * ratio,
         error=own * (1 + ratio * cut),
         complete=least_error(parties, responding, colluding, unit),
-        coalitions=len(tried),
-        exhaustive=exhaustive,
+        coalitions=len(spectra),
+        exhaustive=formula is None,
         disconnected=sum(spectrum.disconnected for spectrum in spectra),
-        surrounded=_surrounded(parties, pairs, colluding, ratio) * unit / own,
     )
 
 
@@ -125,18 +126,36 @@ class _Spectrum:
         return float((self.squares @ (1.0 / (1.0 + ratio * self.eigenvalues))).max())
 
 
-def _coalitions(parties: int, colluding: int, partners: int) -> tuple[list[tuple[PartyId, ...]], bool]:
-    count = int(np.clip(_EFFORT // parties, 20, 400))
-    # The graph looks the same from every place: a coalition and its rotations are one.
-    if colluding == 0:
-        return [()], True
-    if math.comb(parties - 1, colluding - 1) <= count:
-        return [(0, *others) for others in combinations(range(1, parties), colluding - 1)], True
-    stream = BitStream(Seed.public("cordp-dme coalitions", parties, colluding, partners))
-    return [tuple(stream.permutation(parties)[:colluding].tolist()) for _ in range(count)], False
+def place_information(own: float, pair: float, parties: int, partners: int, size: int) -> float:
+    """Lambda_ii at most against every coalition of ``size`` if all respond: exact where all can be tried, else by formula.
+
+    ``own`` and ``pair`` are variances per coordinate. The places are the same for every study, only who has which one is drawn.
+    """
+    tried = _all_coalitions(parties, size) if own > 0 and parties <= _LARGEST else None
+    formula = worst_information(parties, partners, size)(own, pair)
+    if tried is None:
+        return formula
+    pairs = place_pairs(parties, partners)
+    return min(formula, max(_Spectrum.of(parties, pairs, coalition).worst(pair / own) / own for coalition in tried))
 
 
-def _surrounded(parties: int, pairs: NDArray[np.int64], colluding: int, ratio: float) -> float:
-    """Worst leakage, at v = 1, against those who surround place 0."""
-    near = pairs[(pairs == 0).any(axis=1)].sum(axis=1)[:colluding].tolist()
-    return _Spectrum.of(parties, pairs, tuple(near)).worst(ratio)
+def worst_information(parties: int, partners: int, size: int) -> Callable[[float, float], float]:
+    """Lambda_ii at most as a function of (v, b), against every coalition of ``size`` on the graph of :func:`place_pairs`."""
+    connected = connectivity(parties, place_pairs(parties, partners), np.ones(parties, dtype=np.bool_))
+
+    def information(own: float, pair: float) -> float:
+        if own <= 0:
+            return math.inf
+        star = own + max(partners - size, 0) * through_partner(own, pair)
+        return min(1.0 / star, connected_information(own, pair, connected, parties, size))
+
+    return information
+
+
+def _all_coalitions(parties: int, size: int) -> list[tuple[PartyId, ...]] | None:
+    """All coalitions, but for rotations: the graph looks the same from every place. None where they are too many to be tried."""
+    if size == 0:
+        return [()]
+    if math.comb(parties - 1, size - 1) > int(np.clip(_EFFORT // parties, 20, 400)):
+        return None
+    return [(0, *others) for others in combinations(range(1, parties), size - 1)]

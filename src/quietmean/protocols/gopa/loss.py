@@ -17,4 +17,5 @@ def masked_loss(parameters: GopaParameters, schedule: Schedule, trace: Execution
     star, delta, aggregator = parameters.sigma_star, parameters.sigma_delta, parameters.aggregator
     arrived = GopaOutcome.of(aggregator, schedule, trace).arrived
     messages = MaskedMessages(star, delta, parameters.step, schedule.pairs, arrived, aggregator, symmetric=False)
-    return parameters.grid_loss([star, delta], schedule.parties + (len(schedule.pairs) if delta else 0), messages.rounding)
+    draws = schedule.parties + (len(schedule.pairs) if delta else 0)
+    return parameters.grid_loss([star, delta], draws, messages.rounding, messages.most_rounding())

@@ -16,13 +16,14 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class GopaOutcome:
-    """Masks of shape (n,): the parties whose masked value ``arrived``, and those that have ``rolled_back``.
+    """Masks of shape (n,): the parties whose masked value ``arrived``, those ``informed`` of it, and those that ``rolled_back``.
 
-    The latter received the aggregator's list, and their own message reached it in time. ``released``: the aggregator stayed to
-    the end and had something to release.
+    Who is informed received the aggregator's list with its own name, and sends its rollback; who has rolled back is informed, and
+    its message reached the aggregator in time. ``released``: the aggregator stayed to the end and had something to release.
     """
 
     arrived: Mask
+    informed: Mask
     rolled_back: Mask
     released: bool
 
@@ -34,7 +35,8 @@ class GopaOutcome:
         arrived[aggregator] = trace.online[PUBLISH, aggregator]
         informed = np.zeros(schedule.parties, dtype=np.bool_)
         informed[schedule.neighbours[ANNOUNCE - 1, aggregator][reached[ANNOUNCE - 1, aggregator]]] = True
-        rolled_back = arrived & informed & to_aggregator[ROLL_BACK - 1]
+        informed &= arrived
+        rolled_back = informed & to_aggregator[ROLL_BACK - 1]
         released = bool(trace.finished[aggregator] and arrived[aggregator])
         rolled_back[aggregator] = released
-        return cls(arrived, rolled_back, released)
+        return cls(arrived, informed, rolled_back, released)

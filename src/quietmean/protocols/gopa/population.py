@@ -40,13 +40,16 @@ def population(
     masks = Flow.of((parties, len(pairs)), party, term, sign) @ shared
     rollbacks = Flow.of((parties, len(pairs)), party[absent], term[absent], -sign[absent]) @ shared
 
-    def collected(rows: Rows, senders: NDArray[np.bool_], round_: int) -> Rows:
-        """The sum, in the aggregator's row, of the rows that ``senders`` send to it, and of its own."""
-        who = np.nonzero(senders & ~is_aggregator)[0]
+    def collected(rows: Rows, senders: NDArray[np.bool_], arrived: NDArray[np.bool_], round_: int) -> Rows:
+        """The sum, in the aggregator's row, of the rows of ``senders`` that ``arrived`` there, and of its own."""
+        who = np.nonzero(arrived & ~is_aggregator)[0]
         sent = out.send(rows, senders & ~is_aggregator, round_, (who, np.full(who.size, aggregator)))
         added = np.append(who, aggregator)
         return Flow.of((parties, parties), np.full(added.size, aggregator), added) @ sent
 
-    total = collected(noisy + masks, happened.arrived, PUBLISH) + collected(rollbacks, happened.rolled_back & missing, ROLL_BACK)
+    # What did not arrive in time may have been seen all the same.
+    total = collected(noisy + masks, trace.online[PUBLISH], happened.arrived, PUBLISH)
+    rolling = happened.informed & trace.online[ROLL_BACK] & missing
+    total += collected(rollbacks, rolling, happened.rolled_back & missing, ROLL_BACK)
     releases = is_aggregator & happened.released
     return Results(out.release(total, releases, ROUNDS + 1), is_aggregator * weights[happened.arrived].sum(), releases)

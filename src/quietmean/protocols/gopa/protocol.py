@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -56,6 +57,19 @@ class GOPA(GopaParameters, Aggregated):
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return list_bytes(parties)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        # The party's own noise moves by the change itself, which is whole: nothing is rounded.
+        draws = parties + (parties * (parties - 1) // 2 if self.sigma_delta else 0)
+        return self.grid_loss([self.sigma_star], draws).promise(
+            sensitivity / self.sigma_star if self.sigma_star else np.inf,
+            "each party's own noise: a value that comes too late is seen, and others have taken its cover out",
+        )
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        from quietmean.protocols.gopa.worst_case import worst_coalition
+
+        return worst_coalition(self, schedule, trace, sensitivity, size)
 
     def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
         return GopaOutcome.of(self.aggregator, schedule, trace).arrived

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures
@@ -62,6 +63,17 @@ class IncA(IncaParameters, Protocol):
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> IncaParty:
         self.check_values(value)
         return IncaParty(self, schedule, party, value, weight, noise)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        return APriori(
+            sensitivity / self.sigma_star if self.sigma_star else np.inf,
+            "each party's own noise: all that is cancelled may lose its cover if shares are lost",
+        )
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        from quietmean.protocols.inca.worst_case import worst_coalition
+
+        return worst_coalition(self, schedule, trace, sensitivity, size)
 
     population = population
 

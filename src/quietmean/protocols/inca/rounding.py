@@ -81,7 +81,7 @@ class _Costs:
         self._products = np.zeros((kinds.size, size, size))
         for number, kind in enumerate(kinds.tolist()):
             count = kind // 2
-            self._products[number, :count, :count] = _inverse_product(parameters, count, finishes=bool(kind % 2))
+            self._products[number, :count, :count] = inverse_product(parameters, count, finishes=bool(kind % 2))
 
     @property
     def finite(self) -> bool:
@@ -100,7 +100,7 @@ class _Costs:
         return float(change @ self._products[self._kind[party]] @ change)
 
 
-def _inverse_product(parameters: IncaParameters, count: int, finishes: bool) -> Array:
+def inverse_product(parameters: IncaParameters, count: int, finishes: bool) -> Array:
     """Entry (r, s): product of the least noise changes that change injections r and s by one; infinite if there are none."""
     injection = parameters.injections
     noise = injection.noise[:count].copy()

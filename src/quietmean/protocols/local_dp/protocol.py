@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -61,6 +62,15 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
 
     def fixed_schedule(self, parties: int) -> Schedule:
         return Schedule.silent(1, parties)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        mu = sensitivity / self.sigma if self.sigma else np.inf
+        return self.grid_loss([self.sigma], parties).promise(mu, "each party's own noise, whatever happens")
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        return CoalitionBound(
+            np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
+        )
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> LocalDpParty:
         self.check_values(value)

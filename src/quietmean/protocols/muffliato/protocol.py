@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.protocols.discrete import least_deviation
@@ -115,6 +116,15 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return gossip_schedule(self, parties, seed)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        mu = sensitivity / self.sigma if self.sigma else np.inf
+        return self.grid_loss([self.sigma], parties).promise(mu, "each party's own noise, whatever happens")
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        return CoalitionBound(
+            np.full(schedule.parties, sensitivity / self.sigma if self.sigma else np.inf), "the party's own noise"
+        )
 
     def machine(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
@@ -21,7 +22,7 @@ from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Charge
+    pass
 
 # Replacement of a unit vector by its opposite.
 _DIAMETER = 2.0
@@ -63,11 +64,6 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         lost = target.dropout_bias(responding)
         return Design(found, error, lost, f"pure {target.epsilon:g}-DP of each report (delta = 0), whoever colludes")
 
-    def planned_charge(self, target: Target) -> Charge:
-        from quietmean.privacy import Charge
-
-        return Charge.of_mechanism(self.epsilon)
-
     def input_domain(self, target: Target) -> InputDomain:
         """The unit ball; what lies inside of it is scaled to its surface."""
         return InputDomain.ball(target.dimension, _DIAMETER / 2)
@@ -97,6 +93,12 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         noise: NoiseSource,
     ) -> PrivUnitParty:
         return PrivUnitParty(self, value, weight, noise)
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        from quietmean.privacy import Charge
+
+        mu = Charge.of_mechanism(self.epsilon).mu
+        return APriori(mu, "each party's own report, whatever happens", pure=self.epsilon)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
         """Raises :class:`InputError`: the noise is not Gaussian."""

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
-from quietmean.privacy import GAUSSIAN, Adversary, Charge, LossConversion, mu_of_budget
+from quietmean.privacy import GAUSSIAN, Adversary, LossConversion, mu_of_budget
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.secagg.accounting import (
     dominating_gaussian,
@@ -27,7 +28,7 @@ from quietmean.protocols.secagg.accounting import (
     wrap_chance,
 )
 from quietmean.protocols.secagg.spec import SecAggParameters
-from quietmean.protocols.target import Target
+from quietmean.protocols.secagg.worst_case import least_unknown
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 
 Array = NDArray[np.float64]
@@ -102,6 +103,15 @@ class DiscreteLossConversion(LossConversion):
             [added_mu(self._parameters, sensitivity, int(unknown[party]), self._words, self._delta) for party in honest]
         )
 
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        counted = int(self._counted.sum())
+        unknown, _ = least_unknown(self._parameters, self._schedule, counted, size)
+        return np.where(self._counted, self._bound(unknown, sensitivity), 0.0)
+
+    def charged_mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        unknown, _ = least_unknown(self._parameters, self._schedule, int(self._counted.sum()), size)
+        return np.where(self._counted, added_mu(self._parameters, sensitivity, unknown, self._words, self._delta), 0.0)
+
     def epsilon(self, mu: float, delta: float) -> float:
         if delta >= self._delta:
             return GAUSSIAN.epsilon(mu, self._delta)
@@ -161,11 +171,23 @@ class DiscreteLossConversion(LossConversion):
         return max(mu_of_budget(epsilon, self._delta), adding) * (1 + _MARGIN)
 
 
-def planned_charge(parameters: SecAggParameters, target: Target, graph: float) -> Charge:
-    """What a study may cost a party at most if ``target.colluding`` parties collude: fewer than ``minimum`` give no result."""
-    words = parameters.words(target.dimension)
-    mu = added_mu(parameters, target.sensitivity, max(1, parameters.minimum - target.colluding), words, target.delta)
-    return Charge(mu, *additive_columns(parameters, target.parties, words, target.delta, graph))
+def promised(
+    parameters: SecAggParameters, schedule: Schedule, size: int, sensitivity: float, delta: float, graph: float
+) -> APriori:
+    """What an execution costs at most if ``size`` parties collude: fewer than ``minimum`` inputs give no result."""
+    parties, dimension = schedule.parties, stated_dimension(parameters)
+    fewest = np.arange(parties) < parameters.minimum
+    conversion = DiscreteLossConversion(parameters, schedule, fewest, dimension, delta, graph)
+    nothing = np.zeros(parties)
+    # What is drawn and rounded adds up over all that may be counted.
+    beta, tv = additive_columns(parameters, parties, parameters.words(dimension), delta, graph)
+    return APriori(
+        float(conversion.mu_against_any(size, nothing, sensitivity).max()),
+        f"protocol: no result from fewer than {parameters.minimum} inputs, of which a coalition knows {size} at most",
+        beta,
+        tv,
+        adding=float(conversion.charged_mu_against_any(size, nothing, sensitivity).max()),
+    )
 
 
 def added_mu(parameters: SecAggParameters, sensitivity: float, honest: int, words: int, delta: float) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise import NoiseGroup
@@ -21,12 +22,13 @@ from quietmean.protocols.secagg.party import ROUNDS, AggregatorParty, ClientPart
 from quietmean.protocols.secagg.shamir import SHARE_BYTES
 from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_numbers
 from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
+from quietmean.protocols.secagg.worst_case import least_unknown
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
-    from quietmean.privacy import Charge, LossConversion
+    from quietmean.privacy import LossConversion
 
 # Measured on real runs: keys, sealed shares there and back, opened shares; for each partner, and without any.
 _BYTES_PER_PARTNER, _OTHER_BYTES = 424, 120
@@ -133,14 +135,24 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         graph = self.graph_failure(schedule.parties)
         return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta, graph)
 
-    def planned_charge(self, target: Target) -> Charge:
-        from quietmean.protocols.secagg.certificate import planned_charge
-
-        return planned_charge(self, target, self.graph_failure(target.parties))
-
     def graph_failure(self, parties: int) -> float:
         """The chance that the graph of shares does not hide what plans count on; 0 where all parties share."""
         return 0.0
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        from quietmean.protocols.secagg.certificate import promised
+
+        schedule = self.draw_schedule(parties, Seed.public("a priori"))
+        return promised(self, schedule, size, sensitivity, delta, self.graph_failure(parties))
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        counted = self.contributors(schedule, trace)
+        unknown, chance = least_unknown(self, schedule, int(counted.sum()), size)
+        with np.errstate(divide="ignore"):
+            hidden = sensitivity / np.sqrt(np.float64(unknown * self.sigma**2))
+        return CoalitionBound(
+            np.where(counted, hidden, 0.0), f"noise of {unknown} counted parties that no coalition knows", chance
+        )
 
     def batch(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,9 @@ from quietmean.protocols.protocol import Aggregated, Design
 from quietmean.protocols.secagg.design import Shape, counted_parties, designed
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood
 from quietmean.protocols.secagg.protocol import SecAgg
+from quietmean.protocols.secagg.worst_case import LEAST_BITS
 from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed
-
-if TYPE_CHECKING:
-    from quietmean.privacy import Charge
 
 _SECURITY_BITS, _CORRECTNESS_BITS = 40.0, 40.0
 
@@ -57,16 +54,9 @@ class SecAggPlus(SecAgg):
         parameters = replace(parameters, security_bits=_SECURITY_BITS, correctness_bits=_CORRECTNESS_BITS)
         return Design(parameters, mse_noise, target.dropout_bias(counted_parties(target)), certificate)
 
-    def planned_charge(self, target: Target) -> Charge:
-        from quietmean.protocols.secagg.certificate import planned_charge
-
-        # A degree of the user's own may keep less than plans do.
-        dropped = target.parties - target.responding
-        found = assess(target.parties, target.colluding, dropped, self.neighbours, self.threshold)
-        return planned_charge(self, target, max(2.0**-found.security_bits, self.graph_failure(target.parties)))
-
     def graph_failure(self, parties: int) -> float:
-        return 0.0 if self.neighbours == parties - 1 else 2.0**-_SECURITY_BITS
+        # No graph is relied on that fails with more.
+        return 0.0 if self.neighbours == parties - 1 else 2.0**-LEAST_BITS
 
     def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:
         """The pairs that share a mask, shape (M, 2): parties at most degree / 2 places apart on a random ring."""

@@ -1,0 +1,39 @@
+"""Bounds of the privacy loss that hold for every coalition of a size: of one execution, and before any execution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class CoalitionBound:
+    """mu of every party at most, shape (n,), whichever parties of a stated number collude; infinite where nothing is bounded.
+
+    ``proof``: what bounds it, one clause. ``chance``: the probability over a public random graph with which the bound fails for a
+    coalition that was fixed before the graph was drawn; 0 where it holds for certain.
+    """
+
+    mu: NDArray[np.float64]
+    proof: str
+    chance: float = 0.0
+
+
+@dataclass(frozen=True)
+class APriori:
+    """What a study costs at most before anything happens: over all coalitions of a size, and over all that may happen.
+
+    ``mu``: of the worst-off party; infinite where nothing bounds it. ``enforced_by``: why every history keeps it, one clause.
+    ``beta`` and ``tv``: the additive columns of what a ledger reserves (see :mod:`quietmean.privacy.charge`). ``adding``: the mu
+    that it adds up, where ``mu`` only has the same epsilon at one delta, ``beta`` and ``tv`` included; None where they are one.
+    ``pure``: epsilon at a delta of 0, where the guarantee is of that kind; it holds beside ``mu``, which composes.
+    """
+
+    mu: float
+    enforced_by: str
+    beta: float = 0.0
+    tv: float = 0.0
+    adding: float | None = None
+    pure: float = np.inf

@@ -1,0 +1,197 @@
+"""The worst coalition of IncA by a star of shares: what a party hides behind those it exchanges shares with, whoever is corrupt.
+
+A change of party i's value is undone, in all that others see, by a change of noise. Take a round in which a party sends shares,
+all of its receivers are honest, and party i is the sender or a receiver. The sender holds (k + 1) f more before it sends, so that
+each of its k shares is f more; it injects less by what it kept, and each receiver injects f less in the same round. Nothing else
+changes: no other share, and no release. Doing so in several rounds moves some of i's change to others. The squared norm of the
+change of noise bounds Lambda_ii, for any numbers f; the best are the solution of a small least-squares problem. A coalition can
+only take rounds away: those in which one of its members is the sender or a receiver. So the worst one depends only on whom party
+i exchanges shares with. Where these are too many to try all sets of them, a diagonal bound of the quadratic form shows what any
+set can take. The proof is in ``docs/mathematics.md``.
+
+Dropouts are no exception. Whether a share may be seen is decided by the schedule, whether an honest party used it by the trace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.bounds import CoalitionBound
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.inca.rounding import inverse_product
+from quietmean.protocols.inca.spec import IncaParameters
+
+Array = NDArray[np.float64]
+
+# Least-squares problems that are solved for all parties together; where more are needed, the diagonal bound serves.
+_MOST_SETS = 60_000
+_BATCH = 4096
+# For rounding: any f is valid, and the squared norm is computed for the one that was found.
+_RIDGE, _MARGIN = 1e-13, 1e-9
+_TOLERANCE = 1e-9
+
+
+def worst_coalition(
+    parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int
+) -> CoalitionBound:
+    """For every coalition of ``size``; of the protocol in real numbers."""
+    stars = Stars(parameters, schedule, trace)
+    information = np.array([stars.of(party).worst_information(size, schedule.parties) for party in range(schedule.parties)])
+    return CoalitionBound(sensitivity * np.sqrt(information) * (1 + _MARGIN), "the stars of the shares that each party exchanges")
+
+
+@dataclass(frozen=True, eq=False)
+class Star:
+    """The ways, m of them, to change noise with a party's value. Lambda_ii <= c - 2 b'f + f'Qf for any f, shape (m,).
+
+    ``quadratic`` Q (m, m), ``linear`` b (m,), ``constant`` c. ``diagonal``, shape (m,): f may also be chosen so that
+    Lambda_ii <= 1 / (1 / c + sum diagonal) over any of the ways. ``members``: the other parties in each way.
+    """
+
+    quadratic: Array
+    linear: Array
+    constant: float
+    diagonal: Array
+    members: tuple[frozenset[int], ...]
+
+    def worst_information(self, size: int, parties: int) -> float:
+        """Lambda_ii at most against every coalition of ``size`` of the other parties; infinite if nothing hides the value."""
+        if not self.members or not math.isfinite(self.constant):
+            return self.constant
+        ways = self._ways_by_member()
+        if size < len(ways) and math.comb(len(ways), size) <= max(1, _MOST_SETS // parties):
+            return max(float(_least(self, usable).max()) for usable in self._usable(list(ways), size))
+        # What one member takes, summed over the worst of them: ways with several members are counted more than once.
+        taken = sorted(sum(self.diagonal[way] for way in range(len(self.members)) if mask >> way & 1) for mask in ways.values())
+        left = float(self.diagonal.sum()) - float(sum(taken[len(taken) - min(size, len(taken)) :]))
+        return 1.0 / (1.0 / self.constant + max(left, 0.0) * (1 - _MARGIN)) if self.constant else 0.0
+
+    def _ways_by_member(self) -> dict[int, int]:
+        """The ways that each other party takes away, as the bits of a number."""
+        ways: dict[int, int] = {}
+        for way, members in enumerate(self.members):
+            for member in members:
+                ways[member] = ways.get(member, 0) | 1 << way
+        return ways
+
+    def _usable(self, members: list[int], size: int) -> Iterator[NDArray[np.bool_]]:
+        """Masks (sets, m) of the ways that each coalition leaves, in batches."""
+        ways = self._ways_by_member()
+        taken = sorted({_union(ways[member] for member in chosen) for chosen in itertools.combinations(members, size)})
+        for first in range(0, len(taken), _BATCH):
+            yield np.array([[not mask >> way & 1 for way in range(len(self.members))] for mask in taken[first : first + _BATCH]])
+
+
+class Stars:
+    """The stars of all parties in one execution."""
+
+    def __init__(self, parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace) -> None:
+        self._parameters, self._schedule, self._trace = parameters, schedule, trace
+        self._turns = np.cumsum(trace.online, axis=0) - 1
+        self._products: dict[tuple[int, bool], Array] = {}
+        self._settled = {(round_, sender) for round_, sender, _, _ in trace.settled_slots(schedule)}
+        # The ways in which each party takes part: (sender, round, receivers that used the share).
+        self._ways: list[list[tuple[int, int, list[int]]]] = [[] for _ in range(schedule.parties)]
+        delivered = trace.delivered(schedule)
+        for place, sender in np.argwhere(delivered.any(axis=2)).tolist():
+            used = schedule.neighbours[place, sender, np.nonzero(delivered[place, sender])[0]].tolist()
+            if (place + 1, sender) in self._settled:
+                continue
+            for party in (sender, *used):
+                self._ways[party].append((sender, place + 1, used))
+
+    def of(self, party: int) -> Star:
+        portion = self._parameters.injections.portion[: int(self._trace.online[:, party].sum())]
+        product = self._product(party)
+        if not np.isfinite(product).all():
+            return Star(np.zeros((0, 0)), np.zeros(0), math.inf, np.zeros(0), ())
+        ways = [way for way in self._ways[party] if all(np.isfinite(self._product(one)).all() for one in (way[0], *way[2]))]
+        members = [frozenset((sender, *self._schedule.recipients(round_, sender))) - {party} for sender, round_, _ in ways]
+        changes = self._changes(ways)
+        if not self._trace.finished[party]:
+            # What it held last was sent to nobody, and may change freely.
+            own = changes.setdefault(party, np.zeros((len(ways), portion.size)))
+            changes = {one: np.vstack([change, np.zeros((1, change.shape[1]))]) for one, change in changes.items()}
+            changes[party] = np.vstack([own, np.eye(portion.size)[-1:]])
+            members.append(frozenset())
+        own = changes.pop(party, np.zeros((0, portion.size)))
+        others = np.zeros((len(members), len(members)))
+        for one, change in changes.items():
+            others += change @ self._product(one) @ change.T
+        quadratic = own @ product @ own.T + others
+        constant = float(portion @ product @ portion)
+        diagonal = self._diagonal(own, others, portion) if self._trace.finished[party] else np.zeros(len(members))
+        return Star(quadratic, own @ product @ portion, constant, diagonal, tuple(members))
+
+    def _changes(self, ways: list[tuple[int, int, list[int]]]) -> dict[int, Array]:
+        """By party: what it injects more in each way, for f = 1; rows for the ways, columns for the rounds it was online in."""
+        changes: dict[int, Array] = {}
+
+        def change(party: int) -> Array:
+            turns = int(self._trace.online[:, party].sum())
+            return changes.setdefault(party, np.zeros((len(ways), turns)))
+
+        for way, (sender, round_, used) in enumerate(ways):
+            turn, parts = int(self._turns[round_, sender]), int(self._schedule.out_degree[round_ - 1, sender]) + 1
+            change(sender)[way, turn - 1] += parts
+            if not self._forgotten(round_, sender):
+                change(sender)[way, turn] += len(used) - parts
+            for receiver in used:
+                if not self._forgotten(round_, receiver):
+                    change(receiver)[way, int(self._turns[round_, receiver])] -= 1.0
+        return changes
+
+    def _forgotten(self, round_: int, party: int) -> bool:
+        """Is what a party holds after a round never sent or released, since it left?"""
+        return round_ < self._schedule.rounds and not self._trace.online[round_ + 1 :, party].any()
+
+    def _diagonal(self, own: Array, others: Array, portion: Array) -> Array:
+        """For a party that finished: what each way adds to the variance of its value, whichever other ways there are.
+
+        The noise that stays takes 1 - sum_w n_w f_w of the change, n_w what the party injects more, in values; the noise that is
+        cancelled makes up the rounds. What the latter and the other parties cost is at most diagonal, by the rows' sums.
+        """
+        if abs(portion.sum()) < _TOLERANCE:
+            return np.zeros(len(own))
+        moved = own.sum(axis=1) / portion.sum()
+        shape = own - np.outer(moved, portion)
+        noise = self._parameters.injections.noise[: portion.size] * self._parameters.sigma_delta
+        noise[-1] = -noise[:-1].sum(axis=0)
+        solved = shape @ np.linalg.pinv(noise).T
+        if not np.allclose(solved @ noise.T, shape, atol=_TOLERANCE * max(1.0, float(np.abs(shape).max(initial=0.0)))):
+            return np.zeros(len(own))
+        sums = np.abs(solved @ solved.T + others).sum(axis=1)
+        worth: Array = np.divide(moved**2, sums, out=np.zeros(len(own)), where=sums > 0)
+        return worth
+
+    def _product(self, party: int) -> Array:
+        kind = int(self._trace.online[:, party].sum()), bool(self._trace.finished[party])
+        if kind not in self._products:
+            self._products[kind] = inverse_product(self._parameters, kind[0], finishes=kind[1])
+        return self._products[kind]
+
+
+def _union(masks: Iterable[int]) -> int:
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
+
+
+def _least(star: Star, usable: NDArray[np.bool_]) -> Array:
+    """The least squared norm over the usable ways, for each row of ``usable`` (sets, m)."""
+    chosen = usable.astype(np.float64)
+    scale = float(np.trace(star.quadratic)) / len(star.linear) or 1.0
+    matrices = star.quadratic * chosen[:, :, None] * chosen[:, None, :]
+    matrices += np.eye(len(star.linear)) * (scale * (1.0 - chosen + _RIDGE))[:, :, None]
+    linear = star.linear * chosen
+    found = np.linalg.solve(matrices, linear[:, :, None])[:, :, 0] * chosen
+    norms = star.constant - 2.0 * (found * linear).sum(axis=1) + np.einsum("si,ij,sj->s", found, star.quadratic, found)
+    least: Array = np.clip(norms, 0.0, star.constant)
+    return least

@@ -1,0 +1,27 @@
+"""The worst coalition of secure aggregation: of how many parties the noise stays unknown to any coalition of a size."""
+
+from __future__ import annotations
+
+from quietmean.graphs import Schedule
+from quietmean.protocols.secagg.neighbourhood import assess
+from quietmean.protocols.secagg.spec import SecAggParameters
+
+# A random graph that fails with a larger probability is not relied on.
+LEAST_BITS = 39.0
+
+
+def least_unknown(parameters: SecAggParameters, schedule: Schedule, counted: int, size: int) -> tuple[int, float]:
+    """(shares of noise that no coalition of ``size`` knows, chance over the random graph that this fails).
+
+    ``counted`` parties are in the sum. Fewer colluders than the threshold open no mask, and masks connect all honest parties: for
+    certain where all pairs share one, else but for that chance, for coalitions that were fixed before the graph was drawn. What
+    the colluders can open leaves a party its own share.
+    """
+    if counted < 1:
+        return 0, 0.0
+    hidden = max(1, counted - size)
+    if parameters.neighbours is None or schedule.all_paired:
+        return (hidden if size < parameters.threshold else 1), 0.0
+    parties = schedule.parties
+    found = assess(parties, size, parties - counted, parameters.neighbours, parameters.threshold)
+    return (hidden, 2.0**-found.security_bits) if found.security_bits >= LEAST_BITS else (1, 0.0)
