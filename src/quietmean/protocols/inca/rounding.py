@@ -81,7 +81,7 @@ class _Costs:
         self._products = np.zeros((kinds.size, size, size))
         for number, kind in enumerate(kinds.tolist()):
             count = kind // 2
-            self._products[number, :count, :count] = _inverse_product(parameters, count, finishes=bool(kind % 2))
+            self._products[number, :count, :count] = inverse_product(parameters, count, finishes=bool(kind % 2))
 
     @property
     def finite(self) -> bool:
@@ -100,14 +100,17 @@ class _Costs:
         return float(change @ self._products[self._kind[party]] @ change)
 
 
-def _inverse_product(parameters: IncaParameters, count: int, finishes: bool) -> Array:
+def inverse_product(parameters: IncaParameters, count: int, finishes: bool) -> Array:
     """Entry (r, s): product of the least noise changes that change injections r and s by one; infinite if there are none."""
     injection = parameters.injections
     noise = injection.noise[:count].copy()
     if finishes:
         noise[-1] = -noise[:-1].sum(axis=0)
-    scales = np.repeat([parameters.sigma_star, parameters.sigma_delta], [1, injection.noise_terms])
-    gains = np.column_stack([injection.portion[:count], noise]) * scales
+    guard = injection.portion[:count].copy()
+    if finishes:
+        guard[-1] = -guard[:-1].sum()
+    deviations = [parameters.sigma_star, parameters.sigma_delta, parameters.sigma_guard]
+    gains = np.column_stack([injection.portion[:count], noise, guard]) * np.repeat(deviations, [1, injection.noise_terms, 1])
     size = np.linalg.norm(gains, axis=1, keepdims=True)
     if (size == 0).any() or np.linalg.matrix_rank(gains / size, tol=_RANK_TOLERANCE) < count:
         return np.full((count, count), np.inf)
