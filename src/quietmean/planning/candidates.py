@@ -128,12 +128,14 @@ def rank(
     server: Server = Server.NONE,
     max_messages: int | None = None,
     strict: bool | None = None,
+    trials: int | None = None,
 ) -> Ranking:
     """Calibrate protocols for a target, least predicted error first.
 
     ``protocols``: configured ones, or names of those that are taken as they are; by default all that take any bounded values,
     tolerate that parties leave, and need no more than ``server``. ``max_messages``: what a party may send on average before the
-    result is sent to all; rounds are cut to fit where a protocol has them. Raises :class:`InputError` where none can do what is
+    result is sent to all; rounds are cut to fit where a protocol has them. ``trials``: see
+    :func:`~quietmean.planning.calibrate.calibrate`. Raises :class:`InputError` where none can do what is
     asked; if ``strict``, as by default where protocols are named, also where one of them cannot.
     """
     chosen = general_protocols(server) if protocols is None else protocols
@@ -143,7 +145,7 @@ def rank(
     candidates, refusals = [], []
     for protocol in values:
         try:
-            plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration)
+            plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration, trials=trials)
             candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _result_messages(plan)), max_messages))
         except InputError as error:
             # Not every protocol can meet the target; a refusal is raised only if protocols were named.
