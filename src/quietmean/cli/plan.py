@@ -88,7 +88,7 @@ def command(
         exact; or, to compare with the IncA paper, exact-view or paper (epsilon < 1 only).
     trials
         Simulated histories that must all pass the gate before a release: 299 show a chance of no result of at most 1 %, 59 one of
-        5 %. Default: as many as take seconds.
+        5 %. Default: as many as take seconds; none against more than 500 coalitions.
     explain
         Say when another protocol would be first; plans several changes of the target.
     cache

@@ -71,9 +71,9 @@ def calibrate(
     The guarantee is worst case over some simulated ``executions`` (schedule; dropouts as planned, and fewer; coalitions found
     from each party's own receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really
     happens is certified on its own afterwards. Where a protocol has a gate before its release, all of ``trials`` fresh histories
-    pass it: 299 of them show a chance of no result of at most 1 %, 59 one of 5 %. By default they are as many as take seconds.
-    Deterministic: the same target gives the same plan. Raises :class:`InputError` for what cannot be had, and for noise levels
-    that are given.
+    pass it: 299 of them show a chance of no result of at most 1 %, 59 one of 5 %. By default they are as many as take seconds,
+    and none where not all coalitions can be tried. Deterministic: the same target gives the same plan. Raises
+    :class:`InputError` for what cannot be had, and for noise levels that are given.
     """
     calibration = Calibration(require_known("calibration", calibration, Calibration))
     protocol.refuse_levels()
@@ -91,8 +91,9 @@ def calibrate(
             levels = _levels_of_many(target, protocol, template, seed)
         else:
             levels = _levels(target, template, calibration, executions, seed)
-        if protocol.gated and calibration == Calibration.EXACT:
-            levels = _passing(target, template, levels, trials or gate_trials(target), seed.derive("gate"))
+        tried = gate_trials(target) if trials is None else trials
+        if protocol.gated and calibration == Calibration.EXACT and tried:
+            levels = _passing(target, template, levels, tried, seed.derive("gate"))
     error = _predicted_error(target, template, levels)
     prediction = {**error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
     return Plan(target, levels.apply(template).finalize(target), spread, prediction)
@@ -150,9 +151,12 @@ def _passing(target: Target, template: Protocol, levels: _Levels, trials: int, s
 
 
 def gate_trials(target: Target) -> int:
-    """On how many histories a plan tries its gate by default."""
+    """On how many histories a plan tries its gate by default: on none where coalitions are too many to try them all.
+
+    There a bound for all of them asks for several times the noise, which a user has to want.
+    """
     coalitions = math.comb(target.parties, target.colluding)
-    return int(np.clip(_GATE_EFFORT / (coalitions if coalitions <= EXHAUSTIVE else 2 * target.parties), _FEWEST, _MOST_TRIALS))
+    return min(_GATE_EFFORT // coalitions, _MOST_TRIALS) if coalitions <= EXHAUSTIVE else 0
 
 
 def _trials(target: Target, coalitions: int) -> int:

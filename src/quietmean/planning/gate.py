@@ -4,7 +4,8 @@ A protocol with a gate (:attr:`~quietmean.protocols.Protocol.gated`) hides every
 its ``variance_before_release`` says. What the releases add depends on who was online and on which shares arrived. So the parties
 certify the history that they have, releases included, against every coalition of the planned size, and release only if its mu is
 below that of the target. A release that is missing afterwards only takes something away from the view. So the mu of any history
-is at most :func:`a_priori_mu`. The decision follows from public records alone, and reveals nothing else.
+is at most :func:`a_priori_mu`. The decision follows from public records alone, and reveals nothing else. Simulations hold the
+gate; the nodes of a study certify after the release.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Protocol(Configured, ABC):
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
     ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
     ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
-    ``gated``: before the release, parties certify the history, and release only if it keeps the target.
+    ``gated``: plans see to it that the history before the release nearly always keeps the target, releases included.
     ``has_transcript``: false where a view has no linear-Gaussian description; then only ``guarantee`` is certified.
     """
 
