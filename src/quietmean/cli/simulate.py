@@ -16,6 +16,7 @@ def command(
     runs: int = 1000,
     seed: int = 0,
     dropouts: float | None = None,
+    gate: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Simulate independent runs of a plan on random values: mean squared error against the prediction.
@@ -30,6 +31,8 @@ def command(
         The same seed gives the same runs.
     dropouts
         Fraction of parties that drop out permanently; default as planned.
+    gate
+        Certify every history before its release, as parties do; takes far longer.
     json
         One JSON document on standard output.
     """
@@ -39,7 +42,12 @@ def command(
     loaded = Plan.from_json(read_json(plan))
     with progress("simulating") as line:
         result = simulate(
-            loaded, runs=runs, seed=seed, dropouts=dropouts, progress=lambda done: line.say(f"simulating: {done} of {runs} runs")
+            loaded,
+            runs=runs,
+            seed=seed,
+            dropouts=dropouts,
+            gate=gate,
+            progress=lambda done: line.say(f"simulating: {done} of {runs} runs"),
         )
     document = {
         "protocol": loaded.protocol.name,
@@ -53,4 +61,5 @@ def command(
     out.print(
         f"mean squared error {result.mse:.5g} +- {result.mse_standard_error:.2g} per coordinate over {len(result.errors)} runs "
         f"(predicted {result.prediction:.5g}); {result.failed} runs failed"
+        + ("" if result.refused is None else f", {result.refused} of them refused before the release")
     )

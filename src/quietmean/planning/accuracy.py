@@ -18,21 +18,23 @@ class LinearEstimate:
     """The estimate is sum_i weight_i x_i + Gaussian noise; for unit noise levels its variance per coordinate has two parts.
 
     ``weights``: shape (n,). ``star_variance`` is per unit of sigma_star^2, ``delta_variance`` per unit of sigma_delta^2 (None
-    where no noise is cancelled).
+    where no noise is cancelled), ``guard_variance`` per unit of the square of a guard's deviation.
     """
 
     weights: NDArray[np.float64]
     star_variance: float
     delta_variance: float | None
+    guard_variance: float = 0.0
 
     @property
     def bias_square(self) -> float:
         """sum_i (weight_i - 1/n)^2: the squared error from lost values, per unit of their variance."""
         return float(((self.weights - 1.0 / self.weights.size) ** 2).sum())
 
-    def noise_variance(self, sigma_star: float, sigma_delta: float) -> float:
+    def noise_variance(self, sigma_star: float, sigma_delta: float, sigma_guard: float = 0.0) -> float:
         """Variance of the noise in the estimate, per coordinate."""
-        return sigma_star**2 * self.star_variance + sigma_delta**2 * (self.delta_variance or 0.0)
+        cancelled = sigma_delta**2 * (self.delta_variance or 0.0) + sigma_guard**2 * self.guard_variance
+        return sigma_star**2 * self.star_variance + cancelled
 
 
 def noise_variance(transcript: Transcript, weights: NDArray[np.float64]) -> float:
@@ -49,11 +51,12 @@ def linear_estimate(transcript: Transcript, weights: NDArray[np.float64]) -> Lin
     values, noise = _influence(transcript)
     noise = noise**2
     total = float(values @ weights)
-    is_delta = transcript.noise_group == NoiseGroup.CANCELLING
+    is_delta, is_guard = (transcript.noise_group == group for group in (NoiseGroup.CANCELLING, NoiseGroup.GUARD))
     return LinearEstimate(
         values * weights / total,
-        float(noise[~is_delta].sum()) / total**2,
+        float(noise[~(is_delta | is_guard)].sum()) / total**2,
         float(noise[is_delta].sum()) / total**2 if is_delta.any() else None,
+        float(noise[is_guard].sum()) / total**2,
     )
 
 

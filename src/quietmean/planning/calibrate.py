@@ -9,7 +9,7 @@ release variances at unit ``delta`` without ``star``. It needs no assumption abo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,10 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import require_known
 from quietmean.planning.accuracy import LinearEstimate
 from quietmean.planning.choices import Calibration
+from quietmean.planning.gate import EXHAUSTIVE, try_gate
 from quietmean.planning.large import WATCHED, worst_mu
 from quietmean.planning.plan import Plan
-from quietmean.planning.scenarios import Scenario, draw_estimates, draw_scenario
+from quietmean.planning.scenarios import Scenario, draw_estimates, draw_execution, draw_scenario
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import exceed_bound
 from quietmean.privacy.gaussian import classical_mu
@@ -44,6 +45,9 @@ _EFFORT, _BUDGET, _DRAWING = 480, 600_000, 1500
 _FEWEST, _MOST = 4, 100
 # The error is predicted from more executions: they need no accounting.
 _PREDICTIONS = 20_000
+# Noise is raised so often at most for the gate to let all simulated histories pass; how many those are by default.
+_ATTEMPTS = 6
+_GATE_EFFORT, _MOST_TRIALS = 6000, 59
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM, _MODEL = 600, 300
 # sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
@@ -59,14 +63,17 @@ def calibrate(
     calibration: Calibration | str = Calibration.EXACT,
     dissemination: ResultBroadcast | None = None,
     executions: int | None = None,
+    trials: int | None = None,
     seed: Seed | None = None,
 ) -> Plan:
     """The plan of a configured protocol for a target: what is open in it, its noise above all, is chosen.
 
     The guarantee is worst case over some simulated ``executions`` (schedule; dropouts as planned, and fewer; coalitions found
     from each party's own receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really
-    happens is certified on its own afterwards. Deterministic: the same target gives the same plan. Raises :class:`InputError` for
-    what cannot be had, and for noise levels that are given.
+    happens is certified on its own afterwards. Where a protocol has a gate before its release, all of ``trials`` fresh histories
+    pass it: 299 of them show a chance of no result of at most 1 %, 59 one of 5 %. By default they are as many as take seconds,
+    and none where not all coalitions can be tried. Deterministic: the same target gives the same plan. Raises
+    :class:`InputError` for what cannot be had, and for noise levels that are given.
     """
     calibration = Calibration(require_known("calibration", calibration, Calibration))
     protocol.refuse_levels()
@@ -77,25 +84,37 @@ def calibrate(
     template = protocol.template(target)
     seed = seed or Seed.public("calibration", str(target.describe()), protocol.name, str(template.describe()))
     if not protocol.private:
-        error = _predicted_error(target, _estimates(target, template, seed), 0.0, 0.0)
+        error = _predicted_error(target, template, _Levels(0.0, 0.0, 0.0, _estimates(target, template, seed), {}))
         return Plan(target, template.finalize(target), spread, {**error, "certificate": "no privacy"})
     with one_thread():
         if target.parties > _MODEL_FROM and calibration == Calibration.EXACT and executions is None:
             levels = _levels_of_many(target, protocol, template, seed)
         else:
             levels = _levels(target, template, calibration, executions, seed)
-    prediction = {**levels.error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
-    return Plan(target, template.with_noise(levels.star, levels.delta).finalize(target), spread, prediction)
+        tried = gate_trials(target) if trials is None else trials
+        if protocol.gated and calibration == Calibration.EXACT and tried:
+            levels = _passing(target, template, levels, tried, seed.derive("gate"))
+    error = _predicted_error(target, template, levels)
+    prediction = {**error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
+    return Plan(target, levels.apply(template).finalize(target), spread, prediction)
 
 
 @dataclass(frozen=True)
 class _Levels:
-    """Noise levels, the error that they are predicted to cause, and what is certified."""
+    """Noise levels, how they enter the result (``estimates``), and what is certified.
+
+    ``hidden``: the variance that hides a value before its owner's release, at least; 0 where nothing is asked.
+    """
 
     star: float
     delta: float
-    error: Mapping[str, Any]
+    hidden: float
+    estimates: Sequence[LinearEstimate]
     certified: Mapping[str, Any]
+
+    def apply(self, template: Protocol) -> Protocol:
+        """The template with these levels."""
+        return template.with_noise(self.star, self.delta).guarded(self.hidden)
 
 
 def _levels(target: Target, template: Protocol, calibration: Calibration, executions: int | None, seed: Seed) -> _Levels:
@@ -105,10 +124,39 @@ def _levels(target: Target, template: Protocol, calibration: Calibration, execut
     if calibration == Calibration.EXACT:
         scenarios += draw_guards(target, template, seed, tried, count // 2)
     estimates = _estimates(target, template, seed)
-    star, delta = choose_levels(target, scenarios, calibration, estimates)
+    # The papers have no guard. Their levels are for comparison.
+    guards = Guards(template, target) if calibration == Calibration.EXACT else None
+    star, delta = choose_levels(target, scenarios, calibration, estimates, guards)
     # The paper's ways choose one level only, and so do protocols that have one; else the best ratio of two is looked for.
     choices = len(_RATIOS) if delta and calibration == Calibration.EXACT else 1
-    return _Levels(star, delta, _predicted_error(target, estimates, star, delta), _certified(target, scenarios, choices))
+    return _Levels(star, delta, guards.variance if guards else 0.0, estimates, _certified(target, scenarios, choices))
+
+
+def _passing(target: Target, template: Protocol, levels: _Levels, trials: int, seed: Seed) -> _Levels:
+    """These levels, or higher ones, with which the release of every one of ``trials`` fresh histories passes the gate."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        protocol = levels.apply(template)
+        histories = (draw_execution(target, protocol, seed.derive(attempt, number), target.dropouts) for number in range(trials))
+        found = try_gate(target, histories, attempt)
+        if not found.refused:
+            return replace(levels, certified={**levels.certified, **found.describe()})
+        if not math.isfinite(found.mu):
+            break
+        excess = found.mu / mu_of_budget(target.epsilon, target.delta) * (1 + _MARGIN / 2)
+        levels = replace(levels, star=round_up(levels.star * excess), delta=round_up(levels.delta * excess))
+    raise InputError(
+        f"with {target.parties} parties, {target.colluding} colluding and dropouts {target.dropouts:g} no noise was found with "
+        "which the release is safe against every coalition: take more rounds or neighbours, or fewer colluders"
+    )
+
+
+def gate_trials(target: Target) -> int:
+    """On how many histories a plan tries its gate by default: on none where coalitions are too many to try them all.
+
+    There a bound for all of them asks for several times the noise, which a user has to want.
+    """
+    coalitions = math.comb(target.parties, target.colluding)
+    return min(_GATE_EFFORT // coalitions, _MOST_TRIALS) if coalitions <= EXHAUSTIVE else 0
 
 
 def _trials(target: Target, coalitions: int) -> int:
@@ -138,12 +186,30 @@ def _levels_of_many(target: Target, protocol: Protocol, template: Protocol, seed
         "certificate": f"upper bounds for {WATCHED} parties in each of {len(fractions)} simulated executions, against "
         f"{target.colluding} colluders, among them all to whom those parties send; ratio of noise levels from {_MODEL} parties",
     }
-    return _Levels(star, delta, _predicted_error(target, estimates, star, delta), certified)
+    return _Levels(star, delta, Guards(template, target).variance, estimates, certified)
+
+
+class Guards:
+    """How much noise has to hide values before the release, and how large a guard that needs.
+
+    A guard is further independent noise: what was calibrated without it holds all the more.
+    """
+
+    def __init__(self, template: Protocol, target: Target) -> None:
+        self._template = template
+        self.variance = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
+
+    def deviation(self, star: float, delta: float) -> float:
+        """The standard deviation of the guard at these noise levels; 0 where a protocol has none."""
+        guarded = self._template.with_noise(star, delta).guarded(self.variance)
+        return float(getattr(guarded, "sigma_guard", 0.0))
 
 
 def _estimates(target: Target, template: Protocol, seed: Seed) -> list[LinearEstimate]:
     count = int(np.clip(_PREDICTIONS // target.parties, 16, 256))
-    return draw_estimates(target, template, seed.derive("prediction"), count)
+    # With a guard wherever there can be one, to see what it does to the result.
+    observed = template.guarded(2.0 * template.variance_before_release())
+    return draw_estimates(target, observed, seed.derive("prediction"), count)
 
 
 def _designed(design: Design) -> dict[str, Any]:
@@ -168,13 +234,17 @@ def draw_guards(target: Target, template: Protocol, seed: Seed, tried: int, coun
 
 
 def choose_levels(
-    target: Target, scenarios: list[Scenario], calibration: Calibration, estimates: list[LinearEstimate] | None = None
+    target: Target,
+    scenarios: list[Scenario],
+    calibration: Calibration,
+    estimates: list[LinearEstimate] | None = None,
+    guards: Guards | None = None,
 ) -> tuple[float, float]:
     """(sigma_star, sigma_delta) that keep the target on all scenarios, rounded up; with a margin if ``exact``.
 
-    ``estimates`` give the error from noise in executions with dropouts as planned; by default those of the scenarios. Raises
-    :class:`InputError` if ``calibration`` is not exact and epsilon >= 1 or some execution cannot be hidden at the papers'
-    sigma_star.
+    ``estimates`` give the error from noise in executions with dropouts as planned; by default those of the scenarios. ``guards``
+    add what hides values before the release. Raises :class:`InputError` if ``calibration`` is not exact and epsilon >= 1 or some
+    execution cannot be hidden at the papers' sigma_star.
     """
     estimates = estimates or [scenario.estimate for scenario in scenarios if scenario.dropouts == target.dropouts]
     exact = calibration == Calibration.EXACT
@@ -189,7 +259,7 @@ def choose_levels(
     if any(scenario.estimate.delta_variance is None for scenario in scenarios):
         return round_up(float(np.sqrt(max(s.worst_information(None) for s in scenarios))) / largest_mu * margin), 0.0
     if exact:
-        star, ratio = _best_pair(scenarios, estimates, largest_mu)
+        star, ratio = _best_pair(scenarios, estimates, largest_mu, guards)
         star = round_up(star * margin)
         return star, round_up(star * ratio)
     remaining = target.responding - target.colluding
@@ -221,13 +291,19 @@ def required_delta(scenario: Scenario, star: float, largest_mu: float, calibrati
     return star * math.exp(float(brentq(excess, low, high, xtol=1e-12)))
 
 
-def _best_pair(scenarios: list[Scenario], estimates: list[LinearEstimate], largest_mu: float) -> tuple[float, float]:
+def _best_pair(
+    scenarios: list[Scenario], estimates: list[LinearEstimate], largest_mu: float, guards: Guards | None
+) -> tuple[float, float]:
     """(sigma_star, ratio) of the least predicted noise variance that keeps the target on every scenario."""
     information = np.array([max(s.worst_information(ratio) for s in scenarios) for ratio in _RATIOS])
     star_variance = information / largest_mu**2
     from_star = np.mean([estimate.star_variance for estimate in estimates])
     from_delta = np.mean([estimate.delta_variance or 0.0 for estimate in estimates])
+    from_guard = np.mean([estimate.guard_variance for estimate in estimates])
     predicted = star_variance * (from_star + from_delta * _RATIOS**2)
+    if guards and from_guard:
+        levels = zip(np.sqrt(star_variance).tolist(), _RATIOS.tolist(), strict=True)
+        predicted += from_guard * np.array([guards.deviation(star, star * ratio) ** 2 for star, ratio in levels])
     chosen = int(np.argmax(predicted <= predicted.min() * (1 + _TOLERANCE)))
     return float(np.sqrt(star_variance[chosen])), float(_RATIOS[chosen])
 
@@ -253,8 +329,9 @@ def _certified(target: Target, scenarios: list[Scenario], choices: int) -> dict[
     }
 
 
-def _predicted_error(target: Target, estimates: list[LinearEstimate], star: float, delta: float) -> dict[str, float]:
+def _predicted_error(target: Target, template: Protocol, levels: _Levels) -> dict[str, float]:
     """Per coordinate: noise, and lost values that are spread uniformly over the domain. Means over executions."""
-    noise = np.mean([estimate.noise_variance(star, delta) for estimate in estimates])
-    lost = np.mean([estimate.bias_square for estimate in estimates]) * target.value_variance
+    guard = float(getattr(levels.apply(template), "sigma_guard", 0.0))
+    noise = np.mean([estimate.noise_variance(levels.star, levels.delta, guard) for estimate in levels.estimates])
+    lost = np.mean([estimate.bias_square for estimate in levels.estimates]) * target.value_variance
     return {"mse_noise": float(f"{noise:.6g}"), "mse_dropout_bias": float(f"{lost:.6g}")}

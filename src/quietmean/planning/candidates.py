@@ -142,6 +142,7 @@ def rank(
     server: Server = Server.NONE,
     max_messages: int | None = None,
     strict: bool | None = None,
+    trials: int | None = None,
     domain: InputDomain | None = None,
     no_privacy: bool = False,
 ) -> Ranking:
@@ -149,10 +150,10 @@ def rank(
 
     ``protocols``: configured ones, or names of those that are taken as they are; by default all that take any bounded values,
     tolerate that parties leave, and need no more than ``server``. ``max_messages``: what a party may send on average before the
-    result is sent to all; rounds are cut to fit where a protocol has them. ``domain``: where values lie. ``no_privacy``
-    asks for protocols without privacy, which are refused otherwise. Raises
-    :class:`InputError` where none can do what is asked; if ``strict``, as by default where protocols are named, also where one
-    cannot.
+    result is sent to all; rounds are cut to fit where a protocol has them. ``trials``: see
+    :func:`~quietmean.planning.calibrate.calibrate`. ``domain``: where values lie. ``no_privacy`` asks for protocols without
+    privacy, which are refused otherwise. Raises :class:`InputError` where none can do what is asked; if ``strict``, as by default
+    where protocols are named, also where one cannot.
     """
     chosen = general_protocols(server) if protocols is None else protocols
     values = [get_protocol(one)() if isinstance(one, str) else one for one in chosen]
@@ -164,7 +165,7 @@ def rank(
     candidates, refusals = [], []
     for protocol in values:
         try:
-            plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration)
+            plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration, trials=trials)
             plan = plan if domain is None else plan.with_domain(domain)
             candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _result_messages(plan)), max_messages))
         except InputError as error:

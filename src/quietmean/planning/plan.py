@@ -116,17 +116,19 @@ class Plan:
         runs: int = 1000,
         rng: int | Integers = 0,
         dropouts: float | None = None,
+        gate: bool = False,
     ) -> Any:
         """A :class:`~quietmean.simulation.SimulationResult`: ``runs`` independent runs in this process, insecure randomness.
 
         ``values``: (n, d), or (n,) for one coordinate; without them every run draws its own. ``rng``: a whole number or a numpy
-        Generator. ``dropouts``: by default as planned. Raises :class:`InputError` for values of another shape.
+        Generator. ``dropouts``: by default as planned. ``gate``: see :func:`quietmean.simulation.simulate`. Raises
+        :class:`InputError` for values of another shape.
         """
         if values is not None:
             values = np.asarray(values, dtype=np.float64)
             values = values[:, None] if values.ndim == 1 else values
         seed = rng if isinstance(rng, int) else int(rng.integers(2**62))
-        return from_above("quietmean.simulation", "simulate")(self, values, runs=runs, seed=seed, dropouts=dropouts)
+        return from_above("quietmean.simulation", "simulate")(self, values, runs=runs, seed=seed, dropouts=dropouts, gate=gate)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -113,7 +113,8 @@ def _costs(execution: Execution) -> Array:
 
 def _unit_transcript(execution: Execution) -> tuple[Transcript, list[NDArray[np.int64]]]:
     """At unit noise levels; and for each noise term the columns of the parties' draws of it, none where nobody drew it."""
-    protocol = cast("IncA", execution.protocol)
+    # The guard is not among the variances that are chosen.
+    protocol = replace(cast("IncA", execution.protocol), sigma_guard=0.0)
     reading = protocol.symbols(execution.schedule, execution.trace)
     columns = [reading.noise.columns(NoiseGroup.CANCELLING, index + 1) for index in range(protocol.injections.noise_terms)]
     return reading.transcript().with_noise_scales({NoiseGroup.INDEPENDENT: 1.0, NoiseGroup.CANCELLING: 1.0}), columns

@@ -91,6 +91,7 @@ class Protocol(Configured, ABC):
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
     ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
     ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
+    ``gated``: plans see to it that the history before the release nearly always keeps the target, releases included.
     ``has_transcript``: false where a view has no linear-Gaussian description; then only ``guarantee`` is certified.
     """
 
@@ -109,6 +110,7 @@ class Protocol(Configured, ABC):
     batchable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN
     has_transcript: ClassVar[bool] = True
+    gated: ClassVar[bool] = False
 
     # --- from what is written to a value, and to one that is complete ---
 
@@ -160,6 +162,17 @@ class Protocol(Configured, ABC):
 
     def with_noise(self, star: float, delta: float) -> Self:
         """The same with other noise levels: ``star`` stays in the result, ``delta`` is cancelled (unused where there is none)."""
+        return self
+
+    def variance_before_release(self) -> float:
+        """The variance of the noise on a value in all that every other party together can know of it before its owner's release.
+
+        Per coordinate, for every history; infinite where nothing can be known, or where no figure is given.
+        """
+        return math.inf
+
+    def guarded(self, variance: float) -> Self:
+        """The same with so much more noise, cancelled by the release, that :meth:`variance_before_release` is at least that."""
         return self
 
     def finalize(self, target: Target) -> Self:
@@ -279,6 +292,13 @@ class Protocol(Configured, ABC):
         reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, len(values), values.shape[1], arithmetic.numbers)
         results = self.population(schedule, trace, reading.values, weights, terms, reading)
         return Releases(reading.vectors(results.rows), results.weight, results.by)
+
+    def every_coalition(self, schedule: Schedule, trace: ExecutionTrace, size: int) -> NDArray[np.float64]:
+        """Bounds on the information Lambda_ii of every coalition of ``size`` others about each value, shape (n,).
+
+        Per squared unit of the values, in real numbers. Infinite where nothing is proven.
+        """
+        return np.full(schedule.parties, np.inf)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

@@ -15,6 +15,7 @@ from quietmean.core.party import Vector
 from quietmean.core.tables import Tabular
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.graphs.schedule import NOBODY
+from quietmean.planning.gate import decide
 from quietmean.planning.plan import Plan
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
@@ -29,7 +30,8 @@ _STACK = 2_000_000
 class SimulationResult(Tabular):
     """``estimates`` and the true means ``truth`` have shape (runs that finished, d), in the units of the encoded values.
 
-    ``first`` is the execution of the first run.
+    ``first`` is the execution of the first run. ``refused``: runs without a result because the gate refused the release; None if
+    the gate was not tried.
     """
 
     plan: Plan
@@ -37,6 +39,7 @@ class SimulationResult(Tabular):
     truth: Vector
     runs: int
     first: Execution
+    refused: int | None = None
 
     def __repr__(self) -> str:
         mse = f"mse {self.mse:.4g} +- {self.mse_standard_error:.2g}, predicted {self.prediction:.4g}"
@@ -58,7 +61,7 @@ class SimulationResult(Tabular):
 
     @property
     def failed(self) -> int:
-        """Number of runs in which no party was left to release a result."""
+        """Number of runs without a result: nobody was left to release one, or the gate refused the release."""
         return self.runs - len(self.estimates)
 
     @property
@@ -105,6 +108,7 @@ class SimulationResult(Tabular):
             "bias_standard_error": self.errors.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else "inf",
             "runs": self.runs,
             "failed_runs": self.failed,
+            **({} if self.refused is None else {"refused_runs": self.refused}),
             "unit": "squared units of the encoded values, per coordinate",
         }
 
@@ -116,17 +120,22 @@ def simulate(
     runs: int = 1000,
     seed: int = 0,
     dropouts: float | None = None,
+    gate: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> SimulationResult:
     """Simulate ``runs`` independent runs, each with its own schedule, dropouts and noise.
 
     ``values`` has shape (n, d), and is moved into the plan's domain; without it every run draws values uniformly from a cube
-    whose diagonal is the plan's sensitivity. The randomness is insecure by construction: for simulation only. Raises
-    :class:`InputError` for less than one run and for values of another shape, :class:`ProtocolFailure` if no run finishes.
+    whose diagonal is the plan's sensitivity. The randomness is insecure by construction: for simulation only. ``gate``: certify
+    every history before its release, which takes far longer than the run; what the gate refuses has no result. Raises
+    :class:`InputError` for less than one run, for values of another shape and for a gate where the protocol has none,
+    :class:`ProtocolFailure` if no run finishes.
     """
     if runs < 1:
         raise InputError(f"{runs} runs simulate nothing: choose at least 1")
     target = plan.target
+    if gate and not plan.protocol.gated:
+        raise InputError(f"protocol {plan.protocol.name} has no gate before its release: leave gate out")
     if values is not None and values.shape != (target.parties, target.dimension):
         raise InputError(f"values have shape {values.shape}, the plan needs ({target.parties}, {target.dimension})")
     if values is not None:
@@ -135,12 +144,14 @@ def simulate(
     root = insecure_seed(seed, "simulate", plan.digest)
     parts = []
     for first, count in _stacks(runs, target.parties * target.dimension):
-        parts.append(_run_stack(plan, values, lost, root, first, count))
+        parts.append(_run_stack(plan, values, lost, root, first, count, gate))
         progress(first + count)
-    estimates, truth = (np.concatenate(part) for part in zip(*parts, strict=True))
+    estimates, truth, refused = (np.concatenate(part) for part in zip(*parts, strict=True))
     if not len(estimates):
-        raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} nobody is left, choose fewer")
-    return SimulationResult(plan, estimates, truth, runs, plan.execution(*_draw_run(plan, lost, root, 0)))
+        reason = "the gate refused the release or nobody was left" if gate else "nobody is left"
+        raise ProtocolFailure(f"none of the {runs} runs finished: with dropouts of {lost:g} {reason}, choose fewer")
+    first_run = plan.execution(*_draw_run(plan, lost, root, 0))
+    return SimulationResult(plan, estimates, truth, runs, first_run, int(refused.sum()) if gate else None)
 
 
 def _stacks(runs: int, size: int) -> Iterator[tuple[int, int]]:
@@ -149,8 +160,13 @@ def _stacks(runs: int, size: int) -> Iterator[tuple[int, int]]:
         yield first, min(together, runs - first)
 
 
-def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, first: int, count: int) -> tuple[Vector, Vector]:
-    """Estimates and true means of runs first .. first + count - 1 as one disjoint execution of count * n parties."""
+def _run_stack(
+    plan: Plan, values: Vector | None, dropouts: float, root: Seed, first: int, count: int, gate: bool
+) -> tuple[Vector, Vector, NDArray[np.bool_]]:
+    """Estimates and true means of runs first .. first + count - 1 as one disjoint execution of count * n parties.
+
+    Third, which of these runs the gate refuses, shape (count,); none if it is not tried.
+    """
     parties, dimension = plan.target.parties, plan.target.dimension
     drawn_runs = [_draw_run(plan, dropouts, root, run) for run in range(first, first + count)]
     schedules = [plan.schedule(seed) for seed, _ in drawn_runs]
@@ -167,11 +183,12 @@ def _run_stack(plan: Plan, values: Vector | None, dropouts: float, root: Seed, f
         # Every party has an estimate of its own: that of the first party to finish stands for the run.
         by = by & (by.cumsum(axis=1) == 1)
     sums, weights = (vector * by[:, :, None]).sum(axis=1), (weight * by).sum(axis=1)
-    done = weights > 0
+    refused = np.array([gate and not decide(plan, plan.execution(*drawn_run)).passes for drawn_run in drawn_runs])
+    done = (weights > 0) & ~refused
     truth = stacked.reshape(count, parties, dimension).mean(axis=1)
     decode = partial(plan.protocol.decode, parties)
     estimates = [decode(total, float(one)) for total, one in zip(sums[done], weights[done], strict=True)]
-    return np.array(estimates).reshape(-1, dimension), truth[done]
+    return np.array(estimates).reshape(-1, dimension), truth[done], refused
 
 
 def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, ExecutionTrace]:

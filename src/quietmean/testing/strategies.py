@@ -48,7 +48,8 @@ def injections(draw: st.DrawFn, rounds: int) -> Any:
 def _inca(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     rounds = draw(st.integers(1, MAX_ROUNDS))
     noise = {"sigma_star": draw(deviations()), "sigma_delta": draw(deviations())}
-    return {"rounds": rounds, "injection": draw(injections(rounds))} | noise | draw(_number_formats())
+    guard = draw(st.one_of(st.just({}), deviations().map(lambda deviation: {"sigma_guard": deviation})))
+    return {"rounds": rounds, "injection": draw(injections(rounds))} | noise | guard | draw(_number_formats())
 
 
 @st.composite

@@ -83,9 +83,9 @@ def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target)
     return {"grid_over_noise": parameters.grid / smallest, "rounding_mu_squared": target.dimension * information}
 
 
-def _deviations(parameters: IncaParameters) -> tuple[float, float]:
-    """Standard deviations of the noise that stays and of the noise that is cancelled; 0 where there is none."""
-    return parameters.sigma_star, parameters.sigma_delta if parameters.injections.noise_terms else 0.0
+def _deviations(parameters: IncaParameters) -> tuple[float, float, float]:
+    """Standard deviations of the noise that stays, of the noise that is cancelled, and of the guard; 0 where there is none."""
+    return parameters.sigma_star, parameters.sigma_delta if parameters.injections.noise_terms else 0.0, parameters.sigma_guard
 
 
 def _portions(parameters: IncaParameters) -> float:
@@ -97,14 +97,15 @@ def held_deviation(parameters: IncaParameters) -> float:
 
     Let P_s be the row with which holdings of round s enter the number: its norm is at most 1, and P_(s-1) = P_s W_s. Noise term k
     enters with sum_s Z_sk P_s, of norm at most sum_s |Z_sk|. With incremental injection that is P_s - P_(s-1), and since W_s has
-    1 / (k + 1) on its diagonal, |P_s - P_(s-1)|^2 <= k (|P_s|^2 - |P_(s-1)|^2): the sum over s is at most 1 + k.
+    1 / (k + 1) on its diagonal, |P_s - P_(s-1)|^2 <= k (|P_s|^2 - |P_(s-1)|^2): the sum over s is at most 1 + k. The guard enters
+    with the portions, and in the last round with minus their sum: with a norm of at most twice their absolute sum.
     """
     injection = parameters.injections
     gain = 1.0 + parameters.out_degree
     if injection.name != "incremental":
         gain = math.fsum(math.fsum(abs(entry) for entry in column) ** 2 for column in injection.noise.T.tolist())
-    star, delta = _deviations(parameters)
-    return math.sqrt((_portions(parameters) * star) ** 2 + gain * delta**2)
+    star, delta, guard = _deviations(parameters)
+    return math.sqrt((_portions(parameters) * star) ** 2 + gain * delta**2 + (2.0 * _portions(parameters) * guard) ** 2)
 
 
 def _step_for(parameters: IncaParameters, largest: float) -> float:

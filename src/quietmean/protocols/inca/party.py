@@ -10,7 +10,7 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import numbers_for, rounded_numbers
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.inca.spec import IncaParameters, Terms
+from quietmean.protocols.inca.spec import GUARD_TERM, IncaParameters, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class IncaParty:
         self._noisy_value = value + noise.normal(NoiseGroup.INDEPENDENT, 0, dimension) * parameters.sigma_star
         # A row mostly subtracts the noise that the one before it added: that need not be drawn twice.
         self._cancelled_noise = lru_cache(maxsize=2)(lambda index: noise.normal(NoiseGroup.CANCELLING, index, dimension))
+        self._guard = lru_cache(maxsize=1)(lambda: noise.normal(NoiseGroup.GUARD, 0, dimension))
 
     @property
     def rounds(self) -> int:
@@ -53,14 +54,14 @@ class IncaParty:
 
     def start(self) -> Step[IncaState]:
         portion = float(self._parameters.injections.portion[0])
-        injected = self._injection(portion, self._parameters.injections.rows[0])
+        injected = self._injection(portion, self._parameters.terms(0, last=False))
         return self._proceed(IncaState(1, injected, portion * self._weight, 1))
 
     def end_round(self, state: IncaState, received: Sequence[Message], delivered: frozenset[PartyId]) -> Step[IncaState]:
         injection = self._parameters.injections
         last = state.round == self.rounds
         portion = float(injection.portion[state.injections])
-        terms = injection.cancellations[state.injections] if last else injection.rows[state.injections]
+        terms = self._parameters.terms(state.injections, last=last)
         parts = self._parts(state.round)
         kept = self._numbers.kept(state.held, parts, len(delivered))
         weight = state.weight * (1.0 - len(delivered) * (1.0 / parts)) + portion * self._weight
@@ -94,5 +95,8 @@ class IncaParty:
     def _injection(self, portion: float, terms: Terms) -> Vector:
         vector = self._noisy_value * portion
         for index, coefficient in terms:
-            vector = vector + self._cancelled_noise(index) * (coefficient * self._parameters.sigma_delta)
+            if index == GUARD_TERM:
+                vector = vector + self._guard() * (coefficient * self._parameters.sigma_guard)
+            else:
+                vector = vector + self._cancelled_noise(index) * (coefficient * self._parameters.sigma_delta)
         return self._numbers.injected(vector)

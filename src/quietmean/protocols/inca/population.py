@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.noise import NoiseGroup
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, arrivals, share_flow
-from quietmean.protocols.inca.spec import IncaParameters
+from quietmean.protocols.inca.spec import GUARD_TERM, IncaParameters
 from quietmean.transcript.population import Injection, PopulationTerms, Reading, Results, Rows
 
 Floats = NDArray[np.float64]
@@ -65,11 +65,17 @@ def _injections(
     online = trace.online[round_].nonzero()[0]
     before = trace.online[:round_].sum(axis=0)[online]
     for count in np.bincount(before).nonzero()[0].tolist():
-        drawn = injection.cancellations[count] if round_ == parameters.rounds else injection.rows[count]
         terms = [
-            (coefficient, noise.normal(NoiseGroup.CANCELLING, index, parameters.sigma_delta)) for index, coefficient in drawn
+            (coefficient, _noise(parameters, index, noise))
+            for index, coefficient in parameters.terms(count, last=round_ == parameters.rounds)
         ]
         yield Injection(online[before == count], [(float(injection.portion[count]), noisy), *terms])
+
+
+def _noise(parameters: IncaParameters, index: int, noise: PopulationTerms) -> Rows:
+    if index == GUARD_TERM:
+        return noise.normal(NoiseGroup.GUARD, 0, parameters.sigma_guard)
+    return noise.normal(NoiseGroup.CANCELLING, index, parameters.sigma_delta)
 
 
 class _Late(NamedTuple):

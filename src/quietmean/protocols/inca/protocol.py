@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
+from quietmean.protocols.inca.before_release import guarded, hidden_variance
 from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
+from quietmean.protocols.inca.star import star_information
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -35,6 +37,7 @@ class IncA(IncaParameters, Protocol):
 
     name = "inca"
     transfers_mass = True
+    gated = True
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 
     def defaults(self, target: Target) -> dict[str, Any]:
@@ -43,6 +46,12 @@ class IncA(IncaParameters, Protocol):
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_star=star, sigma_delta=delta)
+
+    def variance_before_release(self) -> float:
+        return hidden_variance(self)
+
+    def guarded(self, variance: float) -> Self:
+        return guarded(self, variance)
 
     def finalize(self, target: Target) -> Self:
         if self.value_bits == 64:
@@ -84,6 +93,9 @@ class IncA(IncaParameters, Protocol):
     def refunds(self) -> bool:
         # What rounding adds is proven for attendance that is not chosen from what was seen.
         return not self.grid
+
+    def every_coalition(self, schedule: Schedule, trace: ExecutionTrace, size: int) -> NDArray[np.float64]:
+        return star_information(self, schedule, trace, size)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

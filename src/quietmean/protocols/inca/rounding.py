@@ -106,8 +106,11 @@ def inverse_product(parameters: IncaParameters, count: int, finishes: bool) -> A
     noise = injection.noise[:count].copy()
     if finishes:
         noise[-1] = -noise[:-1].sum(axis=0)
-    scales = np.repeat([parameters.sigma_star, parameters.sigma_delta], [1, injection.noise_terms])
-    gains = np.column_stack([injection.portion[:count], noise]) * scales
+    guard = injection.portion[:count].copy()
+    if finishes:
+        guard[-1] = -guard[:-1].sum()
+    deviations = [parameters.sigma_star, parameters.sigma_delta, parameters.sigma_guard]
+    gains = np.column_stack([injection.portion[:count], noise, guard]) * np.repeat(deviations, [1, injection.noise_terms, 1])
     size = np.linalg.norm(gains, axis=1, keepdims=True)
     if (size == 0).any() or np.linalg.matrix_rank(gains / size, tol=_RANK_TOLERANCE) < count:
         return np.full((count, count), np.inf)

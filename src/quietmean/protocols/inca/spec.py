@@ -19,6 +19,8 @@ from quietmean.graphs import SCHEDULES
 _TOLERANCE = 1e-9
 
 Terms = tuple[tuple[int, float], ...]
+# The guard among them; the noise terms of Z count from 1.
+GUARD_TERM = 0
 # The remedy in errors about standard deviations.
 DEVIATION = "a standard deviation is a finite number >= 0"
 
@@ -46,6 +48,11 @@ class Injection:
     def rows(self) -> tuple[Terms, ...]:
         """For each online round, the noise terms to add, as (index from 1, coefficient)."""
         return tuple(_terms(row) for row in self.noise)
+
+    @cached_property
+    def portion_before(self) -> NDArray[np.float64]:
+        """Entry r, shape (T + 2,): the portion of the value that was injected in the first r online rounds."""
+        return np.concatenate([[0.0], np.cumsum(self.portion)])
 
     @cached_property
     def cancellations(self) -> tuple[Terms, ...]:
@@ -142,6 +149,10 @@ def _has_grid(parameters: Any) -> bool:
     return bool(parameters.grid)
 
 
+def _has_guard(parameters: Any) -> bool:
+    return bool(parameters.sigma_guard)
+
+
 def _states_dimension(parameters: IncaParameters) -> bool:
     return bool(parameters.grid) and parameters.dimension is not None
 
@@ -194,6 +205,8 @@ LARGEST_VALUE: dict[str, Any] = {
 class IncaParameters(Configured):
     """``sigma_star`` is the standard deviation of the independent noise, ``sigma_delta`` of the cancelled noise terms.
 
+    ``sigma_guard`` is that of the guard: noise that is injected along with the value, in the same portions, and taken out in the
+    last round. Until then it hides the value also from parties that see all that its owner sends.
     ``injection``: "incremental", "early" or any (c, Z). ``value_bits``: 64 for float64 values; with 32 every number that a party
     holds is a multiple of ``grid`` (a power of two, in the values' units) and shares take 32 bits; then no coordinate of a value
     may be larger than ``largest_value``. A grid of 0 is chosen once the noise is known; until then values are
@@ -210,6 +223,13 @@ class IncaParameters(Configured):
     )
     sigma_star: float = parameter(help="standard deviation of the noise that stays in the result", at_least=0, remedy=DEVIATION)
     sigma_delta: float = parameter(help="standard deviation of the noise that is cancelled", at_least=0, remedy=DEVIATION)
+    sigma_guard: float = parameter(
+        0.0,
+        help="standard deviation of the noise on the value that is cancelled in the last round",
+        at_least=0,
+        remedy=DEVIATION,
+        written=_has_guard,
+    )
     schedule: str = parameter("permutation", **SCHEDULE)
     out_degree: int = parameter(1, **OUT_DEGREE)
     value_bits: int = parameter(64, **VALUE_BITS)
@@ -244,3 +264,15 @@ class IncaParameters(Configured):
             return Injection.named(self.injection, self.rounds)
         _check_portions(self.injection.portion.shape, self.rounds)
         return self.injection
+
+    def terms(self, count: int, *, last: bool) -> Terms:
+        """The noise that a party injects after ``count`` injections; in the ``last`` round it takes out all that it added.
+
+        The guard is term :data:`GUARD_TERM`, where there is one.
+        """
+        injection = self.injections
+        terms = injection.cancellations[count] if last else injection.rows[count]
+        if not self.sigma_guard:
+            return terms
+        guard = -float(injection.portion_before[count]) if last else float(injection.portion[count])
+        return ((GUARD_TERM, guard), *terms) if guard else terms

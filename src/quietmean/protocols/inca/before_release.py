@@ -1,0 +1,53 @@
+"""What all others together can know of a party's value before it releases anything: a bound for every history.
+
+Until its release, whatever a party sends is a function of what it received and of its injections in the rounds before the last:
+of the first T at most, u_r = c_r (x~ + G) + sum_k Z_rk Delta_k, r < T, where x~ = x + eta and G is the guard. So is all that the
+others can learn from shares that were late, lost, refused or used twice, from rounds that a party missed, and from a party that
+left; and it does not matter how the others choose, from what they have seen, who is online and what arrives. All of u_0..u_(T-1)
+is as good as x~ + G + Q with independent Gaussian Q of variance sigma_Delta^2 / |w|^2, where w is the shortest vector with
+Z w = c in these rows. So the view is mu-GDP with mu = D / sqrt(sigma_star^2 + sigma_guard^2 + sigma_Delta^2 / |w|^2): |w|^2 is 1
+for ``early`` and sum_s (s / (T + 1))^2, s = 1..T, for ``incremental``. The proof is in ``docs/mathematics.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from quietmean.core.rounding import round_up
+from quietmean.protocols.inca.spec import IncaParameters, Injection
+
+# Rows (c, Z) whose parts outside the range of Z are larger give c away without noise.
+_TOLERANCE = 1e-9
+
+Parameters = TypeVar("Parameters", bound=IncaParameters)
+
+
+def shift_square(injection: Injection) -> float:
+    """|w|^2: the least change of the unit noise terms that makes up for a unit change of x~ before the last round.
+
+    Infinite if there is none: then x~ itself can be known.
+    """
+    portion, noise = injection.portion[:-1], injection.noise[:-1]
+    change = np.linalg.lstsq(noise, portion)[0] if noise.size else np.zeros(0)
+    left = portion - noise @ change if noise.size else portion
+    return float(change @ change) if np.abs(left).max(initial=0.0) <= _TOLERANCE else math.inf
+
+
+def hidden_variance(parameters: IncaParameters) -> float:
+    """The variance of the noise that hides a value from all others before its release, per coordinate."""
+    square, delta = shift_square(parameters.injections), parameters.sigma_delta
+    if not parameters.injections.portion[:-1].any():
+        return math.inf
+    cancelled = delta**2 / square if square > 0 else math.inf
+    return parameters.sigma_star**2 + parameters.sigma_guard**2 + cancelled
+
+
+def guarded(parameters: Parameters, variance: float) -> Parameters:
+    """With the least guard for :func:`hidden_variance` to be at least ``variance``; rounded up."""
+    # A little more, so that rounding cannot leave it short.
+    missing = variance * (1 + 1e-9) - hidden_variance(replace(parameters, sigma_guard=0.0))
+    return replace(parameters, sigma_guard=round_up(math.sqrt(missing)) if missing > 0 else 0.0)
