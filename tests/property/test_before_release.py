@@ -15,7 +15,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA, Injection
 from quietmean.protocols.inca.before_release import shift_square
-from quietmean.protocols.inca.star import star_information
+from quietmean.protocols.inca.worst_case import worst_coalition
 from quietmean.randomness import Seed
 from quietmean.testing.strategies import executions
 
@@ -86,7 +86,7 @@ def test_the_star_is_never_below_any_coalition(execution: Execution, size: int) 
     size = min(size, execution.parties - 1)
     protocol = replace(cast("IncA", execution.protocol), grid=0.0, value_bits=64, largest_value=0.0)
     execution = replace(execution, protocol=protocol)
-    bound = np.sqrt(star_information(protocol, execution.schedule, execution.trace, size))
+    bound = worst_coalition(protocol, execution.schedule, execution.trace, 1.0, size).mu
     assert (exact_worst(execution, size) <= bound * (1 + TOLERANCE)).all()
 
 
@@ -96,7 +96,7 @@ def test_the_star_is_close_where_it_should_be() -> None:
     for seed in range(6):
         schedule = protocol.draw_schedule(12, Seed.public("star", str(seed)))
         execution = Execution(protocol, schedule, ExecutionTrace.everyone(10, 12), 1.0, np.ones(12))
-        ratio = np.sqrt(star_information(protocol, schedule, execution.trace, 2).max()) / exact_worst(execution, 2).max()
+        ratio = worst_coalition(protocol, schedule, execution.trace, 1.0, 2).mu.max() / exact_worst(execution, 2).max()
         assert 1.0 <= ratio <= 1.6
 
 
@@ -104,5 +104,5 @@ def test_a_star_that_forgets_the_coalition_is_found_out() -> None:
     protocol = replace(inca(rounds=3), sigma_star=1.0, sigma_delta=3.0)
     schedule = protocol.draw_schedule(8, Seed.public("mutant"))
     execution = Execution(protocol, schedule, ExecutionTrace.everyone(3, 8), 1.0, np.ones(8))
-    careless = np.sqrt(star_information(protocol, schedule, execution.trace, 0))
+    careless = worst_coalition(protocol, schedule, execution.trace, 1.0, 0).mu
     assert (exact_worst(execution, 3) > careless).any()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Adversary, mu_of_budget
+from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Protocol, Target
@@ -60,10 +60,9 @@ def decide_for(target: Target, execution: Execution) -> Decision:
     if exhaustive:
         mu = privacy.coalitions(size, limit=EXHAUSTIVE).max_mu
     else:
-        information = execution.protocol.every_coalition(execution.schedule, execution.trace, size)
-        view = execution.sensitivity * np.sqrt(information)
-        conversion = privacy.terms.conversion
-        mu = float(conversion.mu(Adversary(), range(parties), view, execution.sensitivity).max())
+        known, conversion = privacy.bound(size), privacy.terms.conversion
+        view = np.full(parties, np.inf) if known is None else known.mu
+        mu = float(conversion.mu_against_any(size, view, execution.sensitivity).max())
     return Decision(mu, limit, exhaustive)
 
 

@@ -293,13 +293,6 @@ class Protocol(Configured, ABC):
         results = self.population(schedule, trace, reading.values, weights, terms, reading)
         return Releases(reading.vectors(results.rows), results.weight, results.by)
 
-    def every_coalition(self, schedule: Schedule, trace: ExecutionTrace, size: int) -> NDArray[np.float64]:
-        """Bounds on the information Lambda_ii of every coalition of ``size`` others about each value, shape (n,).
-
-        Per squared unit of the values, in real numbers. Infinite where nothing is proven.
-        """
-        return np.full(schedule.parties, np.inf)
-
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
     ) -> LossConversion:

@@ -17,7 +17,6 @@ from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_f
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
-from quietmean.protocols.inca.star import star_information
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -93,9 +92,6 @@ class IncA(IncaParameters, Protocol):
     def refunds(self) -> bool:
         # What rounding adds is proven for attendance that is not chosen from what was seen.
         return not self.grid
-
-    def every_coalition(self, schedule: Schedule, trace: ExecutionTrace, size: int) -> NDArray[np.float64]:
-        return star_information(self, schedule, trace, size)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

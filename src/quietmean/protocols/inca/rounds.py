@@ -15,11 +15,3 @@ def next_online(trace: ExecutionTrace) -> NDArray[np.int64]:
     for round_ in range(rounds - 1, -1, -1):
         upcoming[round_] = np.where(trace.online[round_ + 1], round_ + 1, upcoming[round_ + 1])
     return upcoming
-
-
-def previous_online(trace: ExecutionTrace) -> NDArray[np.int64]:
-    """Shape (T + 1, n); entry (t, i): the last round before t in which i is online; -1 if there is none."""
-    previous = np.full(trace.online.shape, -1)
-    for round_ in range(1, len(trace.online)):
-        previous[round_] = np.where(trace.online[round_ - 1], round_ - 1, previous[round_ - 1])
-    return previous
