@@ -137,7 +137,7 @@ def test_what_other_protocols_reserve() -> None:
         assert 0.99 * mu_of_budget(1.0, 1e-6) < reserved.mu <= mu_of_budget(1.0, 1e-6) * (1 + 1e-9)
         assert (reserved.beta, reserved.tv > 0) == (0.0, True)
     for name in ("gossip", "secret-sharing"):
-        assert not calibrate(target, get_protocol(name).from_options({})).charge.bounded
+        assert not Charge.promised(get_protocol(name).from_options({}).a_priori(10, 1, 2.0, 1e-6)).bounded
     unit = calibrate(target, get_protocol("priv-unit-g").from_options({}))
     assert unit.charge == Charge.of_mechanism(1.0)
 

@@ -165,7 +165,9 @@ class GridLossConversion(LossConversion):
 
     def _widened(self, view: Array, rounded: float) -> Array:
         # What is not seen at all stays so: the shift of nothing.
-        return np.where(view > 0, np.sqrt((view**2 + self.dimension * rounded) * self.correction), 0.0)
+        seen = view > 0
+        square = np.multiply(view**2 + self.dimension * rounded, self.correction, out=np.zeros(view.shape), where=seen)
+        return np.sqrt(square)
 
 
 class LocalNoiseLossConversion(GridLossConversion):

@@ -202,8 +202,9 @@ class Protocol(Configured, ABC):
     def is_private(self) -> bool:
         """:attr:`private`, and there is noise."""
         levels = [getattr(self, name) for name in parameters_of(type(self)) if name.startswith("sigma")]
-        given = [level for level in levels if isinstance(level, int | float)]
-        return self.private and (not given or any(level > 0 for level in given))
+        # An open level is chosen by calibration.
+        noisy = [bool(np.any(level > 0)) if isinstance(level, int | float | np.ndarray) else True for level in levels]
+        return self.private and (not noisy or any(noisy))
 
     def require_privacy(self, no_privacy: bool) -> None:
         """Raises :class:`InputError` for a protocol without privacy, unless that is what was asked for."""
