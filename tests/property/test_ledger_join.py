@@ -120,7 +120,7 @@ def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: py
     with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
         error = refused(arguments(consortium, "ada"), capsys, 2)
-    assert "study 'ages' asks for epsilon 0.7064 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
+    assert "study 'ages' asks for epsilon 0.7068 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
     assert "raise the budget" in error
     assert len(entries(consortium, "ada")) == 1
 
