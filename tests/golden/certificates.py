@@ -81,7 +81,7 @@ def certificate_cases() -> list[dict[str, Any]]:
     for case in CASES:
         of = {"machines": [case.protocol, case.name]}
         found.append(of | {"arguments": ["--corrupt", case.corrupt, "--json", *case.options]})
-        found.append(of | {"arguments": ["--colluding", str(case.colluding), "--json", *case.options]})
+        found.append(of | {"arguments": ["--colluding", str(case.colluding), "--json"]})
     of = {"machines": ["inca", "dropouts and lost messages"]}
     found.append(
         of

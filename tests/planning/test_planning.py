@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -185,12 +186,29 @@ def test_linear_estimate_equals_the_eliminated_transcript() -> None:
     assert noise_variance(transcript, weights) == pytest.approx(expected, rel=1e-12)
     parts = linear_estimate(transcript, weights)
     assert isinstance(plan.protocol, IncA)
-    assert parts.noise_variance(plan.protocol.sigma_star, plan.protocol.sigma_delta) == pytest.approx(expected, rel=1e-12)
+    levels = plan.protocol.sigma_star, plan.protocol.sigma_delta, plan.protocol.sigma_guard
+    assert all(level > 0 for level in levels)
+    assert parts.noise_variance(*levels) == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(parts.weights, total * weights / (total @ weights), atol=1e-12)
 
 
+def fresh_error(plan: Plan, protocol: Protocol) -> float:
+    """The mean noise variance per coordinate of ten fresh executions of ``plan`` with its ``protocol`` replaced."""
+    found = []
+    for number in range(10):
+        seed = Seed.public("fresh", number)
+        trace = churn(seed, protocol.rounds, plan.target.parties, permanent=plan.target.dropouts)
+        execution = replace(plan, protocol=protocol).execution(seed, trace)
+        found.append(noise_variance(execution.transcript(), np.ones(plan.target.parties)))
+    return float(np.mean(found))
+
+
 def test_the_papers_calibrations_in_one_table() -> None:
-    """A small version of IncA's Figure 3b: the same executions, three calibrations."""
+    """A small version of IncA's Figure 3b: the same executions, three calibrations.
+
+    The last two also promise a figure before the release, which the papers' do not, and pay for it with a guard. So what the
+    calibration itself gains shows without it.
+    """
     target = Target(parties=40, epsilon=0.2, delta=1e-5, colluding=4, dropouts=0.1)
     paper, view, exact = (
         calibrate(target, IncA(rounds=20, schedule="uniform"), calibration=mode, executions=6)
@@ -205,7 +223,13 @@ def test_the_papers_calibrations_in_one_table() -> None:
     errors = [plan.prediction["mse_noise"] for plan in (paper, view, exact, best)]
     print("noise MSE of paper, exact-view, exact, exact with permutations:", errors)
     assert errors == sorted(errors, reverse=True)
-    assert errors[3] < errors[0] / 5
+    assert isinstance(best.protocol, IncA)
+    with_guard = fresh_error(best, best.protocol)
+    without = fresh_error(best, replace(best.protocol, sigma_guard=0.0))
+    papers = fresh_error(paper, paper.protocol)
+    print("noise MSE of fresh executions: paper, exact with permutations, the same without guard:", papers, with_guard, without)
+    assert without < papers / 5
+    assert without < with_guard < papers / 3
 
 
 def test_the_papers_theorem_is_never_below_the_exact_view() -> None:
