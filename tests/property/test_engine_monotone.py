@@ -51,6 +51,13 @@ def floor_of(execution: Execution) -> float:
     return 1e-6 / levels_of(execution).sigma_star
 
 
+def scales(execution: Execution, star: float = 1.0, cancelled: float = 1.0) -> dict[str, float]:
+    """Times as much of the noise that stays, and of all that is cancelled."""
+    levels = levels_of(execution)
+    guard = float(getattr(levels, "sigma_guard", 0.0))
+    return {"star": star * levels.sigma_star, "delta": cancelled * levels.sigma_delta, "guard": cancelled * guard}
+
+
 @given(st.data())
 def test_one_more_message_never_lowers_mu(data: st.DataObject) -> None:
     execution = data.draw(EXECUTIONS)
@@ -74,9 +81,9 @@ def test_one_more_colluder_never_lowers_mu(data: st.DataObject) -> None:
 @given(st.data(), st.floats(0.2, 1.0), st.floats(0.2, 1.0))
 def test_less_noise_never_lowers_mu(data: st.DataObject, star: float, delta: float) -> None:
     execution = data.draw(EXECUTIONS)
-    transcript, levels = execution.transcript(), levels_of(execution)
+    transcript = execution.transcript()
     adversary = data.draw(adversaries(transcript))
-    quieter = transcript.with_noise_scales({"star": star * levels.sigma_star, "delta": delta * levels.sigma_delta})
+    quieter = transcript.with_noise_scales(scales(execution, star, delta))
     assert_no_less(certificate_of(quieter, adversary, 1.0), certificate_of(transcript, adversary, 1.0), floor_of(execution))
 
 
@@ -85,7 +92,7 @@ def test_noise_and_values_in_other_units_change_nothing(data: st.DataObject, uni
     execution = data.draw(EXECUTIONS)
     transcript, levels = execution.transcript(), levels_of(execution)
     adversary = data.draw(adversaries(transcript))
-    scaled = transcript.with_noise_scales({"star": unit * levels.sigma_star, "delta": unit * levels.sigma_delta})
+    scaled = transcript.with_noise_scales(scales(execution, unit, unit))
     one, other = certificate_of(transcript, adversary, 1.0), certificate_of(scaled, adversary, unit)
     np.testing.assert_allclose(one.mu, other.mu, rtol=1e-7, atol=floor_of(execution))
     np.testing.assert_allclose(
@@ -102,7 +109,7 @@ def test_sparse_and_dense_agree(data: st.DataObject, noiseless: bool) -> None:
     execution = data.draw(EXECUTIONS)
     transcript = execution.transcript()
     if noiseless:
-        transcript = transcript.with_noise_scales({"star": 0.0, "delta": levels_of(execution).sigma_delta})
+        transcript = transcript.with_noise_scales(scales(execution, star=0.0))
     adversary = data.draw(adversaries(transcript))
     sparse, dense = (certificate_of(transcript, adversary, 1.0, method) for method in ("sparse", "dense"))
     assert sparse.information.disclosed.shape == dense.information.disclosed.shape

@@ -30,6 +30,7 @@ from quietmean.planning import Plan
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Encoded, Workload, read_columns, table
+from quietmean.studies import local
 
 NUMBER, TEXT = 987654.321, "Sentinel-Cell"
 # As it stands, rounded by any format, and as a number of another sign or scale.
@@ -183,7 +184,7 @@ def test_what_holds_a_value_does_not_show_it() -> None:
 # --- what the search is worth ----------------------------------------------------------------------------------------
 
 
-def _telling_encode(workload: Workload, records: Any) -> Encoded:
+def _telling_encode(workload: Workload, records: Any, step: float) -> Encoded:
     raise InputError(f"row 1 is {records[0, 0]:g}: mend it")
 
 
@@ -218,7 +219,26 @@ def test_a_program_that_tells_a_value_is_found(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = write_table(tmp_path, heading, [f"{NUMBER},{TEXT}", "20,x"], "csv")
-    arguments = ["run", "--data", str(path), "--column", "age", "--bounds", "0", "100", *FAULTS["wrong option"]]
+
+    def no_processes(*arguments: Any, **options: Any) -> None:
+        raise InputError("no processes can be started here")
+
+    # The last step of all, so that everything before it has its say.
+    monkeypatch.setattr(local, "run_study", no_processes)
+    arguments = [
+        "run",
+        "--data",
+        str(path),
+        "--column",
+        "age",
+        "--bounds",
+        "0",
+        "100",
+        "--parties",
+        "2",
+        "--protocol",
+        "local-dp",
+    ]
     assert not TOLD.search(ends(arguments, capsys))
     monkeypatch.setattr(place, name, mutant)
     if place is console:
@@ -231,7 +251,7 @@ import sys
 from quietmean.cli import main as program
 from quietmean.core import crash
 from quietmean.statistics import Workload
-def encode(workload, records):
+def encode(workload, records, step):
     raise RuntimeError(f"defect at {records[0, 0]}")
 Workload.encode = encode
 if MUTANT:

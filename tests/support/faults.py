@@ -81,6 +81,8 @@ def check_run(plan: Plan, values: Vector, outcome: FaultOutcome, weights: NDArra
     """
     weights = np.ones(len(values)) if weights is None else weights
     noise = _RunNoise(plan, outcome.faults, len(values))
+    # As they came through the door.
+    values = np.array([plan.admit(value, weight) for value, weight in zip(values, weights.tolist(), strict=True)])
     for party, result in outcome.results.items():
         if result.silent or any(other.unresolved for other in outcome.results.values()):
             # Nobody can know what came of the messages between parties that told nothing.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress, warn
+from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress, tell_owner, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -125,11 +125,12 @@ def run_local_study(
     for sentence in budget_warnings(target, sum(len(part) for part in parts)):
         warn(sentence)
     begun = time.monotonic()
-    with progress("calibrating the noise") as line:
+    with progress("calibrating the noise"):
         plan = study.plan(len(parts), no_privacy=no_privacy)
-        encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
-        kills = choose_kills(plan, study.dropouts)
-        line.say(f"starting {target.parties} processes")
+    encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
+    tell_owner(encoded)
+    kills = choose_kills(plan, study.dropouts)
+    with progress(f"starting {target.parties} processes") as line:
         local = run_study(
             plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=_watch(line, target.parties)
         )
