@@ -24,6 +24,8 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.protocols import registry
 from quietmean.protocols.execution import Execution
 from quietmean.report import StudyReport, write_study_report
+from quietmean.report.epsilons import party_epsilons
+from quietmean.report.words import rounded_up
 from quietmean.studies import Study, StudyOutcome
 from quietmean.testing import example_execution
 from quietmean.testing.strategies import executions
@@ -70,7 +72,7 @@ def report_of(outcome: StudyOutcome) -> StudyReport:
 
 
 @pytest.mark.parametrize("name", WITH_TRANSCRIPT)
-def test_everything_that_shows_figures_shows_the_same_list_and_both_figures(
+def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp(name)
@@ -91,21 +93,35 @@ def test_everything_that_shows_figures_shows_the_same_list_and_both_figures(
         expected = [one.to_json() for one in listed]
         path = folder / "execution.json"
         execution.save(path)
-        for json_form in (True, False):
+        for json_form in (False, True):
             with redirect_stdout(StringIO()) as told:
                 command(path, colluding=size, delta=DELTA, report=folder / "page.html", json=json_form)
             if json_form:
                 document = json.loads(told.getvalue())
                 assert document["assumptions"] == expected
                 assert document["epsilon_a_priori"] == to_plain(certificate.epsilon_a_priori)
+                assert {name: document[name] for name in ("mu", "epsilon", "max_epsilon", "sensitivity", "numbers")} == to_plain(
+                    {name: getattr(certificate, name) for name in ("mu", "epsilon", "max_epsilon", "numbers")}
+                    | {"sensitivity": execution.sensitivity}
+                )
+                assert document["certificates"]["coalitions"] == to_plain(certificate.to_json())
+                assert document["certificates"]["everyone_else"]["mu"] == to_plain(execution.privacy(DELTA).single_honest())
             else:
                 assert all(f"- {one.text}\n" in told.getvalue() for one in listed)
                 assert told.getvalue().index("a priori") < told.getvalue().index("ex post")
         outcome = studied(execution, size)
         outcome.save_receipt(folder / "receipt.json")
         receipt = json.loads((folder / "receipt.json").read_text())
-        assert receipt["result"]["certificate"]["assumptions"] == expected
-        write_study_report(report_of(outcome), folder / "report.html")
+        told_by_receipt = receipt["result"]["certificate"]
+        assert told_by_receipt["assumptions"] == expected
+        tried = document["certificates"]["coalitions"]
+        assert {name: told_by_receipt[name] for name in tried} == tried
+        assert told_by_receipt["everyone_else_epsilon"] == document["certificates"]["everyone_else"]["max_epsilon"]
+        for name in ("epsilon_a_priori", "enforced_by"):
+            assert receipt["result"][name] == document[name]
+        report = report_of(outcome)
+        assert to_plain(party_epsilons(report)) == document["epsilon"]
+        write_study_report(report, folder / "report.html")
         write_privacy_page(folder / "privacy.html", "study", outcome, folder / "receipt.json", names=())
         with redirect_stdout(StringIO()) as told:
             study = Study.parse(
@@ -113,6 +129,10 @@ def test_everything_that_shows_figures_shows_the_same_list_and_both_figures(
             )
             print_privacy(outcome.to_json(), study)
         pages = [text_of(folder / page) for page in ("page.html", "report.html", "privacy.html")]
+        for page in pages:
+            for figure in (certificate.epsilon_a_priori, certificate.max_epsilon, outcome.everyone_else_epsilon):
+                assert figure is not None
+                assert f"ε = {rounded_up(figure)}" in page.replace("\u00a0", " ")
         for shown in (*pages, told.getvalue()):
             assert [one.text for one in listed if one.text not in shown] == []
             assert shown.index("priori") < shown.index("ex post")

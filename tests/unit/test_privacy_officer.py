@@ -27,7 +27,7 @@ from quietmean.report.officer import released_of
 from quietmean.report.words import rounded_down, rounded_up
 from quietmean.testing import example_execution
 from support.outcomes import DELTA, studied
-from support.pages import commands
+from support.pages import DOCS, commands
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -152,7 +152,11 @@ def test_infinite_loss_is_said_to_be_infinite() -> None:
 
 def test_the_verdict_is_about_what_was_promised() -> None:
     page = page_of(execution(), target=1e-3)
-    assert "more than the target" in page.sections()["cost"]["verdict"]["text"]
+    assert "cost more than the target" in page.sections()["cost"]["verdict"]["text"]
+    between = page_of(execution(), target=(page.certificate.max_epsilon + (page.certificate.epsilon_a_priori or 0.0)) / 2)
+    assert "all that could be promised" in between.sections()["cost"]["verdict"]["text"]
+    kept = page_of(execution(), target=page.certificate.epsilon_a_priori)
+    assert [each.sections()["cost"]["verdict"]["kept"] for each in (page, between, kept)] == [False, False, True]
     privacy = page.privacy
     terms = replace(privacy.terms, promise=lambda size, corrupt: APriori(1e-3, "nothing"))
     broken = replace(page, certificate=replace(privacy.coalitions(1), terms=terms))
@@ -195,3 +199,9 @@ def test_answers_of_any_shape_are_listed() -> None:
 def test_what_is_left_is_rounded_down() -> None:
     assert [rounded_down(value) for value in (0.12399, 1.0, 0.0, -1.0, 12345.6)] == ["0.123", "1.00", "0", "0", "12,300"]
     assert rounded_down(math.inf) == "∞"
+
+
+def test_what_the_readme_shows_names_the_figure_of_before_first() -> None:
+    shown = (DOCS.parent / "README.md").read_text()
+    assert shown.index("a priori (whatever happens): epsilon ") < shown.index("ex post (given who took part): epsilon ")
+    assert "these figures assume:" in shown

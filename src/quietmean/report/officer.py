@@ -23,6 +23,8 @@ from quietmean.report.rendering import render_template
 # How likely a guess is to be right before anything is published.
 _CHANCES = (0.5, 0.1, 0.01)
 _LARGEST_EXPONENT = 700.0
+# By so much an epsilon may be above a target because of rounding.
+_ROUNDING = 1e-6
 _MOST_RELEASED, _MOST_ENTRIES = 60, 20
 UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
 
@@ -145,8 +147,12 @@ class OfficerPage:
             return {"kept": False, "text": "Nothing bounded the loss before the start; what happened turned out to be bounded."}
         if promised is not None and spent > self.privacy.epsilon(promised.mu):
             return {"kept": False, "text": "This execution cost more than was promised: stop, and have it looked at."}
-        if self.stated.target is not None and spent > self.stated.target:
+        target = math.inf if self.stated.target is None else self.stated.target * (1 + _ROUNDING)
+        if spent > target:
             return {"kept": False, "text": "This execution cost more than the target, though not more than was promised."}
+        if promised is not None and self.privacy.epsilon(promised.mu) > target:
+            text = "What happened is within the target, but more than the target was all that could be promised beforehand."
+            return {"kept": False, "text": text}
         return {
             "kept": True,
             "text": "What happened cost no more than what was promised." if promised else "The loss is bounded.",
