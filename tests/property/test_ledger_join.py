@@ -18,6 +18,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import RESERVED, SPENT, Entry, Ledger
 from quietmean.node.net import Identity
 from quietmean.privacy import Charge, mu_of_budget
+from quietmean.report.words import rounded_up
 from quietmean.studies import Study
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
@@ -165,4 +166,9 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
     assert document["ledger"]["charged_mu"] == entry.mu
     assert document["ledger"]["remaining_epsilon"] > 0.8
     assert "account bob: epsilon 0." in text
+    # The page for who answers for the data shows the same account.
+    page = Path(document["privacy_page"]).read_text()
+    assert "Budget: ε" in page
+    assert rounded_up(document["ledger"]["charged_epsilon"]) in page
+    assert text.index("a priori") < text.index("ex post") < text.index("these figures assume")
     assert len(entries(consortium, "bob")) == 1

@@ -111,6 +111,8 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
     for name in ("ada", "bob"):
         receipt = json.loads((consortium / f"{name}.receipt.json").read_text())
         assert receipt["result"]["epsilon"] == first["epsilon"]
+        officer = (consortium / f"{name}.privacy.html").read_text()
+        assert all(one in officer for one in ("A priori", "ada", "bob", "No ledger is stated"))
 
 
 def test_a_key_outside_the_roster_is_refused_at_once(consortium: Path) -> None:

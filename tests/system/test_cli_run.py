@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import subprocess
 import sys
@@ -45,6 +46,11 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     receipt = quietmean("certify", result["receipt"], folder=table)
     assert receipt["max_epsilon"] == result["epsilon"]
     assert receipt["adversary"] == result["certificate"]["adversary"]
+    assert receipt["assumptions"] == result["certificate"]["assumptions"]
+    assert receipt["epsilon_a_priori"] == result["epsilon_a_priori"]
+    officer = html.unescape((table / result["privacy_page"]).read_text())
+    assert "A priori" in officer
+    assert all(one["text"] in officer for one in receipt["assumptions"])
     report = (table / result["report"]).read_text()
     assert report.startswith("<!doctype html>") or report.startswith("<!DOCTYPE html>")
     assert "<svg" in report

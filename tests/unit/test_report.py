@@ -88,13 +88,17 @@ def usual() -> StudyReport:
 
 def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> None:
     words = _words(_page(usual, tmp_path))
-    assert f"at most ε = {rounded_up(usual.certificate.max_epsilon)} at δ = 10⁻⁶" in words
+    promised = usual.certificate.epsilon_a_priori
+    assert promised is not None
+    ex_post = rounded_up(usual.certificate.max_epsilon)
+    assert f"A priori at most ε = {rounded_up(promised)}, ex post ε = {ex_post}, at δ = 10⁻⁶" in words
     assert usual.certificate.describe() in words
     assert rounded_up(usual.privacy.epsilon(usual.privacy.single_honest().max())) in words
     assert "one record of one party" in words
     assert "ε = 7.50" in words
     assert "quietmean certify receipt.json" in words
-    assert "passive adversary" in words
+    assert "The adversary is passive" in words
+    assert "Claim: (epsilon, delta)-differential privacy" in words
 
 
 def test_gives_the_answer_in_the_units_of_each_column(usual: StudyReport, tmp_path: Path) -> None:

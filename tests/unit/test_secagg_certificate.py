@@ -261,8 +261,8 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     assert outcome.epsilon == pytest.approx(1.0, rel=1e-4)
     assert told["numbers"] == UPPER_BOUND
     assert "computationally bounded" in told["definition"]
-    assert any("discrete Gaussian" in note for note in told["assumptions"])
-    assert not any("Gaussian noise, the same" in note for note in told["assumptions"])
+    assert any("discrete Gaussian" in note["text"] for note in told["assumptions"])
+    assert not any("Gaussian noise, the same" in note["text"] for note in told["assumptions"])
     protocol = secagg(plan.protocol)
     # Three records of one party change together: by the same bound for three times the sensitivity at least.
     three = spent_epsilon(protocol, 3 * query.sensitivity, 7, 2, 1e-6)

@@ -121,7 +121,7 @@ def test_certificates_say_what_numbers_they_are_about(name: str) -> None:
     for noise, words in ((None, "whole multiples"), ("insecure-float64", "in real arithmetic")):
         plan = planned(name, noise=noise)
         execution = _execution(plan)
-        assumptions = execution.privacy(1e-6).assumptions
+        assumptions = [one.text for one in execution.privacy(1e-6).against().assumptions]
         assert any(words in one for one in assumptions)
         exposed = any("no delta below 0.06 a column" in one for one in assumptions)
         assert exposed == (noise is not None and name in ("local-dp", "central-dp", "muffliato"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_a_priori, print_json, progress, read_json
+from quietmean.cli.console import epsilon_text, out, print_a_priori, print_assumptions, print_json, progress, read_json
+from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
@@ -16,6 +18,9 @@ from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
 from quietmean.protocols.one_shot import OneShot
+
+if TYPE_CHECKING:
+    from quietmean.report.officer import Stated
 
 DELTA = 1e-6
 
@@ -33,6 +38,8 @@ def command(
     prior_sd: float | None = None,
     matrix: Annotated[bool, Parameter(negative="")] = False,
     report: Path | None = None,
+    ledger: Path | None = None,
+    account: str | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Certify an execution file or a receipt: exact privacy loss per honest party.
@@ -63,7 +70,12 @@ def command(
     matrix
         Also report the information matrix.
     report
-        Also write a page (HTML) that explains the answer: what protects the worst-off party, and who could harm it.
+        Also write a page (HTML): first for who answers for the data, in words, then with reasons, what protects the worst-off
+        party and who could harm it.
+    ledger
+        Show on that page what is left of a budget in this ledger.
+    account
+        The ledger's account.
     json
         One JSON document on standard output.
     """
@@ -82,16 +94,15 @@ def command(
     raw = read_json(execution)
     hints = raw.get("certify") if isinstance(raw.get("certify"), dict) else {}
     happened = read_execution(raw)
+    stated = _stated(raw, execution, report, ledger, account)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     with progress("solving for what the adversary knows"):
         analysis = happened.privacy(delta)
         if not explicit:
-            size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
+            size = colluding if colluding is not None else (hints or {}).get("colluding", usual_colluders(happened.parties))
             document = _against_coalitions(analysis, size, epsilon)
-            if isinstance(happened, Execution):
-                document |= _promised(happened, analysis, size)
             if report is not None:
-                _write_report(report, happened, delta, size, None)
+                _write_report(report, happened, delta, size, None, stated)
         else:
             adversary = Adversary(parse_parties(corrupt or ""), read_observations(observed))
             if observe_fraction is not None:
@@ -103,7 +114,7 @@ def command(
             if isinstance(happened, Execution) and _has_cancelled_noise(happened):
                 document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
             if report is not None:
-                _write_report(report, happened, delta, 0, adversary)
+                _write_report(report, happened, delta, 0, adversary, stated)
     if json:
         print_json(document)
     else:
@@ -123,13 +134,32 @@ def _refuse_without_effect(explicit: bool, **options: object) -> None:
             )
 
 
-def _write_report(path: Path, execution: Execution | OneShot, delta: float, size: int, adversary: Adversary | None) -> None:
+def _stated(raw: dict[str, Any], path: Path, report: Path | None, ledger: Path | None, account: str | None) -> Stated:
+    """What the page says besides. Raises :class:`InputError` for options that show nothing, and for an unknown account."""
+    from quietmean.report.officer import Stated
+
+    if (ledger is None) != (account is None):
+        given, missing = (f"ledger {ledger}", "--account NAME") if account is None else (f"account {account!r}", "--ledger FILE")
+        raise InputError(f"{given} alone says nothing: give {missing} with it")
+    if ledger is None or account is None:
+        return Stated.of_receipt(raw, path.stem)
+    if report is None:
+        raise InputError(f"account {account!r} is shown on the page only: give --report FILE with it")
+    from quietmean.ledger import Ledger
+
+    with Ledger.open(ledger) as book:
+        return replace(Stated.of_receipt(raw, path.stem), account=book.account(account))
+
+
+def _write_report(
+    path: Path, execution: Execution | OneShot, delta: float, size: int, adversary: Adversary | None, stated: Stated
+) -> None:
     from quietmean.report.certificate import write_certificate_report
 
     if not isinstance(execution, Execution):
         raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
     try:
-        write_certificate_report(execution, path, delta=delta, size=size, adversary=adversary)
+        write_certificate_report(execution, path, delta=delta, size=size, adversary=adversary, stated=stated)
     except OSError as error:
         raise InputError(f"report {path} cannot be written ({error.strerror}): choose another place") from None
 
@@ -140,15 +170,10 @@ def _has_cancelled_noise(execution: Execution) -> bool:
     return execution.protocol.transfers_mass or (linear and bool(execution.schedule.pairs.size))
 
 
-def _promised(execution: Execution, analysis: PrivacyAnalysis, size: int) -> dict[str, Any]:
-    """What could have been said before the start."""
-    bound = execution.a_priori(size, analysis.delta)
-    return {"epsilon_a_priori": analysis.epsilon(bound.mu), "enforced_by": bound.enforced_by}
-
-
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
     coalitions, alone = analysis.coalitions(size), analysis.single_honest()
     document: dict[str, Any] = {
+        **analysis.terms.a_priori_json(coalitions.a_priori),
         "adversary": coalitions.describe(),
         "sensitivity": analysis.sensitivity,
         "honest": list(range(analysis.transcript.parties)),
@@ -161,7 +186,7 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
         "numbers": coalitions.numbers,
         "definition": analysis.terms.conversion.definition,
         "guarantee": analysis.guarantee,
-        "assumptions": analysis.assumptions,
+        "assumptions": assumptions_json(coalitions.assumptions),
         "certificates": {
             "coalitions": coalitions.to_json(),
             "everyone_else": {
@@ -204,8 +229,8 @@ def _show(document: dict[str, Any], delta: float) -> None:
 
     if "epsilon_a_priori" in document:
         print_a_priori(document, f"at delta {delta:g}")
-        out.print("ex post (given who took part):")
-    out.print(f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)", markup=False)
+    against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)"
+    out.print(f"ex post (given who took part), {against}:", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):
         table.add_column(title, justify="right")
@@ -215,8 +240,8 @@ def _show(document: dict[str, Any], delta: float) -> None:
     out.print(table)
     out.print(f"claim: {document['guarantee']}", markup=False)
     if document["numbers"] != EXACT:
-        out.print(f"these are an {document['numbers']}: {'; '.join(document['assumptions'])}", markup=False)
-    out.print(f"worst party: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
+        out.print(f"these are an {document['numbers']}")
+    out.print(f"worst party, ex post: epsilon {epsilon_text(document['max_epsilon'])} at delta {delta:g}")
     if "certificates" in document:
         if "worst_found" in document["certificates"]:
             found = document["certificates"]["worst_found"]
@@ -230,3 +255,4 @@ def _show(document: dict[str, Any], delta: float) -> None:
     if "mutual_information_nats" in document:
         most = max((float(nats) for nats in document["mutual_information_nats"]), default=0.0)
         out.print(f"mutual information of the worst party: {most:.4f} nats per coordinate")
+    print_assumptions(document["assumptions"])

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,6 +126,13 @@ def print_a_priori(document: dict[str, Any], unit: str) -> None:
     out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; kept by {document['enforced_by']}", markup=False)
 
 
+def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:
+    """All that the figures take for granted, one line each."""
+    out.print("these figures assume:")
+    for each in assumptions:
+        out.print(f"- {each['text']}", markup=False)
+
+
 def print_privacy(document: dict[str, Any], study: Study) -> None:
     """What a study cost, against whom, in sentences."""
     certificate = document["certificate"]
@@ -142,3 +149,4 @@ def print_privacy(document: dict[str, Any], study: Study) -> None:
         out.print(f"epsilon {epsilon_text(certificate['whole_party_epsilon'])} for all the records of one party together")
     if document["epsilon"] > study.epsilon:
         err.print(f"quietmean: this execution cost more than the target epsilon {study.epsilon:g}", style="red")
+    print_assumptions(certificate["assumptions"])

@@ -12,6 +12,7 @@ from quietmean.cli.console import number, out, print_json, print_privacy, printa
 from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.preparation import Files, Show
+from quietmean.cli.privacy_page import write_privacy_page
 
 if TYPE_CHECKING:
     from quietmean.node import NodeResult, NodeSettings, Roster
@@ -101,7 +102,11 @@ def command(
         outcome = conclude(files.workload, shared.target, result.execution, result.mean)
         charged = None if charge is None else charge.settle(outcome, files.party)
         path = files.receipt(receipt)
-        outcome.save_receipt(path, _origin(files, settings, result))
+        origin = _origin(files, settings, result)
+        outcome.save_receipt(path, origin)
+        page = path.with_name(f"{path.name.removesuffix('.json').removesuffix('.receipt')}.privacy.html")
+        names = [entry.name for entry in files.roster.entries]
+        write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
         document = outcome.to_json() | {
             "messages": result.transfers,
             "bytes": result.bytes_sent,
@@ -110,6 +115,7 @@ def command(
             **_loose_ends(result),
             "notes": notes_of(files.roster, result),
             "receipt": str(path),
+            "privacy_page": str(page),
         }
         fields = (
             "columns",
@@ -234,3 +240,4 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
     for note in document["notes"]:
         out.print(f"note: {printable(note)}", markup=False)
     out.print(f"receipt {document['receipt']}")
+    out.print(f"privacy {document['privacy_page']}")

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress, tell_owner, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
+from quietmean.cli.privacy_page import write_privacy_page
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 
@@ -77,7 +78,7 @@ def command(
     round_timeout
         Seconds that a round waits for parties that do not answer.
     out
-        New folder for the receipt and the report; default quietmean-run-DATE-TIME.
+        New folder for the receipt, the report and the page for who answers for the data; default quietmean-run-DATE-TIME.
     no_privacy
         Run a protocol that protects nothing, such as gossip; refused otherwise.
     json
@@ -137,7 +138,7 @@ def run_local_study(
     seconds = time.monotonic() - begun
     folder.mkdir(parents=True)
     local.outcome.save_receipt(folder / "receipt.json")
-    _write_report(folder / "report.html", study, local, names)
+    _write_reports(folder, study, local, names)
     document = _document(local, folder, seconds)
     if json:
         print_json(document)
@@ -173,10 +174,11 @@ def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]
         "seconds": round(seconds, 3),
         "receipt": str(folder / "receipt.json"),
         "report": str(folder / "report.html"),
+        "privacy_page": str(folder / "privacy.html"),
     }
 
 
-def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[str]) -> None:
+def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequence[str]) -> None:
     from quietmean.report import StudyReport, write_study_report
     from quietmean.statistics import column_means, combined
 
@@ -204,7 +206,8 @@ def _write_report(path: Path, study: Study, local: LocalStudy, names: Sequence[s
         party_epsilon=outcome.party_epsilon,
         killed=[names[party] for party in local.network.killed],
     )
-    write_study_report(report, path)
+    write_study_report(report, folder / "report.html")
+    write_privacy_page(folder / "privacy.html", study.name, outcome, folder / "receipt.json", names=names)
 
 
 def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
@@ -231,3 +234,4 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     )
     out.print(f"receipt  {document['receipt']}")
     out.print(f"report   {document['report']}")
+    out.print(f"privacy  {document['privacy_page']}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import Assumption, any_coalition
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.domain import PrivacyUnit
@@ -173,6 +174,13 @@ class Plan:
         """What any execution of this plan costs at most, against as many colluders as planned."""
         target = self.target
         return self.protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """All that the figures of an execution of this plan take for granted, in which everybody stays: for what is agreed on."""
+        target, everyone = self.target, ExecutionTrace.everyone(self.protocol.rounds, self.target.parties)
+        colluding = any_coalition(target.colluding, target.parties, self.protocol.trusted)
+        return self.execution(Seed.public("assumptions"), everyone).terms(target.delta).assumptions(colluding)
 
     @property
     def charge(self) -> Charge:

@@ -69,11 +69,6 @@ class PrivacyAnalysis:
         """What the protocol promises, one sentence."""
         return self.terms.guarantee
 
-    @property
-    def assumptions(self) -> list[str]:
-        """All that certificates take for granted, one clause each."""
-        return self.terms.assumptions
-
     @cached_property
     def solver(self) -> CoalitionSolver:
         """The one that serves all questions about this execution."""

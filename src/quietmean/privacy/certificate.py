@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import STANDING, Assumption, assumptions_json, named_adversary, neighbours
+from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
@@ -18,10 +21,13 @@ from quietmean.privacy.loss import EXACT, UPPER_BOUND, LossConversion
 
 Array = NDArray[np.float64]
 
-ASSUMPTIONS = (
-    "passive adversary that knows who sent to whom and who was online",
-    "replacement of one unit's value, L2 sensitivity as stated",
-)
+# What was promised against so many colluders, or against named ones, before an execution started; None where nothing was.
+Promise = Callable[[int, frozenset[PartyId]], APriori | None]
+
+
+def no_promise(size: int, corrupt: frozenset[PartyId]) -> None:
+    """Of a bare transcript, which has no protocol that could have promised anything."""
+    return
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,22 +35,35 @@ class Terms:
     """What the numbers of a certificate mean.
 
     Neighbouring relation: replacement of one party's value by another at L2 distance <= ``sensitivity``. Epsilons are at
-    ``delta``. ``guarantee``: what the protocol promises, one sentence.
+    ``delta``. ``guarantee``: what the protocol promises, one sentence. ``protocol``: what it takes for granted.
+    ``promise``: what was promised before the start, whatever would happen.
     """
 
     sensitivity: float
     delta: float
     conversion: LossConversion
     guarantee: str
+    protocol: tuple[Assumption, ...] = STANDING
+    promise: Promise = no_promise
 
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
             raise InputError(f"delta is {self.delta:g}: choose 0 < delta < 1, for example 1e-6")
 
-    @property
-    def assumptions(self) -> list[str]:
-        """All that a certificate takes for granted, one clause each."""
-        return [*ASSUMPTIONS, *self.conversion.notes]
+    def assumptions(self, colluding: Assumption) -> tuple[Assumption, ...]:
+        """All that a certificate takes for granted if who colludes is as stated: the one list that is shown anywhere."""
+        return colluding, *self.protocol, neighbours(self.sensitivity), *self.conversion.notes
+
+    def a_priori_json(self, promised: APriori | None) -> dict[str, Any]:
+        """The figure that stands before the one ex post: ``epsilon_a_priori``, and what keeps it; nothing without a promise."""
+        if promised is None:
+            return {}
+        return {"epsilon_a_priori": self.epsilon(promised.mu), "enforced_by": promised.enforced_by}
+
+    def figures(self, promised: APriori | None, ex_post: float) -> str:
+        """Both figures at :attr:`delta` in one clause, that a priori first."""
+        first = "" if promised is None else f"a priori epsilon {self.epsilon(promised.mu):.5g}, "
+        return f"{first}ex post epsilon {ex_post:.5g} at delta {self.delta:g}"
 
     def charge(self, mu: float) -> Charge:
         """What a ledger is charged for a party of this ``mu``, one that adds up with other studies."""
@@ -76,13 +95,30 @@ class Certificate(Tabular):
     information: InformationMatrix = field(repr=False)
 
     def __repr__(self) -> str:
-        cost = f"epsilon {self.max_epsilon:.5g} at delta {self.delta:g} ({self.numbers})"
-        return f"Certificate({self.adversary.describe()}: {cost})"
+        cost = self.terms.figures(self.a_priori, self.max_epsilon)
+        return f"Certificate({self.adversary.describe()}: {cost} ({self.numbers}))"
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each honest party."""
         numbers = zip(self.honest, self.mu.tolist(), self.mu_upper.tolist(), self.epsilon.tolist(), strict=True)
         return [{"party": party, "mu": mu, "mu_upper": upper, "epsilon": epsilon} for party, mu, upper, epsilon in numbers]
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """All that its figures take for granted."""
+        return self.terms.assumptions(named_adversary(self.adversary.describe()))
+
+    @property
+    def a_priori(self) -> APriori | None:
+        """What was promised before the start against any coalition of that size; None if messages were intercepted besides."""
+        if self.adversary.observed or not self.honest:
+            return None
+        return self.terms.promise(len(self.adversary.corrupt), self.adversary.corrupt)
+
+    @property
+    def epsilon_a_priori(self) -> float | None:
+        """The same at :attr:`delta`; rounded up."""
+        return None if self.a_priori is None else self.terms.epsilon(self.a_priori.mu)
 
     @property
     def honest(self) -> tuple[PartyId, ...]:
@@ -151,6 +187,7 @@ class Certificate(Tabular):
                 "is an upper bound: leave prior-sd and matrix out"
             )
         document: dict[str, Any] = {
+            **self.terms.a_priori_json(self.a_priori),
             "adversary": self.adversary.describe(),
             "corrupt": sorted(self.adversary.corrupt),
             "sensitivity": self.sensitivity,
@@ -161,7 +198,7 @@ class Certificate(Tabular):
             "numbers": self.numbers,
             "definition": self.terms.conversion.definition,
             "guarantee": self.terms.guarantee,
-            "assumptions": self.terms.assumptions,
+            "assumptions": assumptions_json(self.assumptions),
             "at_delta": self.delta,
             "epsilon": self.epsilon,
             "max_epsilon": self.max_epsilon,

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
+from quietmean.core.assumptions import Assumption, any_coalition
+from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
@@ -77,8 +79,8 @@ class CoalitionCertificate(Tabular):
     found: CoalitionCertificate | None = None
 
     def __repr__(self) -> str:
-        cost = f"epsilon {self.max_epsilon:.5g} at delta {self.delta:g} ({self.numbers})"
-        return f"CoalitionCertificate({self.describe()}: {cost})"
+        cost = self.terms.figures(self.a_priori, self.max_epsilon)
+        return f"CoalitionCertificate({self.describe()}: {cost} ({self.numbers}))"
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each party."""
@@ -91,6 +93,21 @@ class CoalitionCertificate(Tabular):
     def delta(self) -> float:
         """The delta at which :attr:`epsilon` holds."""
         return self.terms.delta
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """All that its figures take for granted."""
+        return self.terms.assumptions(any_coalition(self.size, len(self.mu), self.trusted))
+
+    @property
+    def a_priori(self) -> APriori | None:
+        """What was promised before the start, whatever would happen, against any coalition of this size."""
+        return self.terms.promise(self.size, frozenset())
+
+    @property
+    def epsilon_a_priori(self) -> float | None:
+        """The same at :attr:`delta`; rounded up."""
+        return None if self.a_priori is None else self.terms.epsilon(self.a_priori.mu)
 
     @property
     def numbers(self) -> str:
@@ -172,7 +189,7 @@ def exceed_bound(draws: int, exceeding: int, confidence: float = CONFIDENCE, cho
     """
     if exceeding >= draws:
         return 1.0
-    return float(beta.ppf(1 - (1 - confidence) / choices, exceeding + 1, draws - exceeding))
+    return float(betaincinv(exceeding + 1, draws - exceeding, 1 - (1 - confidence) / choices))
 
 
 def every_coalition(

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
@@ -35,7 +36,7 @@ class LossConversion:
     """Conversion of a certificate's mu to (epsilon, delta).
 
     Neighbouring relation: replacement at an L2 distance <= the sensitivity.
-    ``kind``: what the numbers are; ``definition``: of what; ``notes``: what they assume, one clause each.
+    ``kind``: what the numbers are; ``definition``: of what; ``notes``: what is assumed of numbers, noise and sampler.
     ``beta``, ``tv``: the additive columns of the execution's charge, see :mod:`quietmean.privacy.charge`; ``charge_notes``: what
     the charge counts and what not, one clause each. ``tv`` is the distance of the program from the mechanism that mu describes,
     over all its draws: (1 + e^epsilon) times that is part of every delta.
@@ -43,7 +44,10 @@ class LossConversion:
 
     kind: ClassVar[str] = EXACT
     definition: ClassVar[str] = "(epsilon, delta)-differential privacy under replacement of one unit's value"
-    notes: tuple[str, ...] = ("Gaussian noise, the same on every coordinate",)
+    notes: tuple[Assumption, ...] = (
+        Assumption(Key.NUMBERS, "Gaussian noise, the same on every coordinate, and real numbers."),
+        Assumption(Key.SAMPLER, "What is drawn has exactly the distribution that is stated."),
+    )
     beta: float = 0.0
     tv: float = 0.0
     charge_notes: tuple[str, ...] = ("mu in real arithmetic: what floating-point noise gives away besides is in no column",)
@@ -106,7 +110,10 @@ class RealArithmetic(LossConversion):
         known = (
             f"; low bits of float64 tell values apart: no delta below {FLOAT64_DELTA:g} a column is claimed" if exposed else ""
         )
-        self.notes = (*super().notes, f"in real arithmetic: that values and noise are float64 is not accounted for{known}")
+        numbers = (
+            "Gaussian noise, the same on every coordinate, in real arithmetic: that values and noise are float64 is not counted"
+        )
+        self.notes = (Assumption(Key.NUMBERS, f"{numbers}{known}."), *super().notes[1:])
 
 
 REAL_ARITHMETIC = RealArithmetic()
@@ -146,9 +153,15 @@ class GridLossConversion(LossConversion):
         self._most_rounding = most_rounding
         self.tv = TOTAL_VARIATION * draws * dimension
         self.notes = (
-            "discrete Gaussian noise, the same on every coordinate",
-            f"values and noise are whole multiples of {step:g}, rounded before anything is added up; bounds are for these whole "
-            f"numbers, with all draws within {self.tv:.1g} of exact ones in total variation",
+            Assumption(
+                Key.NUMBERS,
+                f"Discrete Gaussian noise, the same on every coordinate; values and noise are whole multiples of {step:g}, "
+                f"rounded before anything is added up, and the figures are bounds for these whole numbers.",
+            ),
+            Assumption(
+                Key.SAMPLER,
+                f"All draws together are within {self.tv:.1g} of exact ones in total variation, which every delta counts.",
+            ),
         )
 
     def inflation(self, mu: float, parties: int) -> float:
@@ -176,7 +189,12 @@ class LocalNoiseLossConversion(GridLossConversion):
     def __init__(self, sigma: float, *, step: float, dimension: int, draws: int) -> None:
         super().__init__(step=step, dimension=dimension, deviations=[sigma], draws=draws)
         self._sigma = sigma
-        self.notes = (*self.notes, "the figure is that of each party's own noise, which holds for any coalition and any history")
+        self.notes = (
+            *self.notes,
+            Assumption(
+                Key.HISTORY, "The figure is that of each party's own noise, which holds for any coalition and any history."
+            ),
+        )
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
         local = sensitivity / self._sigma * math.sqrt(self.correction) if self._sigma else math.inf

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
 
 if TYPE_CHECKING:
-    from quietmean.privacy import PrivacyAnalysis
+    from quietmean.privacy import PrivacyAnalysis, Terms
 
 # What every execution has, besides the parameters of its protocol.
 _ENTRIES = ("protocol", "parties", "rounds", "online", "sensitivity", "neighbours", "pairs", "lost", "seen", "settled", "weights")
@@ -99,13 +100,26 @@ class Execution:
         Raises :class:`InputError` for an impossible delta, and if a parameter is missing that certificates need.
         """
         # Imported here since it takes long, and running parties do not need it.
-        from quietmean.privacy import PrivacyAnalysis, Terms
+        from quietmean.privacy import PrivacyAnalysis
 
         if delta not in self._analyses:
-            conversion = self.protocol.loss_conversion(self.schedule, self.trace, self.weights, delta)
-            terms = Terms(self.sensitivity, delta, conversion, self.protocol.guarantee)
+            terms = self.terms(delta)
             self._analyses[delta] = PrivacyAnalysis(self.transcript(), terms, self.protocol.trusted, bound=self._worst_coalition)
         return self._analyses[delta]
+
+    def terms(self, delta: float) -> Terms:
+        """What the numbers of its certificates mean and take for granted. Raises :class:`InputError` as :meth:`privacy` does."""
+        from quietmean.privacy import Terms
+
+        conversion = self.protocol.loss_conversion(self.schedule, self.trace, self.weights, delta)
+
+        @cache
+        def promise(size: int, corrupt: frozenset[PartyId]) -> APriori:
+            if corrupt & self.protocol.trusted:
+                return APriori(math.inf, "nothing: a party that must be trusted colludes")
+            return self.a_priori(size, delta)
+
+        return Terms(self.sensitivity, delta, conversion, self.protocol.guarantee, self.protocol.assumptions(), promise)
 
     @cached_property
     def _analyses(self) -> dict[float, PrivacyAnalysis]:

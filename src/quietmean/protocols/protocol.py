@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.input_domain import InputDomain
@@ -305,6 +306,22 @@ class Protocol(Configured, ABC):
         from quietmean.privacy import REAL_ARITHMETIC
 
         return REAL_ARITHMETIC
+
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """All that figures about any execution take for granted, but for who colludes and what the numbers are.
+
+        Those that hold for every protocol, with :meth:`own_assumptions`. Certificates, receipts, reports and commands show them.
+        """
+        channels = (OVERHEARD,) if self.rounds > 1 and self.is_overheard(2) else ()
+        silent = (SILENT_WITH_GOSSIP,) if self.transfers_mass else ()
+        return with_own(*channels, *silent, *self.own_assumptions())
+
+    def own_assumptions(self) -> tuple[Assumption, ...]:
+        """What this protocol takes for granted besides: whom one must trust with what, and which ciphers must hold.
+
+        One with the key of a standing assumption takes its place.
+        """
+        return ()
 
     @property
     def refunds(self) -> bool:

@@ -18,6 +18,7 @@ from quietmean.report import words
 from quietmean.report.curves import coalitions_figure, curve_caption, parties_figure
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.explain import CurvePoint, Explanation, explain, has_static_neighbours
+from quietmean.report.officer import OfficerPage, Stated
 from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, statement
@@ -30,23 +31,39 @@ _LARGEST_FACTOR = 1e6
 
 
 def write_certificate_report(
-    execution: Execution, path: Path, *, delta: float, size: int = 0, adversary: Adversary | None = None
+    execution: Execution,
+    path: Path,
+    *,
+    delta: float,
+    size: int = 0,
+    adversary: Adversary | None = None,
+    stated: Stated | None = None,
 ) -> None:
-    """Write one HTML file that needs nothing else: against ``adversary``, or else against coalitions of ``size`` parties."""
-    page = certificate_page(execution, delta=delta, size=size, adversary=adversary)
+    """Write one HTML file that needs nothing else: against ``adversary``, or else against coalitions of ``size`` parties.
+
+    ``stated``: what the receipt says besides the execution.
+    """
+    page = certificate_page(execution, delta=delta, size=size, adversary=adversary, stated=stated)
     path.write_text(page.render(), encoding="utf-8", newline="\n")
 
 
-def certificate_page(execution: Execution, *, delta: float, size: int = 0, adversary: Adversary | None = None) -> CertificatePage:
+def certificate_page(
+    execution: Execution,
+    *,
+    delta: float,
+    size: int = 0,
+    adversary: Adversary | None = None,
+    stated: Stated | None = None,
+) -> CertificatePage:
     """What :func:`write_certificate_report` shows, as data."""
-    privacy = execution.privacy(delta)
+    privacy, stated = execution.privacy(delta), stated or Stated()
     if adversary is not None:
         found = explain(execution, adversary, delta)
-        return CertificatePage(execution, privacy, found, None, found.certificate.honest, found.certificate.epsilon)
+        return CertificatePage(execution, privacy, found, None, found.certificate.honest, found.certificate.epsilon, stated)
     known = privacy.coalitions(size)
     found = explain(execution, Adversary.collusion(known.worst), delta, known.size)
     found = replace(found, curve=[_at_least(point, known) for point in found.curve])
-    return CertificatePage(execution, privacy, found, known, range(execution.parties), known.epsilon)
+    return CertificatePage(execution, privacy, found, known, range(execution.parties), known.epsilon, stated)
 
 
 def _at_least(point: CurvePoint, known: CoalitionCertificate) -> CurvePoint:
@@ -67,6 +84,13 @@ class CertificatePage:
     coalitions: CoalitionCertificate | None
     parties: Sequence[PartyId]
     epsilons: NDArray[np.float64]
+    stated: Stated
+
+    @property
+    def officer(self) -> OfficerPage:
+        """The first part of the page: for who answers for the data."""
+        certificate = self.coalitions or self.found.certificate
+        return OfficerPage(self.execution, self.privacy, certificate, self.stated, self._commands())
 
     @property
     def alone(self) -> float:
@@ -76,17 +100,12 @@ class CertificatePage:
     def render(self) -> str:
         return render_template(
             "certificate.html",
-            title="What this execution gives away",
+            officer=self.officer.sections(),
             summary=self._summary(),
             cost=self._cost(),
             curve=self._curve(),
             protection=self._protection(),
             crowd=self._crowd(),
-            assumptions=[
-                f"claim: {self.privacy.guarantee}",
-                *self.privacy.assumptions,
-                f"L2 sensitivity {words.plain(self.execution.sensitivity)}",
-            ],
         )
 
     def _summary(self) -> str:
@@ -101,10 +120,10 @@ class CertificatePage:
         worst, median = float(self.epsilons.max()), float(np.sort(self.epsilons)[len(self.epsilons) // 2])
         figure = parties_figure(self.parties, self.epsilons)
         cards = [
-            ("worst party", worst, f"against {self._against()}"),
-            ("median party", median, "against the same"),
-            ("an outsider", self.found.curve[0].worst, "worst party against who sees only what is published"),
-            ("if everyone else colludes", self.alone, self._alone_note()),
+            ("worst party, ex post", worst, f"against {self._against()}"),
+            ("median party, ex post", median, "against the same"),
+            ("an outsider, ex post", self.found.curve[0].worst, "worst party against who sees only what is published"),
+            ("if everyone else colludes, ex post", self.alone, self._alone_note()),
         ]
         return {
             "heading": self._cost_heading(worst),
@@ -168,7 +187,6 @@ class CertificatePage:
         return {
             "heading": self._protection_heading(),
             "setting": f"All of this is about {who}, against {against}: ε = {words.rounded_up(found.epsilon)}.",
-            "commands": self._commands(),
             "lost": math.isinf(found.epsilon),
             "messages": self._message_rows(),
             "messages_note": self._messages_note(),

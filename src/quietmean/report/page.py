@@ -36,6 +36,7 @@ def render(report: StudyReport) -> str:
         privacy=_privacy(report),
         exchange=_exchange(report),
         facts=_facts(report),
+        guarantee=report.privacy.guarantee,
         assumptions=_assumptions(report),
     )
 
@@ -102,7 +103,7 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:
-    epsilons, target = party_epsilons(report), report.target_epsilon
+    epsilons, target, promised = party_epsilons(report), report.target_epsilon, report.certificate.epsilon_a_priori
     worst, delta = float(epsilons.max()), words.power(report.delta)
     everyone_else = report.privacy.epsilon(float(report.privacy.single_honest().max()))
     unit = _unit(report.unit)
@@ -113,16 +114,17 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         "adversary": report.certificate.describe(),
         "delta": delta,
         "cards": [
-            _card("worst party", worst, f"against {report.certificate.describe()}"),
+            *_a_priori_card(report),
+            _card("ex post, worst party", worst, f"given who took part, against {report.certificate.describe()}"),
             _card("target", target, "what the parties agreed on before the start"),
-            _card("if everyone else colludes", everyone_else, "only the noise that a party keeps for itself remains"),
+            _card("if everyone else colludes", everyone_else, "ex post: only the noise that a party keeps for itself remains"),
             *_party_card(report),
         ],
         "unit": unit,
         "sentences": [
             f"Protected unit: {unit}.",
             "Neighbouring data: that unit is replaced by any other within the bounds.",
-            *_meaning(worst, delta),
+            *_meaning(worst if promised is None else promised, delta),
         ],
         "figure": inline_svg(
             epsilons_figure(report), "epsilons", "Epsilon of every party against the worst coalition without it"
@@ -132,7 +134,7 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
 
 
 def _meaning(worst: float, delta: str) -> list[str]:
-    """Epsilon in words."""
+    """Epsilon in words; of the figure that stands first."""
     factor = math.exp(min(worst, 700.0))
     if factor > _LARGEST_FACTOR:
         return []
@@ -149,7 +151,15 @@ def _card(label: str, epsilon: float, note: str) -> dict[str, str]:
 def _party_card(report: StudyReport) -> list[dict[str, str]]:
     if report.party_epsilon is None:
         return []
-    return [_card("for a whole party", report.party_epsilon, "if all records of a party may change, not only one")]
+    return [_card("for a whole party", report.party_epsilon, "ex post: if all records of a party may change, not only one")]
+
+
+def _a_priori_card(report: StudyReport) -> list[dict[str, str]]:
+    promised = report.certificate.a_priori
+    if promised is None:
+        return []
+    note = f"promised before the start, whatever happens; kept by {promised.enforced_by}"
+    return [_card("a priori", report.privacy.epsilon(promised.mu), note)]
 
 
 def _unit(unit: str) -> str:
@@ -159,15 +169,22 @@ def _unit(unit: str) -> str:
 def _privacy_heading(report: StudyReport, worst: float) -> str:
     if math.isinf(worst):
         return "This run does not protect everybody: ε has no bound"
-    return f"It cost at most ε = {words.rounded_up(worst)} at δ = {words.power(report.delta)}"
+    cost, delta = words.rounded_up(worst), words.power(report.delta)
+    promised = report.certificate.epsilon_a_priori
+    if promised is None:
+        return f"Ex post it cost at most ε = {cost} at δ = {delta}"
+    return f"A priori at most ε = {words.rounded_up(promised)}, ex post ε = {cost}, at δ = {delta}"
 
 
 def _verdict(worst: float, target: float) -> str:
     if worst <= target:
-        return "The certified ε of this very run is within the target."
+        return "The certified ε of this very run (ex post) is within the target."
     if math.isinf(worst):
         return "At least one combination of private values is given away exactly. No noise hides it."
-    return "The certified ε of this very run is above the target: the run went worse than planned for, for example more dropouts."
+    return (
+        "The certified ε of this very run (ex post) is above the target: the run went worse than planned for, for example more "
+        "dropouts."
+    )
 
 
 def _spread(epsilons: np.ndarray[Any, np.dtype[np.float64]]) -> str:
@@ -229,6 +246,5 @@ def _messages(report: StudyReport) -> str:
     return f"{report.messages:,} in all, {private:,} of them in the private exchange"
 
 
-def _assumptions(report: StudyReport) -> list[str]:
-    sensitivity = f"L2 sensitivity {words.plain(report.execution.sensitivity)}, after every column is scaled alike"
-    return [f"claim: {report.privacy.guarantee}", *report.privacy.assumptions, sensitivity]
+def _assumptions(report: StudyReport) -> list[dict[str, str]]:
+    return [one.to_json() for one in report.certificate.assumptions]

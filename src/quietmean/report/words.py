@@ -21,6 +21,15 @@ def rounded_up(value: float, digits: int = 3) -> str:
     return f"{scaled / 10.0**places:,.{max(places, 0)}f}"
 
 
+def rounded_down(value: float, digits: int = 3) -> str:
+    """To significant digits, never above the value: for what is left of a budget."""
+    if not (value > 0 and math.isfinite(value)):
+        return "0" if value <= 0 else "∞"
+    places = digits - 1 - math.floor(math.log10(value))
+    scaled = math.floor(value * 10.0**places * (1 + 1e-12))
+    return f"{scaled / 10.0**places:,.{max(places, 0)}f}"
+
+
 def decimals_for(error: float) -> int:
     """How many decimals show two significant digits of a standard error."""
     if not (error > 0 and math.isfinite(error)):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import assumptions_json
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.party import Vector
@@ -23,7 +24,7 @@ from quietmean.statistics import Answer, Workload, column_means
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StudyOutcome:
     """A finished study: the estimates of its statistics, and its privacy.
 
@@ -38,6 +39,10 @@ class StudyOutcome:
     privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
     party_epsilon: float | None
+
+    def __repr__(self) -> str:
+        cost = self.certificate.terms.figures(self.a_priori, self.epsilon)
+        return f"StudyOutcome({self.execution.protocol.name}, {len(self.answers)} answers: {cost})"
 
     @property
     def epsilon(self) -> float:
@@ -78,7 +83,7 @@ class StudyOutcome:
             "worst_found": None if self.certificate.found is None else self.certificate.found.to_json(),
             "whole_party_epsilon": self.party_epsilon,
             "guarantee": self.privacy.guarantee,
-            "assumptions": self.privacy.assumptions,
+            "assumptions": assumptions_json(self.certificate.assumptions),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -103,14 +108,17 @@ class StudyOutcome:
         return values if len(self.workload.columns) > 1 else values.get(self.workload.columns.names[0])
 
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
-        """Write the execution, how to certify it, and the public result. ``origin``: an additional entry of the file."""
-        receipt = {
+        """Write :meth:`receipt` to a file."""
+        path.write_bytes(canonical_json(self.receipt(origin)) + b"\n")
+
+    def receipt(self, origin: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The execution, how to certify it, and the public result. ``origin``: an additional entry."""
+        return {
             **self.execution.to_json(),
             "certify": {"colluding": self.certificate.size, "delta": self.target.delta, "epsilon": self.target.epsilon},
             "result": to_plain(self.to_json()),
             **({} if origin is None else {"origin": to_plain(origin)}),
         }
-        path.write_bytes(canonical_json(receipt) + b"\n")
 
 
 def conclude(workload: Workload, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:

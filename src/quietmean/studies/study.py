@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
 from dataclasses import replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from quietmean.core.assumptions import usual_colluders
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
@@ -82,7 +82,7 @@ class Study(BaseModel):
 
     def target(self, parties: int) -> Target:
         """What to calibrate for. By default one party in ten, at least one, may collude."""
-        colluding = max(1, math.ceil(parties / 10)) if self.colluding is None else self.colluding
+        colluding = usual_colluders(parties) if self.colluding is None else self.colluding
         return Target(
             parties=parties,
             epsilon=self.epsilon,

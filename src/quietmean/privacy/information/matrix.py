@@ -94,7 +94,9 @@ class InformationMatrix:
     @property
     def diagonal(self) -> Matrix:
         """Lambda_ii, infinite for parties in a disclosed combination: shape (n_H,)."""
-        diagonal = np.array(np.diag(self.finite))
+        # Of the matrix itself no more than this is computed: it is asked for very often.
+        visible = (self.release > 0) & np.isfinite(self.release)
+        diagonal: Matrix = (self.basis[:, visible] ** 2 / self.release[visible]).sum(axis=1)
         diagonal[(np.abs(self.disclosed) > _INVOLVED).any(axis=0)] = np.inf
         return diagonal.clip(min=0.0)
 

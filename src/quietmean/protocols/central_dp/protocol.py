@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import Assumption, curator
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
@@ -49,6 +50,9 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     @property
     def own_deviation(self) -> float:
         return self.sigma
+
+    def own_assumptions(self) -> tuple[Assumption, ...]:
+        return (curator(self.aggregator),)
 
     @property
     def trusted(self) -> frozenset[PartyId]:

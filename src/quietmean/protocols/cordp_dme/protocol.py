@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import SHARED_KEYS, Assumption
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
@@ -57,6 +58,9 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
                 f"partners is {partners} with {parties} parties: choose an even number >= 2 and below the number of parties, "
                 "or leave it out to share noise with everybody"
             )
+
+    def own_assumptions(self) -> tuple[Assumption, ...]:
+        return (SHARED_KEYS,)
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_own=star, sigma_pair=delta)

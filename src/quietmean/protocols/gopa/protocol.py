@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import SHARED_KEYS, Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
@@ -44,6 +45,14 @@ class GOPA(GopaParameters, Aggregated):
 
     def resolved(self, parties: int) -> Self:
         return super(GOPA, self.filled(partners=max(1, default_partners(parties)))).resolved(parties)
+
+    def own_assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption(
+                Key.AGGREGATOR, f"The collector, party {self.aggregator}, stays and says truly who published; it may collude."
+            ),
+            SHARED_KEYS,
+        )
 
     def defaults(self, target: Target) -> dict[str, Any]:
         return {"partners": max(1, default_partners(target.parties, target.colluding))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -26,7 +27,10 @@ class RoundedLossConversion(LossConversion):
         self._information = rounding_information(parameters, schedule, trace)
         self.notes = (
             *REAL_ARITHMETIC.notes,
-            f"values on a grid of {parameters.grid:g}: rounding of shares is counted, and no share is cut to 32 bits",
+            Assumption(
+                Key.ROUNDING,
+                f"Shares are rounded to a grid of {parameters.grid:g}, which is counted, and none is cut to 32 bits.",
+            ),
         )
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:

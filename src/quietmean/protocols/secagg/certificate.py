@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
@@ -72,25 +73,38 @@ class DiscreteLossConversion(LossConversion):
             max(dominating_gaussian(1.0, parameters.scale, m, self._words)[1] for m in parties) if parameters.noisy else 0.0
         )
         self._known: dict[tuple[int, float], float] = {}
-        self.notes = self._notes()
         self.beta, self.tv = additive_columns(parameters, int(counted.sum()), self._words, delta, graph)
+        self.notes = self._notes()
         self.charge_notes = (
             f"beta {self.beta:.2g} for rare rounding and for the graph, tv {self.tv:.2g} for the sampler and for how far "
             "discrete noise is from rounded Gaussian noise",
         )
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self) -> tuple[Assumption, ...]:
         if not self._parameters.noisy:
-            return ("no noise at all: the sum itself protects nobody",)
+            return (Assumption(Key.NO_NOISE, "There is no noise at all: the sum itself protects nobody."),)
         parties, steps = int(self._counted.sum()), self._parameters.scale
         chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
         return (
-            f"discrete Gaussian noise of scale {steps:.6g} steps from each of {parties} counted parties, of which only what "
-            "the adversary does not know is credited",
-            f"{self._parameters.rounding} rounding of clipped values to steps of {self._parameters.granularity:.6g}, which adds "
-            "to the sensitivity",
-            "X25519, HKDF-SHA256, AES-256 and AES-GCM hold, and the aggregator follows the protocol",
-            f"the sum wraps around with probability below {chance:.1g} for the worst values, which costs accuracy, not privacy",
+            Assumption(
+                Key.NUMBERS,
+                f"Whole numbers with discrete Gaussian noise of scale {steps:.6g} steps from each of {parties} counted "
+                f"parties, of which only what the adversary does not know is credited.",
+            ),
+            Assumption(
+                Key.ROUNDING,
+                f"Clipped values are rounded ({self._parameters.rounding} rounding) to steps of "
+                f"{self._parameters.granularity:.6g}, which adds to the sensitivity.",
+            ),
+            Assumption(
+                Key.SAMPLER,
+                f"All draws together are within {self.tv:.1g} of the model in total variation, which every delta counts.",
+            ),
+            Assumption(
+                Key.OVERFLOW,
+                f"The sum wraps around with probability below {chance:.1g} for the worst values, which costs accuracy, not "
+                f"privacy.",
+            ),
         )
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:

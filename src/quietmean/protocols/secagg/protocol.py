@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
 from quietmean.core.input_domain import InputDomain
@@ -59,6 +60,20 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     def check_parties(self, parties: int) -> None:
         super().check_parties(parties)
         check_numbers(self, parties)
+
+    def own_assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption(
+                Key.AGGREGATOR,
+                f"The aggregator, party {self.aggregator}, follows the protocol, as do all parties, and gives everybody the "
+                f"same lists; it may collude.",
+            ),
+            Assumption(
+                Key.COMPUTING,
+                "The adversary has bounded computing power: X25519, HKDF-SHA256, AES-256 and AES-GCM hold, and keys were "
+                "heard from their owners.",
+            ),
+        )
 
     def warnings(self, state: Any) -> tuple[str, ...]:
         return (state.failure,) if state.failure else ()

@@ -1,0 +1,380 @@
+"""The page for who answers for the data: what is protected, from whom, under which assumptions, how much, and what is left.
+
+It is a page of its own after a study, and the first part of the page that explains a certificate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.bounds import APriori
+from quietmean.ledger import Account, Refund
+from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
+from quietmean.protocols.execution import Execution
+from quietmean.report import words
+from quietmean.report.rendering import render_template
+
+# How likely a guess is to be right before anything is published.
+_CHANCES = (0.5, 0.1, 0.01)
+_LARGEST_EXPONENT = 700.0
+# By so much an epsilon may be above a target because of rounding.
+_ROUNDING = 1e-6
+_MOST_RELEASED, _MOST_ENTRIES = 60, 20
+UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
+
+
+@dataclass(frozen=True)
+class Released:
+    """One number that was published: an answer's term, its estimate, and the standard error of the privacy noise (inf: "
+    "unknown)."""
+
+    name: str
+    estimate: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """What a study or its receipt says besides the execution. What a bare execution file does not say is empty or None.
+
+    ``unit``: "record" or "party". ``names``: of the parties. ``target``: epsilon that the parties agreed on. ``party_epsilon``:
+    ex post, for all records of one party together. ``finished``: when, as text. ``account``: of the ledger that is charged.
+    """
+
+    title: str = "An execution"
+    unit: str | None = None
+    released: Sequence[Released] = ()
+    names: Sequence[str] = ()
+    target: float | None = None
+    party_epsilon: float | None = None
+    finished: str = ""
+    account: Account | None = None
+
+    @classmethod
+    def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
+        """What a receipt says, or an execution file, which says nothing of all this. Entries of another form count as not "
+        "stated."""
+        result, origin, certify = (_mapping(raw.get(name)) for name in ("result", "origin", "certify"))
+        certificate = _mapping(result.get("certificate"))
+        unit, statistics = certificate.get("unit"), result.get("statistics")
+        names = origin.get("names")
+        return cls(
+            title=title,
+            unit=unit if unit in UNITS else None,
+            released=released_of([_mapping(one) for one in statistics] if isinstance(statistics, list) else []),
+            names=[str(name) for name in names] if isinstance(names, list) and len(names) == raw.get("parties") else (),
+            target=_number(certify.get("epsilon")),
+            party_epsilon=_number(certificate.get("whole_party_epsilon")),
+            finished=str(origin.get("finished") or ""),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class OfficerPage:
+    """What the page shows. ``certificate``: against all coalitions of a size, or against one adversary."""
+
+    execution: Execution
+    privacy: PrivacyAnalysis
+    certificate: Certificate | CoalitionCertificate
+    stated: Stated = field(default_factory=Stated)
+    commands: Sequence[str] = ("quietmean certify receipt.json",)
+
+    @property
+    def mu(self) -> float:
+        """Ex post, of the worst-off party; infinite if that is not bounded."""
+        return self.certificate.max_mu
+
+    def sections(self) -> dict[str, Any]:
+        """What the template fills in."""
+        return {
+            "title": self.stated.title,
+            "summary": self._summary(),
+            "cost": self._cost(),
+            "protected": self._protected(),
+            "meaning": self._meaning(),
+            "released": self._released(),
+            "budget": self._budget(),
+            "attendance": self._attendance(),
+            "assumptions": [one.to_json() for one in self.certificate.assumptions],
+            "guarantee": self.privacy.guarantee,
+            "commands": list(self.commands),
+        }
+
+    def _summary(self) -> str:
+        parties = words.counted(self.execution.parties, "party", "parties")
+        ended = f", finished {self.stated.finished}" if self.stated.finished else ""
+        return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For who answers for the data."
+
+    # --- how much ---
+
+    def _cost(self) -> dict[str, Any]:
+        promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
+        cards = [] if promised is None else [self._promise_card(promised)]
+        cards.append(_card("ex post", spent, f"what the execution that happened cost, against {self.certificate_describe()}"))
+        everybody = self.privacy.epsilon(float(self.privacy.single_honest().max()))
+        cards.append(
+            _card("if everybody else colludes", everybody, "ex post: only the noise that a party keeps for itself remains")
+        )
+        if self.stated.party_epsilon is not None:
+            cards.append(
+                _card("for a whole party", self.stated.party_epsilon, "ex post: if all records of a party change, not only one")
+            )
+        if self.stated.target is not None:
+            cards.append(_card("target", self.stated.target, "what the parties asked for when the noise was chosen"))
+        return {"heading": self._cost_heading(promised), "verdict": self._verdict(promised, spent), "cards": cards}
+
+    def _promise_card(self, promised: APriori) -> dict[str, str]:
+        note = f"promised before the start, whoever of that number colludes and whatever happens; kept by {promised.enforced_by}"
+        return _card("a priori", self.privacy.epsilon(promised.mu), note)
+
+    def _cost_heading(self, promised: APriori | None) -> str:
+        delta, spent = words.power(self.privacy.delta), self.certificate.max_epsilon
+        ex_post = f"ex post {_bound(spent)}"
+        if promised is None:
+            return f"{ex_post[:1].upper()}{ex_post[1:]} (δ\u00a0=\u00a0{delta}); nothing was promised beforehand"
+        return f"A priori {_bound(self.privacy.epsilon(promised.mu))}, {ex_post} (δ\u00a0=\u00a0{delta})"
+
+    def _verdict(self, promised: APriori | None, spent: float) -> dict[str, Any]:
+        if math.isinf(spent):
+            return {"kept": False, "text": "Something is given away exactly: no bound holds for everybody."}
+        if promised is not None and math.isinf(promised.mu):
+            return {"kept": False, "text": "Nothing bounded the loss before the start; what happened turned out to be bounded."}
+        if promised is not None and spent > self.privacy.epsilon(promised.mu):
+            return {"kept": False, "text": "This execution cost more than was promised: stop, and have it looked at."}
+        target = math.inf if self.stated.target is None else self.stated.target * (1 + _ROUNDING)
+        if spent > target:
+            return {"kept": False, "text": "This execution cost more than the target, though not more than was promised."}
+        if promised is not None and self.privacy.epsilon(promised.mu) > target:
+            text = "What happened is within the target, but more than the target was all that could be promised beforehand."
+            return {"kept": False, "text": text}
+        return {
+            "kept": True,
+            "text": "What happened cost no more than what was promised." if promised else "The loss is bounded.",
+        }
+
+    # --- what, and from whom ---
+
+    def _protected(self) -> dict[str, Any]:
+        protocol = self.execution.protocol
+        unit = UNITS.get(self.stated.unit or "", "one unit of one party: the file does not say whether a record or a whole party")
+        rows = [
+            ("Protected", unit),
+            ("Hidden", "whether that unit has one value or any other within the public bounds"),
+            ("From whom", self.certificate_describe()),
+            ("Trusted", protocol.trust),
+            ("How", protocol.summary),
+            ("Claim", self.privacy.guarantee),
+            ("Not hidden", "who took part and when, who sent to whom, how many records each party has, columns and bounds"),
+        ]
+        if not protocol.is_private:
+            rows.insert(0, ("Warning", f"this protocol has no differential privacy: it reveals {protocol.reveals}"))
+        return {"heading": f"What is protected: {unit.split(':')[0]}", "rows": rows}
+
+    def certificate_describe(self) -> str:
+        """The adversary in words."""
+        if isinstance(self.certificate, CoalitionCertificate):
+            return self.certificate.describe()
+        return self.certificate.adversary.describe()
+
+    # --- what epsilon means ---
+
+    def _meaning(self) -> dict[str, Any]:
+        promised, spent = self.certificate.a_priori, self.certificate.max_epsilon
+        columns = [("a priori", self.privacy.epsilon(promised.mu), promised.mu)] if promised is not None else []
+        columns.append(("ex post", spent, self.mu))
+        first, epsilon, mu = columns[0]
+        return {
+            "heading": _meaning_heading(first, epsilon),
+            "sentences": self._meaning_sentences(first, epsilon),
+            "average": self._average(first, epsilon, mu),
+            "titles": [title for title, _, _ in columns],
+            "rows": [
+                {"before": _percent(chance), "after": [_percent(_posterior(chance, each)) for _, each, _ in columns]}
+                for chance in _CHANCES
+            ],
+        }
+
+    def _meaning_sentences(self, name: str, epsilon: float) -> list[str]:
+        delta = words.power(self.privacy.delta)
+        if math.isinf(epsilon):
+            return ["Without a bound nothing can be said about what somebody can find out."]
+        return [
+            "Take a person whose data are one such unit, and somebody who wants to know one thing about them: whether "
+            "these data are theirs or somebody else's, or which of two values they have. All that this adversary sees "
+            f"changes the odds of any such guess by a factor of at most {words.rounded_up(_factor(epsilon))} (e to the "
+            f"power ε, {name}), except with a probability of about δ\u00a0=\u00a0{delta}.",
+            "That holds whatever else the adversary knows, and whatever it computes. It does not forbid conclusions that "
+            "would be drawn without this person's data just as well.",
+        ]
+
+    def _average(self, name: str, epsilon: float, mu: float) -> str:
+        if math.isinf(epsilon):
+            return ""
+        advantage = float(self.privacy.terms.deltas(np.array([mu]), 0.0)[0])
+        return (
+            "The table is about the most telling outcome that there may be. On average over what may be published, a guess "
+            f"between two equally likely values is right with a probability of at most {_percent(0.5 + advantage / 2)} ({name})."
+        )
+
+    # --- what was published ---
+
+    def _released(self) -> dict[str, Any]:
+        rows = []
+        for one in self.stated.released[:_MOST_RELEASED]:
+            decimals = words.decimals_for(one.error)
+            error = words.fixed(one.error, decimals) if math.isfinite(one.error) else "unknown"
+            rows.append({"name": one.name, "estimate": words.fixed(one.estimate, decimals), "error": error})
+        count = len(self.stated.released)
+        heading = f"Released: {words.counted(count, 'number', 'numbers')}" if count else "What was released"
+        note = "Each with noise for privacy, whose standard error stands beside it."
+        if not count:
+            note = "The file does not say what was computed. What every party publishes at the end is public; a receipt lists it."
+        if count > _MOST_RELEASED:
+            note += f" The first {_MOST_RELEASED} are shown."
+        return {"heading": heading, "rows": rows, "note": note}
+
+    # --- the budget ---
+
+    def _budget(self) -> dict[str, Any]:
+        account = self.stated.account
+        if account is None:
+            return {
+                "heading": "No ledger is stated: what is left of a budget is not known here",
+                "rows": [],
+                "entries": [],
+                "notes": [
+                    "Every study of the same data adds to what is known about them. A ledger (join --ledger, quietmean ledger) "
+                    "keeps a budget for a data set and refuses what goes beyond.",
+                    self._refund(None),
+                ],
+            }
+        budget = account.budget
+        at = f"at δ\u00a0=\u00a0{words.power(budget.delta)}"
+        left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
+        rows = [
+            ("Account", f"{account.name}: one {account.unit} of data set {account.data_set}, {account.relation}"),
+            ("Given", f"ε\u00a0=\u00a0{words.plain(budget.epsilon)} {at}, for all studies together"),
+            ("Used", f"ε\u00a0=\u00a0{words.rounded_up(account.charged_epsilon)} {at}, reserved or settled"),
+            ("Left", f"ε\u00a0=\u00a0{left} {at}"),
+        ]
+        if account.frozen is not None:
+            rows.append(("Frozen", f"since {account.frozen.since}: {account.frozen.reason}"))
+        used = (
+            f"ε\u00a0=\u00a0{words.rounded_up(account.charged_epsilon)} of {words.plain(budget.epsilon)} is used, {left} is left"
+        )
+        return {
+            "heading": f"Budget: {used}",
+            "rows": rows,
+            "entries": [
+                {
+                    "name": entry.name,
+                    "when": entry.reserved_at[:10],
+                    "status": "settled" if entry.settled else "reserved",
+                    "reserved": words.rounded_up(budget.epsilon_of(entry.reserved)),
+                    "charged": words.rounded_up(budget.epsilon_of(entry.charged)),
+                }
+                for entry in account.entries[-_MOST_ENTRIES:]
+            ],
+            "notes": [
+                "Epsilons of single studies do not add up to the one of all: their mu adds up by squares. The account "
+                "certifies the budget as a whole, not an ε at a moment that somebody picks.",
+                self._refund(account),
+            ],
+        }
+
+    def _refund(self, account: Account | None) -> str:
+        rule = "Refund rule: the a-priori figure is reserved before the first message leaves"
+        if account is not None and account.refund == Refund.NEVER:
+            return f"{rule}, and this account never gives anything back."
+        if not self.execution.protocol.refunds:
+            return f"{rule}, and all of it stays charged: with this protocol and these numbers nothing is given back."
+        return (
+            f"{rule}; afterwards the account is charged what the execution cost ex post, if that is less. This is right "
+            f"only if who took part did not depend on the values; an account made with --refund never keeps the whole."
+        )
+
+    # --- who took part ---
+
+    def _attendance(self) -> dict[str, Any]:
+        trace, contributors = self.execution.trace, self.execution.contributors()
+        everybody = np.ones(self.execution.parties, dtype=np.bool_)
+        rows = [
+            ("Parties", self._listed(everybody)),
+            ("Counted in the result", self._listed(contributors)),
+            ("Not counted", self._listed(~contributors) or "nobody"),
+            ("Left before the end", self._listed(~trace.finished) or "nobody"),
+        ]
+        counted, parties = int(contributors.sum()), self.execution.parties
+        return {"heading": f"Who took part: {counted} of {parties} parties are counted", "rows": rows}
+
+    def _listed(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> str:
+        names = self.stated.names or [f"party {party}" for party in range(self.execution.parties)]
+        return words.listed([names[party] for party in np.nonzero(chosen)[0].tolist()], most=40)
+
+
+def write_officer_page(page: OfficerPage, path: Path) -> None:
+    """Write the page as one HTML file that needs nothing else. The same page gives the same bytes."""
+    path.write_text(render_template("officer.html", officer=page.sections()), encoding="utf-8", newline="\n")
+
+
+def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[Released]:
+    """What the entries of "statistics" in a result or receipt published."""
+    return [
+        each
+        for entry in statistics
+        for each in _terms(str(entry.get("name")), entry.get("estimate"), entry.get("standard_error"))
+    ]
+
+
+def _terms(name: str, estimate: Any, error: Any) -> list[Released]:
+    if isinstance(estimate, Mapping):
+        errors = error if isinstance(error, Mapping) else {}
+        return [each for term, value in estimate.items() for each in _terms(f"{name}, {term}", value, errors.get(term))]
+    if not isinstance(estimate, int | float):
+        return []
+    return [Released(name, float(estimate), float(error) if isinstance(error, int | float) else math.inf)]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: Any) -> float | None:
+    if value == "inf":
+        return math.inf
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _card(label: str, epsilon: float, note: str) -> dict[str, str]:
+    return {"label": label, "value": words.rounded_up(epsilon), "note": note}
+
+
+def _bound(epsilon: float) -> str:
+    return "no bound" if math.isinf(epsilon) else f"at most ε\u00a0=\u00a0{words.rounded_up(epsilon)}"
+
+
+def _factor(epsilon: float) -> float:
+    return math.exp(min(epsilon, _LARGEST_EXPONENT))
+
+
+def _meaning_heading(name: str, epsilon: float) -> str:
+    if math.isinf(epsilon):
+        return "What ε without a bound means"
+    figure, factor = words.rounded_up(epsilon), words.rounded_up(_factor(epsilon))
+    return f"What ε\u00a0=\u00a0{figure} ({name}) means: odds change by a factor of {factor} at most"
+
+
+def _posterior(chance: float, epsilon: float) -> float:
+    """The largest chance after odds of ``chance`` have grown by e^epsilon."""
+    return 1.0 if math.isinf(epsilon) else chance / (chance + (1 - chance) / _factor(epsilon))
+
+
+def _percent(chance: float) -> str:
+    """Rounded up to a tenth."""
+    return f"{math.ceil(min(chance, 1.0) * 1000 * (1 - 1e-12)) / 10:g}\u00a0%"

@@ -1,0 +1,199 @@
+"""One list of assumptions an execution: Python, commands, receipts and pages show the same, in full, for every protocol."""
+
+from __future__ import annotations
+
+import html
+import json
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+import quietmean as qm
+from quietmean.cli.certify import command
+from quietmean.cli.console import print_privacy
+from quietmean.cli.privacy_page import write_privacy_page
+from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, usual_colluders
+from quietmean.core.codec import to_plain
+from quietmean.graphs import ExecutionTrace
+from quietmean.protocols import registry
+from quietmean.protocols.execution import Execution
+from quietmean.report import StudyReport, write_study_report
+from quietmean.report.epsilons import party_epsilons
+from quietmean.report.words import rounded_up
+from quietmean.studies import Study, StudyOutcome
+from quietmean.testing import example_execution
+from quietmean.testing.strategies import executions
+from support.outcomes import DELTA, studied
+
+WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.has_transcript)
+ONCE = settings(
+    max_examples=1,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
+
+
+def keys(assumptions: tuple[Assumption, ...]) -> list[str]:
+    return [one.key for one in assumptions]
+
+
+def text_of(path: Path) -> str:
+    return html.unescape(path.read_text(encoding="utf-8"))
+
+
+def report_of(outcome: StudyOutcome) -> StudyReport:
+    return StudyReport(
+        title="study",
+        terms=["age"],
+        bounds=[(0.0, 1.0)],
+        estimate=np.array([0.5]),
+        standard_error=np.array([0.1]),
+        execution=outcome.execution,
+        privacy=outcome.privacy,
+        certificate=outcome.certificate,
+        target_epsilon=1.0,
+        unit="party",
+        party_names=[f"clinic {party}" for party in range(outcome.execution.parties)],
+        records=outcome.execution.parties,
+        parties_counted=outcome.parties_counted,
+        messages=0,
+        bytes=0,
+        seconds=1.0,
+    )
+
+
+@pytest.mark.parametrize("name", WITH_TRANSCRIPT)
+def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp(name)
+
+    @ONCE
+    @given(execution=executions(name, max_parties=6))
+    def agree(execution: Execution) -> None:
+        protocol: Any = execution.protocol
+        if getattr(protocol, "dimension", 1) is None:
+            execution = replace(execution, protocol=replace(protocol, dimension=1))
+        # Somebody has to be there for a result.
+        execution = execution.with_trace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties))
+        size = min(1, execution.parties - 1 - len(execution.protocol.trusted))
+        certificate = execution.privacy(DELTA).coalitions(size)
+        listed = certificate.assumptions
+        assert set(keys(listed)) >= {one.key for one in STANDING} | {Key.COLLUDING, Key.NEIGHBOURS}
+        assert len(set(keys(listed))) == len(listed)
+        expected = [one.to_json() for one in listed]
+        path = folder / "execution.json"
+        execution.save(path)
+        for json_form in (False, True):
+            with redirect_stdout(StringIO()) as told:
+                command(path, colluding=size, delta=DELTA, report=folder / "page.html", json=json_form)
+            if json_form:
+                document = json.loads(told.getvalue())
+                assert document["assumptions"] == expected
+                assert document["epsilon_a_priori"] == to_plain(certificate.epsilon_a_priori)
+                assert {name: document[name] for name in ("mu", "epsilon", "max_epsilon", "sensitivity", "numbers")} == to_plain(
+                    {name: getattr(certificate, name) for name in ("mu", "epsilon", "max_epsilon", "numbers")}
+                    | {"sensitivity": execution.sensitivity}
+                )
+                assert document["certificates"]["coalitions"] == to_plain(certificate.to_json())
+                assert document["certificates"]["everyone_else"]["mu"] == to_plain(execution.privacy(DELTA).single_honest())
+            else:
+                assert all(f"- {one.text}\n" in told.getvalue() for one in listed)
+                assert told.getvalue().index("a priori") < told.getvalue().index("ex post")
+        outcome = studied(execution, size)
+        outcome.save_receipt(folder / "receipt.json")
+        receipt = json.loads((folder / "receipt.json").read_text())
+        told_by_receipt = receipt["result"]["certificate"]
+        assert told_by_receipt["assumptions"] == expected
+        tried = document["certificates"]["coalitions"]
+        assert {name: told_by_receipt[name] for name in tried} == tried
+        assert told_by_receipt["everyone_else_epsilon"] == document["certificates"]["everyone_else"]["max_epsilon"]
+        for name in ("epsilon_a_priori", "enforced_by"):
+            assert receipt["result"][name] == document[name]
+        report = report_of(outcome)
+        assert to_plain(party_epsilons(report)) == document["epsilon"]
+        write_study_report(report, folder / "report.html")
+        write_privacy_page(folder / "privacy.html", "study", outcome, folder / "receipt.json", names=())
+        with redirect_stdout(StringIO()) as told:
+            study = Study.parse(
+                {"name": "study", "column": [{"name": "age", "low": 0, "high": 1}], "epsilon": 1.0, "delta": DELTA}
+            )
+            print_privacy(outcome.to_json(), study)
+        pages = [text_of(folder / page) for page in ("page.html", "report.html", "privacy.html")]
+        for page in pages:
+            for figure in (certificate.epsilon_a_priori, certificate.max_epsilon, outcome.everyone_else_epsilon):
+                assert figure is not None
+                assert f"ε = {rounded_up(figure)}" in page.replace("\u00a0", " ")
+        for shown in (*pages, told.getvalue()):
+            assert [one.text for one in listed if one.text not in shown] == []
+            assert shown.index("priori") < shown.index("ex post")
+        for shown in (repr(outcome), repr(certificate)):
+            assert 0 < shown.index("a priori epsilon") < shown.index("ex post epsilon")
+
+    agree()
+
+
+@pytest.mark.parametrize("name", ["inca", "local-dp", "central-dp", "cordp-dme", "gopa", "secagg", "consensus", "muffliato"])
+def test_a_plan_has_the_list_before_anything_happens(name: str) -> None:
+    plan = qm.plan(protocol=name, parties=12, epsilon=1.0, delta=DELTA, colluding=2)
+    assert plan.assumptions[0] == any_coalition(2, 12, plan.protocol.trusted)
+    assert set(keys(plan.assumptions)) >= {one.key for one in STANDING} | {Key.NUMBERS, Key.SAMPLER}
+    assert (Key.CURATOR in keys(plan.assumptions)) == (name == "central-dp")
+    assert (Key.COMPUTING in keys(plan.assumptions)) == (name == "secagg")
+    assert (Key.AGGREGATOR in keys(plan.assumptions)) == (name in ("gopa", "secagg"))
+
+
+def test_the_keys_stay() -> None:
+    """Contracts and programs refer to them: a new one may come, none may go or change."""
+    assert {one.key for one in STANDING} == {
+        "passive-adversary",
+        "channels",
+        "honest-logs",
+        "silent-parties",
+        "attendance",
+        "public",
+        "bounds",
+        "person",
+        "generator",
+        "machines",
+        "one-study",
+    }
+    others = {
+        "colluding",
+        "trusted-curator",
+        "aggregator",
+        "bounded-computing",
+        "agreed-keys",
+        "neighbours",
+        "numbers",
+        "rounding",
+    }
+    assert {str(key) for key in Key} - {one.key for one in STANDING} >= others | {"sampler", "any-history"}
+
+
+def test_the_number_of_colluders_says_whether_it_is_the_default() -> None:
+    assert [usual_colluders(parties) for parties in (1, 10, 11, 200)] == [1, 1, 2, 20]
+    assert "default" in any_coalition(2, 20).text
+    assert "default" not in any_coalition(3, 20).text
+    assert "outsider" in any_coalition(0, 20).text
+    assert "none of them party 3" in any_coalition(2, 20, frozenset({3})).text
+
+
+def test_intercepted_messages_have_no_a_priori_figure_and_a_trusted_colluder_has_none_that_is_finite() -> None:
+    privacy = example_execution("inca", 6, rounds=3, sigma_star=1.0, sigma_delta=2.0).privacy(DELTA)
+    assert privacy.against({0}).epsilon_a_priori == privacy.coalitions(1).epsilon_a_priori
+    intercepted = privacy.against({0}, {(1, 0)})
+    assert intercepted.epsilon_a_priori is None
+    assert "epsilon_a_priori" not in intercepted.to_json()
+    curator = example_execution("central-dp", 6, sigma=1.0).privacy(DELTA)
+    assert curator.against({0}).epsilon_a_priori == np.inf
+    assert curator.against({1}).epsilon_a_priori == pytest.approx(curator.against({1}).max_epsilon)
