@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
+from quietmean.core.grid import to_units
 from quietmean.core.party import Vector
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, run_party
 from quietmean.node.local import run_local
@@ -82,7 +83,7 @@ def wait_until_stopped(pid: int) -> None:
 class Scanner:
     """Looks at party 0 at the beginning of each phase; the finds are (value, seed)."""
 
-    value: bytes
+    values: Sequence[bytes]
     seed: bytes = b""
     finds: dict[str, tuple[int, int]] = field(default_factory=dict)
     seen: set[tuple[str, str]] = field(default_factory=set)
@@ -97,7 +98,7 @@ class Scanner:
         self.seen.add((name, phase))
         wait_until_stopped(event["pid"])
         if name == "party-0":
-            self.finds[phase] = memory_holds(event["pid"], self.value), memory_holds(event["pid"], self.seed)
+            self.finds[phase] = sum(memory_holds(event["pid"], value) for value in self.values), memory_holds(event["pid"], self.seed)
         os.kill(event["pid"], signal.SIGCONT)
 
 
@@ -111,9 +112,11 @@ def some_values(parties: int, dimension: int) -> Vector:
 @pytest.mark.parametrize(("protocol", "dimension"), [("inca", 3), ("inca", 1000), ("secagg", 3), ("local-dp", 3)])
 def test_the_value_is_gone_after_mixing_and_the_seed_at_the_end(tmp_path: Path, protocol: str, dimension: int) -> None:
     values = some_values(3, dimension)
-    # One number in full: 64 bits that are nowhere else.
-    scanner = Scanner(values[0, :1].tobytes())
     plan = calibrate(Target(parties=3, epsilon=1.0, delta=1e-6, dimension=dimension), get_protocol(protocol)())
+    # One number in full, 64 bits that are nowhere else: as it was given, and as it came through the door. All as whole steps.
+    rounded = plan.admit(values[0])
+    forms = {values[0, :1].tobytes(), rounded[:1].tobytes()}
+    scanner = Scanner([*forms, *([to_units(rounded, plan.grid).tobytes()] if plan.grid else [])])
     more: dict[str, Any] = {"round_timeout": 60.0, "start_timeout": 120.0, "program": ("-c", PROGRAM)}
     outcome = asyncio.run(run_local(plan, values, tmp_path / "run", report=scanner, **more))
     assert sorted(outcome.results) == [0, 1, 2]
