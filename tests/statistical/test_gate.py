@@ -90,8 +90,8 @@ def test_simulated_runs_count_what_the_gate_refuses() -> None:
     result = plan.simulate(runs=20, rng=3, gate=True)
     assert result.refused is not None
     assert result.failed == result.refused
-    # Half of the parties leave, of which the plan knows nothing.
-    unlucky = plan.simulate(runs=20, rng=3, dropouts=0.6, gate=True)
+    # Two parties leave, of which the plan knows nothing.
+    unlucky = plan.simulate(runs=20, rng=3, dropouts=0.35, gate=True)
     assert unlucky.refused is not None
     assert unlucky.failed >= unlucky.refused > 0
     with pytest.raises(InputError, match="no gate"):

@@ -28,6 +28,8 @@ FRAMES: list[tuple[list[Any], bytes]] = [
     (["g", 12, 2, 1], b""),
     (["p", 12, 1, 2], b""),
     (["l", 13, b""], b"a log"),
+    (["k", 14, 2], b"logs"),
+    (["v", 15, b"d" * 32, True], b""),
     (["a", 13, "no", 3, 0, "why"], b""),
 ]
 

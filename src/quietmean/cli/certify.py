@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_a_priori, print_json, progress, read_json
+from quietmean.cli.console import epsilon_text, gate_sentence, out, print_a_priori, print_json, progress, read_json
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
+from quietmean.protocols.fields import required_field
 from quietmean.protocols.one_shot import OneShot
+from quietmean.protocols.target import Target
 
 DELTA = 1e-6
 
@@ -89,7 +92,7 @@ def command(
             size = colluding if colluding is not None else (hints or {}).get("colluding", math.ceil(happened.parties / 10))
             document = _against_coalitions(analysis, size, epsilon)
             if isinstance(happened, Execution):
-                document |= _promised(happened, analysis, size)
+                document |= _promised(happened, analysis, size) | _at_gate(raw, happened, hints or {}, analysis, size)
             if report is not None:
                 _write_report(report, happened, delta, size, None)
         else:
@@ -144,6 +147,32 @@ def _promised(execution: Execution, analysis: PrivacyAnalysis, size: int) -> dic
     """What could have been said before the start."""
     bound = execution.a_priori(size, analysis.delta)
     return {"epsilon_a_priori": analysis.epsilon(bound.mu), "enforced_by": bound.enforced_by}
+
+
+def _at_gate(
+    raw: Mapping[str, Any], happened: Execution, hints: Mapping[str, Any], analysis: PrivacyAnalysis, size: int
+) -> dict[str, Any]:
+    """What the receipt says of the gate, recomputed; and what was promised, if this is about the coalitions of the plan."""
+    from quietmean.planning.gate import GateRecord, a_priori_at_gate
+    from quietmean.studies import gate_summary
+
+    stated = raw.get("gate")
+    if stated is None:
+        return {}
+    target = Target(
+        parties=happened.parties,
+        epsilon=required_field(hints, "epsilon", float),
+        delta=required_field(hints, "delta", float),
+        colluding=required_field(hints, "colluding", int),
+        sensitivity=happened.sensitivity,
+    )
+    record = GateRecord.from_json(stated, happened)
+    record.check(target, stated)
+    document: dict[str, Any] = {"gate": gate_summary(record)}
+    if size == target.colluding:
+        promised = a_priori_at_gate(target, happened.protocol)
+        document |= {"epsilon_a_priori": analysis.epsilon(promised.mu), "enforced_by": promised.enforced_by}
+    return document
 
 
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
@@ -204,6 +233,8 @@ def _show(document: dict[str, Any], delta: float) -> None:
 
     if "epsilon_a_priori" in document:
         print_a_priori(document, f"at delta {delta:g}")
+        if "gate" in document:
+            out.print(gate_sentence(document["gate"]), markup=False)
         out.print("ex post (given who took part):")
     out.print(f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)", markup=False)
     table = Table(box=None, pad_edge=False)
