@@ -18,7 +18,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +29,9 @@ from quietmean.core.bounds import APriori
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound
 from quietmean.privacy.information import one_thread
@@ -67,15 +70,37 @@ def decide(plan: Plan, execution: Execution) -> Decision:
 
 
 def decide_for(target: Target, execution: Execution, incomplete: Collection[PartyId] | None = None) -> Decision:
-    """As :func:`decide`, for a target. ``incomplete``: the parties of whose history only a part is known, by default who left."""
-    if execution.trace.seen is None:
-        # What a party was sent counts as seen, also if it was silent: so nodes record it.
-        execution = execution.with_trace(execution.trace.all_handed(execution.schedule))
-    size = target.colluding
-    left = np.nonzero(~execution.trace.finished)[0].tolist() if incomplete is None else incomplete
+    """As :func:`decide`, for a target. ``incomplete``: the parties of whose history only a part is known.
+
+    Without it this is a simulated history, and decided is what nodes would do in their place: see :func:`as_recorded`.
+    """
+    if incomplete is None:
+        incomplete = np.nonzero(~execution.trace.finished)[0].tolist()
+        execution = execution.with_trace(as_recorded(execution.schedule, execution.trace))
+    size, left = target.colluding, incomplete
     exhaustive = math.comb(execution.parties, size) <= EXHAUSTIVE
     tried = _worst_tried if exhaustive else _worst_bound
     return Decision(tried(execution, target, frozenset(left)), mu_of_budget(target.epsilon, target.delta), exhaustive)
+
+
+def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
+    """A simulated history as the logs of those who stayed would have it.
+
+    What anybody was sent counts as seen. Who left counts as online in one more round before the last: what it may have sent
+    there was seen and not used, and of what it was sent nobody knows whether it was used, so it counts in both places.
+    """
+    online, kept = trace.online.copy(), []
+    lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_) if trace.lost is None else trace.lost.copy()
+    for party in np.nonzero(~trace.finished)[0].tolist():
+        more = int(np.nonzero(trace.online[:, party])[0].max()) + 1
+        if more >= schedule.rounds:
+            continue
+        online[more, party] = True
+        to_it = (schedule.neighbours[more - 1] == party) & trace.online[more][:, None] & ~lost[more - 1]
+        kept += [(more, sender, party, NEVER) for sender in np.nonzero(to_it.any(axis=1))[0].tolist()]
+        lost[more - 1, party] |= schedule.neighbours[more - 1, party] != NOBODY
+    settled = np.concatenate([trace.settled, np.array(kept, dtype=np.int64).reshape(-1, 4)])
+    return replace(trace, online=online, lost=lost if lost.any() else None, settled=settled).all_handed(schedule)
 
 
 def _worst_tried(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:

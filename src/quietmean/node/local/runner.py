@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -26,6 +26,9 @@ from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.net import Address, Identity, Roster, RosterEntry
 from quietmean.node.session import NodeResult, refusal
 from quietmean.planning import Plan
+
+if TYPE_CHECKING:
+    from quietmean.planning.gate import GateRefused
 
 _LOOPBACK = "127.0.0.1"
 # The parties share this machine's cores: one thread each.
@@ -251,7 +254,8 @@ class _LocalRun:
         await asyncio.gather(*(process.communicate() for process in self._processes.values()), return_exceptions=True)
 
     def _outcome(self, seconds: float) -> LocalOutcome:
-        results, refusals = {}, []
+        results: dict[PartyId, NodeResult] = {}
+        refusals: list[GateRefused] = []
         for party, name in enumerate(self._names):
             path = self._directory / f"{name}.result.json"
             if not path.exists():
