@@ -215,9 +215,10 @@ class Gate:
             return
 
         async def tell() -> None:
-            await self._context.links[other].ask(Vote(0, *own))
-            self._told.add(other)
-            self._context.changed.set()
+            answer = await self._context.links[other].ask(Vote(0, *own))
+            if answer.status == ACCEPTED:
+                self._told.add(other)
+                self._context.changed.set()
 
         self._telling[other] = self._context.spawn(tell())
 
