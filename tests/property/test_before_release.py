@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import cast
 
@@ -88,6 +89,23 @@ def test_the_star_is_never_below_any_coalition(execution: Execution, size: int) 
     execution = replace(execution, protocol=protocol)
     bound = worst_coalition(protocol, execution.schedule, execution.trace, 1.0, size).mu
     assert (exact_worst(execution, size) <= bound * (1 + TOLERANCE)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(executions("inca", max_parties=7), st.integers(0, 2), st.sets(st.integers(0, 6), min_size=1, max_size=3))
+def test_the_star_with_given_colluders_is_never_below_any_coalition(execution: Execution, size: int, some: set[int]) -> None:
+    given_ones = frozenset(party for party in some if party < execution.parties)
+    others = [party for party in range(execution.parties) if party not in given_ones]
+    if len(others) < 2:
+        return
+    size = min(size, len(others) - 1)
+    protocol = replace(cast("IncA", execution.protocol), grid=0.0, value_bits=64, largest_value=0.0)
+    execution = replace(execution, protocol=protocol, sensitivity=1.0)
+    bound = worst_coalition(protocol, execution.schedule, execution.trace, 1.0, size, given_ones).mu
+    privacy = execution.privacy(1e-6)
+    for chosen in itertools.combinations(others, size):
+        certificate = privacy.against(given_ones.union(chosen))
+        assert (certificate.mu_upper <= bound[list(certificate.honest)] * (1 + TOLERANCE)).all()
 
 
 def test_the_star_is_close_where_it_should_be() -> None:

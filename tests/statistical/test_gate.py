@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning.calibrate import calibrate
-from quietmean.planning.gate import a_priori_mu, decide, mu_before_release
+from quietmean.planning.gate import a_priori_mu, as_recorded, decide, decide_for, mu_before_release
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.information import one_thread
@@ -78,6 +78,34 @@ def test_lost_shares_are_refused_and_would_have_exceeded_the_target() -> None:
     assert mu_before_release(plan.protocol, 1.0) <= decision.limit * (1 + 1e-9)
 
 
+def test_who_left_may_have_told_one_another_anything() -> None:
+    """Against a coalition with one who left, all who left count: by brute force, and never less than by the record alone."""
+    plan = small_plan()
+    execution = fresh(plan, 3, dropouts=0.4)
+    left = np.nonzero(~execution.trace.finished)[0].tolist()
+    assert len(left) == 3
+    recorded = execution.with_trace(as_recorded(execution.schedule, execution.trace))
+    privacy = recorded.privacy(1e-6)
+    staying = [party for party in range(8) if party not in left]
+    together = max(privacy.against([*left, party]).mu_upper.max() for party in staying)
+    alone = privacy.coalitions(2).max_mu
+    decision = decide(plan, execution)
+    assert decision.mu == pytest.approx(max(together, alone), rel=1e-6)
+    assert together > 1.05 * alone
+    # With complete logs of all there is nothing to be assumed.
+    assert decide_for(plan.target, recorded, ()).mu == pytest.approx(alone, rel=1e-9)
+
+
+def test_the_record_of_a_simulated_history_says_no_less() -> None:
+    plan = small_plan()
+    for number in range(4):
+        execution = fresh(plan, number, dropouts=0.3)
+        recorded = execution.with_trace(as_recorded(execution.schedule, execution.trace))
+        really, stated = (one.privacy(1e-6).coalitions(2).mu for one in (execution, recorded))
+        staying = execution.trace.finished
+        assert (stated[staying] >= really[staying] * (1 - 1e-6)).all()
+
+
 def test_equal_figures_are_refused() -> None:
     plan = small_plan()
     decision = decide(plan, fresh(plan, 1))
@@ -90,9 +118,8 @@ def test_simulated_runs_count_what_the_gate_refuses() -> None:
     result = plan.simulate(runs=20, rng=3, gate=True)
     assert result.refused is not None
     assert result.failed == result.refused
-    # Half of the parties leave, of which the plan knows nothing.
-    unlucky = plan.simulate(runs=20, rng=3, dropouts=0.6, gate=True)
-    assert unlucky.refused is not None
-    assert unlucky.failed >= unlucky.refused > 0
+    # Two of eight leave, of which the plan knows nothing.
+    with pytest.raises(ProtocolFailure, match="the gate refused the release"):
+        plan.simulate(runs=20, rng=3, dropouts=0.35, gate=True)
     with pytest.raises(InputError, match="no gate"):
         calibrate(plan.target, LocalDP()).simulate(runs=2, gate=True)

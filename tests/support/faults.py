@@ -62,7 +62,7 @@ class FaultPlan:
 class FaultOutcome:
     """``results`` of the parties that finished; ``failures`` (by party) of those that gave up; ``gone``: left for good.
 
-    ``writes``: how many durable writes each party made in its first life.
+    ``writes``: how many durable writes each party made in its first life. ``handed``: see :class:`MemoryNetwork`.
     """
 
     faults: FaultPlan
@@ -71,6 +71,7 @@ class FaultOutcome:
     gone: frozenset[PartyId]
     writes: tuple[int, ...]
     seconds: float
+    handed: frozenset[tuple[int, int, PartyId, PartyId]]
 
 
 def check_run(plan: Plan, values: Vector, outcome: FaultOutcome, weights: NDArray[np.float64] | None = None) -> None:
@@ -207,7 +208,9 @@ class _World:
             raise self._defects[0]
         results = {party: result for party, result in enumerate(finished) if result is not None}
         gone = frozenset(range(len(finished))) - results.keys() - self._failures.keys()
-        return FaultOutcome(self._faults, results, self._failures, gone, tuple(self._writes), loop.time())
+        return FaultOutcome(
+            self._faults, results, self._failures, gone, tuple(self._writes), loop.time(), frozenset(self._network.handed)
+        )
 
     async def _live(self, party: PartyId) -> NodeResult | None:
         """All lives of a party."""

@@ -15,7 +15,8 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
-from quietmean.node.net import Answer, AnyRequest, Payload
+from quietmean.node.net import Answer, AnyRequest, Payload, Transfer, WithheldError
+from quietmean.node.phase import Phase
 from quietmean.node.session import Session
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
@@ -57,6 +58,8 @@ class MemoryNetwork:
     def __init__(self, parties: int, conditions: NetworkConditions) -> None:
         self.sessions: dict[PartyId, Session] = {}
         self.deaths = [0] * parties
+        # (phase, round, sender, receiver) of every message that came as far as a program that could read it.
+        self.handed: set[tuple[int, int, PartyId, PartyId]] = set()
         self._conditions = conditions
         self._rng = BitStream(insecure_seed(conditions.seed, "weather"))
         # In the order of their beginnings: in that of a set, no two runs of a fault plan would be alike.
@@ -117,6 +120,11 @@ class MemoryNetwork:
             session = self.sessions.get(receiver)
             if session is None or self.deaths[receiver] != lives[1] or self._happens(self._conditions.loss):
                 return
+            if session.closed_to_shares and isinstance(request, Transfer) and request.phase == Phase.MIXING:
+                # Its connection was dropped, or the request is older than what its sender said on it since.
+                return
+            if isinstance(request, Transfer):
+                self.handed.add((request.phase, request.round, sender, receiver))
             try:
                 answer = await session.handle(sender, request, payload)
             except PeerError as error:
@@ -155,12 +163,20 @@ class MemoryLink:
         self._life = network.deaths[party]
         self.trouble = "no answer yet"
         self.unreachable = False
+        self._connected_to: tuple[int, bool] | None = None
 
     async def ask(
-        self, request: AnyRequest, payload: Payload = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+        self,
+        request: AnyRequest,
+        payload: Payload = b"",
+        on_answer: Callable[[Answer], None] = lambda answer: None,
+        unless: Callable[[], bool] = lambda: False,
     ) -> Answer:
         numbered = msgspec.structs.replace(request, number=1)
         while True:
+            self._connect()
+            if unless():
+                raise WithheldError
             try:
                 answer = await self._network.carry(self._party, self._peer, numbered, payload, on_answer)
             except ConnectionError as error:
@@ -169,6 +185,16 @@ class MemoryLink:
             else:
                 self.unreachable = False
                 return answer
+
+    def _connect(self) -> None:
+        """To a new process, or after the connection was dropped: the welcome says where the peer is."""
+        own, other = (self._network.sessions.get(one) for one in (self._party, self._peer))
+        if own is None or other is None:
+            return
+        connection = self._network.deaths[self._peer], other.closed_to_shares
+        if connection != self._connected_to:
+            self._connected_to = connection
+            own.failure_detector.heard(self._peer, other.position)
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,10 @@ class Scanner:
         self.seen.add((name, phase))
         wait_until_stopped(event["pid"])
         if name == "party-0":
-            self.finds[phase] = sum(memory_holds(event["pid"], value) for value in self.values), memory_holds(event["pid"], self.seed)
+            self.finds[phase] = (
+                sum(memory_holds(event["pid"], value) for value in self.values),
+                memory_holds(event["pid"], self.seed),
+            )
         os.kill(event["pid"], signal.SIGCONT)
 
 

@@ -45,6 +45,13 @@ def test_a_file_is_read_and_written_back(tmp_path: Path) -> None:
     assert Execution.from_json(again).to_json() == execution.to_json()
 
 
+def test_what_was_seen_and_not_used_is_read_back() -> None:
+    execution = Execution.from_json(DOCUMENT)
+    handed = execution.with_trace(execution.trace.all_handed(execution.schedule))
+    assert handed.trace.unused(handed.schedule)
+    assert Execution.from_json(handed.to_json()).trace.unused(handed.schedule) == handed.trace.unused(handed.schedule)
+
+
 def test_defaults() -> None:
     plain = {name: DOCUMENT[name] for name in ("protocol", "parties", "rounds", "sigma_star", "sigma_delta", "neighbours")}
     execution = Execution.from_json(plain)

@@ -28,6 +28,8 @@ FRAMES: list[tuple[list[Any], bytes]] = [
     (["g", 12, 2, 1], b""),
     (["p", 12, 1, 2], b""),
     (["l", 13, b""], b"a log"),
+    (["k", 14, 2], b"logs"),
+    (["v", 15, b"d" * 32, True], b""),
     (["a", 13, "no", 3, 0, "why"], b""),
 ]
 
@@ -45,7 +47,7 @@ def test_a_frame_is_read_and_sent_as_it_was(fields: list[Any], payload: bytes) -
 
 def test_the_bytes_of_all_frames() -> None:
     everything = b"".join(as_sent(*frame) for frame in FRAMES)
-    assert hashlib.sha256(everything).hexdigest() == "112d845145ccc2f4b69c2b98724fcd98e056066fbe07c205ff9a070fa28033c7"
+    assert hashlib.sha256(everything).hexdigest() == "420d9f901a055ed76710e1a85ba984e1a7e752173e1d3b6ff62490b94714da1b"
 
 
 def test_vectors() -> None:

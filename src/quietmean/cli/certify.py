@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_a_priori, print_assumptions, print_json, progress, read_json
+from quietmean.cli.console import (
+    epsilon_text,
+    gate_sentence,
+    out,
+    print_a_priori,
+    print_assumptions,
+    print_json,
+    progress,
+    read_json,
+)
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
@@ -17,9 +27,12 @@ from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
 from quietmean.protocols.execution import Execution, read_execution
+from quietmean.protocols.fields import required_field
 from quietmean.protocols.one_shot import OneShot
+from quietmean.protocols.target import Target
 
 if TYPE_CHECKING:
+    from quietmean.planning.gate import GateRecord
     from quietmean.report.officer import Stated
 
 DELTA = 1e-6
@@ -80,6 +93,7 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.randomness import Seed
+    from quietmean.studies import gate_summary
 
     if delta is not None and not 0 < delta < 1:
         raise InputError(f"delta is {delta:g}: choose 0 < delta < 1, for example 1e-6")
@@ -96,11 +110,16 @@ def command(
     happened = read_execution(raw)
     stated = _stated(raw, execution, report, ledger, account)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
+    record = _gate_of(raw, happened, hints or {})
+    if record is not None:
+        happened = record.execution
     with progress("solving for what the adversary knows"):
         analysis = happened.privacy(delta)
         if not explicit:
             size = colluding if colluding is not None else (hints or {}).get("colluding", usual_colluders(happened.parties))
             document = _against_coalitions(analysis, size, epsilon)
+            if record is not None:
+                document["gate"] = gate_summary(record)
             if report is not None:
                 _write_report(report, happened, delta, size, None, stated)
         else:
@@ -170,6 +189,25 @@ def _has_cancelled_noise(execution: Execution) -> bool:
     return execution.protocol.transfers_mass or (linear and bool(execution.schedule.pairs.size))
 
 
+def _gate_of(raw: Mapping[str, Any], happened: Execution | OneShot, hints: Mapping[str, Any]) -> GateRecord | None:
+    """What the receipt says of the gate, recomputed; its execution knows what was promised."""
+    from quietmean.planning.gate import GateRecord, kept_at_gate
+
+    stated = raw.get("gate")
+    if stated is None or not isinstance(happened, Execution):
+        return None
+    target = Target(
+        parties=happened.parties,
+        epsilon=required_field(hints, "epsilon", float),
+        delta=required_field(hints, "delta", float),
+        colluding=required_field(hints, "colluding", int),
+        sensitivity=happened.sensitivity,
+    )
+    record = GateRecord.from_json(stated, kept_at_gate(target, happened))
+    record.check(target, stated)
+    return record
+
+
 def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | None) -> dict[str, Any]:
     coalitions, alone = analysis.coalitions(size), analysis.single_honest()
     document: dict[str, Any] = {
@@ -229,6 +267,8 @@ def _show(document: dict[str, Any], delta: float) -> None:
 
     if "epsilon_a_priori" in document:
         print_a_priori(document, f"at delta {delta:g}")
+        if "gate" in document:
+            out.print(gate_sentence(document["gate"]), markup=False)
     against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)"
     out.print(f"ex post (given who took part), {against}:", markup=False)
     table = Table(box=None, pad_edge=False)

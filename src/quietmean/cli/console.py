@@ -133,11 +133,18 @@ def print_assumptions(assumptions: Sequence[Mapping[str, str]]) -> None:
         out.print(f"- {each['text']}", markup=False)
 
 
+def gate_sentence(gate: dict[str, Any]) -> str:
+    """What the parties decided before the release."""
+    return f"gate before the release: {'published' if gate['published'] else 'nothing published'}; {gate['reason']}"
+
+
 def print_privacy(document: dict[str, Any], study: Study) -> None:
     """What a study cost, against whom, in sentences."""
     certificate = document["certificate"]
     unit = f"at delta {study.delta:g} for one {study.unit}"
     print_a_priori(document, unit)
+    if "gate" in document:
+        out.print(gate_sentence(document["gate"]), markup=False)
     out.print(
         f"ex post (given who took part): epsilon {epsilon_text(document['epsilon'])} {unit}, against {certificate['adversary']}"
     )

@@ -74,10 +74,12 @@ def command(
     """
     import asyncio
 
+    from quietmean.core.errors import ProtocolFailure
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+    from quietmean.planning.gate import GateRefused
     from quietmean.protocols.target import budget_warnings
-    from quietmean.studies import conclude
+    from quietmean.studies import conclude, save_refusal
 
     refuse_without_ledger(ledger, account, group)
     forbid_core_dumps()
@@ -97,12 +99,19 @@ def command(
             charge = payer.reserve(files.study.name, settings)
         shown.warn(budget_warnings(shared.target))
         begun = time.monotonic()
-        result = asyncio.run(run_party(settings))
+        try:
+            result = asyncio.run(run_party(settings))
+        except GateRefused as error:
+            path = files.receipt(receipt)
+            save_refusal(path, shared.target, error.record, _origin(files, settings))
+            if charge is not None:
+                charge.settle_refusal(error.record)
+            raise ProtocolFailure(f"{error}; receipt {path}") from None
         shown.say("certifying what happened")
-        outcome = conclude(files.workload, shared.target, result.execution, result.mean)
+        outcome = conclude(files.workload, shared.target, result.execution, result.mean, result.gate)
         charged = None if charge is None else charge.settle(outcome, files.party)
         path = files.receipt(receipt)
-        origin = _origin(files, settings, result)
+        origin = _origin(files, settings) | _of_result(result)
         outcome.save_receipt(path, origin)
         page = path.with_name(f"{path.name.removesuffix('.json').removesuffix('.receipt')}.privacy.html")
         names = [entry.name for entry in files.roster.entries]
@@ -154,6 +163,8 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
     from quietmean.node.phase import Phase
 
     notes = list(result.remarks)
+    if result.gate is not None and not result.gate.published:
+        notes.append(f"this party published nothing at the gate before the release: {result.gate.reason}; the others did")
     if result.silent:
         names = ", ".join(roster.name(party) for party in result.silent)
         notes.append(f"{names} told nothing at the end: that part of this execution is known from the others only")
@@ -205,7 +216,12 @@ def _rounds(sent: list[str]) -> str:
     return f"round {sent[0]}" if len(sent) == 1 else f"rounds {', '.join(sent)}"
 
 
-def _origin(files: Files, settings: NodeSettings, result: NodeResult) -> dict[str, Any]:
+def _of_result(result: NodeResult) -> dict[str, Any]:
+    """What the origin of a receipt has besides, where there is a result."""
+    return {"public_seed": result.public_seed, **_loose_ends(result)}
+
+
+def _origin(files: Files, settings: NodeSettings) -> dict[str, Any]:
     """For the receipt: which software, study, plan and parties this execution belongs to."""
     from quietmean.node.monitor import now
     from quietmean.node.preflight import package_version
@@ -218,11 +234,9 @@ def _origin(files: Files, settings: NodeSettings, result: NodeResult) -> dict[st
         "plan": plan.digest,
         "roster": files.roster.digest,
         "session": settings.study,
-        "public_seed": result.public_seed,
         "party": files.party,
         "names": [entry.name for entry in files.roster.entries],
         "finished": now(),
-        **_loose_ends(result),
     }
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from quietmean.ledger import Account, Entry, Ledger
     from quietmean.node import NodeSettings
+    from quietmean.planning.gate import GateRecord
     from quietmean.studies import StudyOutcome
 
 # What the sum of charges cannot know: said where an account is made.
@@ -201,6 +202,16 @@ class ChargedStudy:
         )
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, outcome.charge(party), when=datetime.now(UTC), note="; ".join(parts))
+            return book.account(self.account)
+
+    def settle_refusal(self, record: GateRecord) -> Account:
+        """Put what a study without a result cost at most in place of the plan."""
+        from quietmean.ledger import Ledger
+        from quietmean.privacy import Charge
+
+        note = f"no result, the gate was closed: {record.reason}"
+        with Ledger.open(self.ledger) as book:
+            book.settle(self.study, Charge(record.before_release), when=datetime.now(UTC), note=note)
             return book.account(self.account)
 
 

@@ -14,7 +14,7 @@ from quietmean.cli.console import Progress, number, out, print_json, print_priva
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.privacy_page import write_privacy_page
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
     from quietmean.studies.local import LocalStudy
@@ -117,7 +117,9 @@ def command(
 def run_local_study(
     study: Study, data: Path, parties: int | None, party_column: str | None, folder: Path, no_privacy: bool, json: bool
 ) -> None:
+    from quietmean.planning.gate import GateRefused
     from quietmean.protocols.target import budget_warnings
+    from quietmean.studies import save_refusal
     from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
 
@@ -132,9 +134,13 @@ def run_local_study(
     tell_owner(encoded)
     kills = choose_kills(plan, study.dropouts)
     with progress(f"starting {target.parties} processes") as line:
-        local = run_study(
-            plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=_watch(line, target.parties)
-        )
+        watch = _watch(line, target.parties)
+        try:
+            local = run_study(plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=watch)
+        except GateRefused as error:
+            folder.mkdir(parents=True)
+            save_refusal(folder / "receipt.json", plan.target, error.record)
+            raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
     seconds = time.monotonic() - begun
     folder.mkdir(parents=True)
     local.outcome.save_receipt(folder / "receipt.json")

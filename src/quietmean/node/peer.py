@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Callable
 from functools import partial
 
 from quietmean.core.party import PartyId
@@ -60,12 +62,18 @@ class _MonitoredLink(Link):
         super().__init__(endpoint, peer)
         self._on_answer = partial(monitor.acknowledged, peer)
 
-    async def ask(self, request: AnyRequest, payload: Payload = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
+    async def ask(
+        self,
+        request: AnyRequest,
+        payload: Payload = b"",
+        on_answer: OnAnswer = lambda answer: None,
+        unless: Callable[[], bool] = lambda: False,
+    ) -> Answer:
         def answered(answer: Answer) -> None:
             on_answer(answer)
             self._on_answer(request, answer)
 
-        return await super().ask(request, payload, answered)
+        return await super().ask(request, payload, answered, unless)
 
 
 async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
@@ -101,6 +109,7 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         lambda: session.position,
         readiness=lambda: agreed.readiness(session.position),
     )
+    session.at_gate(listener.cut_off, asyncio.to_thread)
     listener.start()
     try:
         return await session.run()

@@ -14,8 +14,9 @@ class Phase(IntEnum):
 
     AGREEMENT = 0
     MIXING = 1
-    DISSEMINATION = 2
-    FINALIZATION = 3
+    GATE = 2
+    DISSEMINATION = 3
+    FINALIZATION = 4
 
     @property
     def label(self) -> str:
@@ -28,4 +29,4 @@ class Phase(IntEnum):
         return cls(_LABELS.index(label))
 
 
-_LABELS = ("agreement", "mixing", "dissemination", "closing")
+_LABELS = ("agreement", "mixing", "gate", "dissemination", "closing")

@@ -48,6 +48,10 @@ _PREDICTIONS = 20_000
 # Noise is raised so often at most for the gate to let all simulated histories pass; how many those are by default.
 _ATTEMPTS = 6
 _GATE_EFFORT, _MOST_TRIALS = 6000, 59
+_NO_GATE = (
+    "no gate before the release: what happened is certified after it, and a priori only own noise counts; --trials (in Python "
+    "trials) asks for one"
+)
 # More parties than this are calibrated with a model of fewer.
 _MODEL_FROM, _MODEL = 600, 300
 # sigma_delta / sigma_star is searched on this grid; among ratios within the tolerance of the best the smallest is taken, since it
@@ -70,10 +74,10 @@ def calibrate(
 
     The guarantee is worst case over some simulated ``executions`` (schedule; dropouts as planned, and fewer; coalitions found
     from each party's own receivers and random ones) plus a margin of 2 % in standard deviation; the execution that really
-    happens is certified on its own afterwards. Where a protocol has a gate before its release, all of ``trials`` fresh histories
-    pass it: 299 of them show a chance of no result of at most 1 %, 59 one of 5 %. By default they are as many as take seconds,
-    and none where not all coalitions can be tried. Deterministic: the same target gives the same plan. Raises
-    :class:`InputError` for what cannot be had, and for noise levels that are given.
+    happens is certified on its own. Where a protocol has a gate before its release, the parties hold it and all of
+    ``trials`` fresh histories pass it: 299 of them show a chance of no result of at most 1 %, 59 one of 5 %. By default they are
+    as many as take seconds, and none where not all coalitions can be tried: then there is no gate. Deterministic: the same target
+    gives the same plan. Raises :class:`InputError` for what cannot be had, and for noise levels that are given.
     """
     calibration = Calibration(require_known("calibration", calibration, Calibration))
     protocol.refuse_levels()
@@ -92,11 +96,14 @@ def calibrate(
         else:
             levels = _levels(target, template, calibration, executions, seed)
         tried = gate_trials(target) if trials is None else trials
-        if protocol.gated and calibration == Calibration.EXACT and tried:
+        gated = protocol.gated and calibration == Calibration.EXACT and tried > 0
+        if gated:
             levels = _passing(target, template, levels, tried, seed.derive("gate"))
+        elif protocol.gated and calibration == Calibration.EXACT:
+            levels = replace(levels, certified={**levels.certified, "gate": _NO_GATE})
     error = _predicted_error(target, template, levels)
     prediction = {**error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
-    return Plan(target, levels.apply(template).finalize(target), spread, prediction)
+    return Plan(target, levels.apply(template).finalize(target), spread, prediction, gated=gated)
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,42 @@ A protocol with a gate (:attr:`~quietmean.protocols.Protocol.gated`) hides every
 its ``variance_before_release`` says. What the releases add depends on who was online and on which shares arrived. So the parties
 certify the history that they have, releases included, against every coalition of the planned size, and release only if its mu is
 below that of the target. A release that is missing afterwards only takes something away from the view. So the mu of any history
-is at most :func:`a_priori_mu`. The decision follows from public records alone, and reveals nothing else. Simulations hold the
-gate; the nodes of a study certify after the release.
+is at most :func:`a_priori_mu`. The decision follows from public records alone, and reveals nothing else. The nodes of a study
+hold the gate (see :mod:`quietmean.node.session.gate`) where the plan does, and so can simulations.
+
+Parties that left have told the others only a part of their history. Whatever they did after that can be known to parties that
+left and to no others. So against a coalition with one of them among its members all of them count as corrupt. A party that left
+releases nothing, so of its own value nobody learns more than what is known before releases.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from quietmean.planning.plan import Plan
+from quietmean.core.bounds import APriori
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import PartyId
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.graphs.execution_trace import NEVER
+from quietmean.graphs.schedule import NOBODY
 from quietmean.privacy import mu_of_budget
 from quietmean.privacy.coalitions import CONFIDENCE, exceed_bound
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import Protocol, Target
 from quietmean.protocols.execution import Execution
+
+if TYPE_CHECKING:
+    from quietmean.planning.plan import Plan
 
 # So many coalitions are tried one by one; against more, a bound for all of them counts.
 EXHAUSTIVE = 500
@@ -51,19 +69,70 @@ def decide(plan: Plan, execution: Execution) -> Decision:
     return decide_for(plan.target, execution)
 
 
-def decide_for(target: Target, execution: Execution) -> Decision:
-    """As :func:`decide`, for a target."""
-    parties, size = execution.parties, target.colluding
-    limit = mu_of_budget(target.epsilon, target.delta)
-    exhaustive = math.comb(parties, size) <= EXHAUSTIVE
-    privacy = execution.privacy(target.delta)
-    if exhaustive:
-        mu = privacy.coalitions(size, limit=EXHAUSTIVE).max_mu
-    else:
-        known, conversion = privacy.bound(size), privacy.terms.conversion
-        view = np.full(parties, np.inf) if known is None else known.mu
-        mu = float(conversion.mu_against_any(size, view, execution.sensitivity).max())
-    return Decision(mu, limit, exhaustive)
+def decide_for(target: Target, execution: Execution, incomplete: Collection[PartyId] | None = None) -> Decision:
+    """As :func:`decide`, for a target. ``incomplete``: the parties of whose history only a part is known.
+
+    Without it this is a simulated history, and decided is what nodes would do in their place: see :func:`as_recorded`.
+    """
+    if incomplete is None:
+        incomplete = np.nonzero(~execution.trace.finished)[0].tolist()
+        execution = execution.with_trace(as_recorded(execution.schedule, execution.trace))
+    size, left = target.colluding, incomplete
+    exhaustive = math.comb(execution.parties, size) <= EXHAUSTIVE
+    tried = _worst_tried if exhaustive else _worst_bound
+    return Decision(tried(execution, target, frozenset(left)), mu_of_budget(target.epsilon, target.delta), exhaustive)
+
+
+def as_recorded(schedule: Schedule, trace: ExecutionTrace) -> ExecutionTrace:
+    """A simulated history as the logs of those who stayed would have it.
+
+    What anybody was sent counts as seen. Who left counts as online in one more round before the last: what it may have sent
+    there was seen and not used, and of what it was sent nobody knows whether it was used, so it counts in both places.
+    """
+    online, kept = trace.online.copy(), []
+    lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_) if trace.lost is None else trace.lost.copy()
+    for party in np.nonzero(~trace.finished)[0].tolist():
+        more = int(np.nonzero(trace.online[:, party])[0].max()) + 1
+        if more >= schedule.rounds:
+            continue
+        online[more, party] = True
+        to_it = (schedule.neighbours[more - 1] == party) & trace.online[more][:, None] & ~lost[more - 1]
+        kept += [(more, sender, party, NEVER) for sender in np.nonzero(to_it.any(axis=1))[0].tolist()]
+        lost[more - 1, party] |= schedule.neighbours[more - 1, party] != NOBODY
+    settled = np.concatenate([trace.settled, np.array(kept, dtype=np.int64).reshape(-1, 4)])
+    return replace(trace, online=online, lost=lost if lost.any() else None, settled=settled).all_handed(schedule)
+
+
+def _worst_tried(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:
+    privacy, size = execution.privacy(target.delta), target.colluding
+    mu = privacy.coalitions(size, limit=EXHAUSTIVE).max_mu
+    if size < 1 or len(left) < 2:
+        return mu
+    # One of those who left is in the coalition, so all of them are.
+    staying = [party for party in range(execution.parties) if party not in left]
+    others = itertools.combinations(staying, min(size - 1, max(len(staying) - 1, 0)))
+    certificates = privacy.each(left.union(some) for some in others)
+    return max([mu, *(float(certificate.mu_upper.max(initial=0.0)) for certificate in certificates)])
+
+
+def _worst_bound(execution: Execution, target: Target, left: frozenset[PartyId]) -> float:
+    size, schedule, trace = target.colluding, execution.schedule, execution.trace
+    protocol, sensitivity = execution.protocol, execution.sensitivity
+    known = protocol.worst_coalition(schedule, trace, sensitivity, size)
+    mu = _counted(execution, target, None if known is None else known.mu)
+    if len(left) < 2:
+        return float(mu.max())
+    known = protocol.worst_coalition_with(schedule, trace, sensitivity, size - 1, left)
+    with_left = _counted(execution, target, None if known is None else known.mu)
+    with_left[sorted(left)] = 0.0
+    return float(max(mu.max(), with_left.max()))
+
+
+def _counted(execution: Execution, target: Target, view: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """mu that counts of every party, (n,), where ``view`` bounds that of the transcript."""
+    view = np.full(execution.parties, np.inf) if view is None else view
+    conversion = execution.privacy(target.delta).terms.conversion
+    return conversion.mu_against_any(target.colluding, view, execution.sensitivity)
 
 
 def mu_before_release(protocol: Protocol, sensitivity: float) -> float:
@@ -73,8 +142,166 @@ def mu_before_release(protocol: Protocol, sensitivity: float) -> float:
 
 def a_priori_mu(plan: Plan) -> float:
     """The mu that no history exceeds, against any coalition of the planned size, if all honest parties keep to the gate."""
-    before = mu_before_release(plan.protocol, plan.target.sensitivity)
-    return max(before, mu_of_budget(plan.target.epsilon, plan.target.delta))
+    return _kept_mu(plan.target, plan.protocol)
+
+
+def a_priori_at_gate(target: Target, protocol: Protocol) -> APriori:
+    """What a study costs at most whose parties hold the gate; never more than without it."""
+    promised = protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
+    mu = _kept_mu(target, protocol)
+    if mu >= promised.mu:
+        return promised
+    return APriori(
+        mu, "a gate before the release: every party certifies what happened, and publishes nothing that could cost more"
+    )
+
+
+def kept_at_gate(target: Target, execution: Execution) -> Execution:
+    """The same execution, of which certificates know what the gate promised before the start."""
+    return replace(execution, kept={target.colluding: a_priori_at_gate(target, execution.protocol)})
+
+
+def _kept_mu(target: Target, protocol: Protocol) -> float:
+    return max(mu_before_release(protocol, target.sensitivity), mu_of_budget(target.epsilon, target.delta))
+
+
+@dataclass(frozen=True)
+class Vote:
+    """``digest``: of the history that a party has, hexadecimal; ``passes``: does its certificate of that history?"""
+
+    digest: str
+    passes: bool
+
+
+@dataclass(frozen=True, eq=False)
+class GateRecord:
+    """What one party knows of the gate of its study, for a receipt.
+
+    ``execution`` is the history that it certified, as if all that were online in the last round released; of ``incomplete``
+    parties only a part of it is known. ``decision`` is its own. ``votes``, by party, are those that came, its own included.
+    ``published``: did this party release what it holds? It does only if its decision passes, more than half of all parties voted
+    for the same history, and all of them found that it passes.
+    """
+
+    execution: Execution
+    incomplete: tuple[PartyId, ...]
+    decision: Decision
+    votes: Mapping[PartyId, Vote]
+    published: bool
+
+    @property
+    def digest(self) -> str:
+        """That of the history: what parties vote on."""
+        return history_digest(self.execution, self.incomplete)
+
+    @property
+    def supporters(self) -> int:
+        """How many parties voted for this history, and that it passes."""
+        return sum(vote == Vote(self.digest, True) for vote in self.votes.values())
+
+    @property
+    def agreed(self) -> bool:
+        """Did more than half of all parties vote for this history, and that it passes?"""
+        return 2 * self.supporters > self.execution.parties
+
+    @property
+    def may_pass_elsewhere(self) -> bool:
+        """Could some history still have the votes of more than half of the parties, also if those that are missing support it?"""
+        missing = self.execution.parties - len(self.votes)
+        support = Counter(vote for vote in self.votes.values() if vote.passes)
+        return 2 * (missing + max(support.values(), default=0)) > self.execution.parties
+
+    @property
+    def reason(self) -> str:
+        """Why this party published what it holds, or did not; one clause."""
+        mu, limit = self.decision.mu, self.decision.limit
+        if not self.decision.passes:
+            return f"this history could cost a mu of {mu:.4g} (upper bound), and the target allows less than {limit:.4g}"
+        if not self.agreed:
+            return f"{self.supporters} of {self.execution.parties} parties have the same history, and more than half must"
+        if not self.published:
+            return "this party was away in the last round, or had decided before the votes came that were missing"
+        return (
+            f"{self.supporters} of {self.execution.parties} parties have the same history, which costs at most a mu of {mu:.4g}"
+        )
+
+    @property
+    def before_release(self) -> float:
+        """The mu that a party costs at most which published nothing, whatever the others did."""
+        return mu_before_release(self.execution.protocol, self.execution.sensitivity)
+
+    def to_json(self, happened: Execution | None = None) -> dict[str, Any]:
+        """The history is left out where it is that of ``happened``."""
+        history = self.execution.to_json()
+        return {
+            **({} if happened is not None and happened.to_json() == history else {"history": history}),
+            "digest": self.digest,
+            "incomplete": list(self.incomplete),
+            "mu": self.decision.mu,
+            "limit": self.decision.limit,
+            "exhaustive": self.decision.exhaustive,
+            "passes": self.decision.passes,
+            "votes": [[party, vote.digest, vote.passes] for party, vote in sorted(self.votes.items())],
+            "published": self.published,
+            "reason": self.reason,
+            "mu_before_release": self.before_release,
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any], happened: Execution) -> GateRecord:
+        """The inverse of :meth:`to_json`. Raises :class:`InputError` for what cannot be read."""
+        try:
+            fields = msgspec.convert(raw, _Written, strict=False)
+        except msgspec.ValidationError as error:
+            raise InputError(f"field 'gate' is not as it should be: {error}") from None
+        execution = happened if fields.history is None else Execution.from_json(fields.history)
+        votes = {party: Vote(digest, passes) for party, digest, passes in fields.votes}
+        decision = Decision(fields.mu, fields.limit, fields.exhaustive)
+        return cls(execution, tuple(fields.incomplete), decision, votes, fields.published)
+
+    def check(self, target: Target, stated: Mapping[str, Any]) -> None:
+        """Recompute everything from the history and the votes. Raises :class:`InputError` where ``stated`` says otherwise."""
+        found = decide_for(target, self.execution, self.incomplete)
+        same = {
+            "digest": stated.get("digest") == self.digest,
+            "mu": _rounded(found.mu) == _rounded(self.decision.mu) and found.exhaustive == self.decision.exhaustive,
+            "limit": _rounded(found.limit) == _rounded(self.decision.limit),
+            "passes": stated.get("passes") == found.passes,
+            "published": not self.published or (found.passes and self.agreed),
+        }
+        for name, holds in same.items():
+            if not holds:
+                raise InputError(
+                    f"the receipt's gate does not fit its history: {name} is not what follows from it; take the receipt as it "
+                    "was written"
+                )
+
+
+class _Written(msgspec.Struct):
+    digest: str
+    incomplete: list[int]
+    mu: float
+    limit: float
+    exhaustive: bool
+    votes: list[tuple[int, str, bool]]
+    published: bool
+    history: dict[str, Any] | None = None
+
+
+class GateRefused(ProtocolFailure):
+    """No result: this party published nothing, and nothing of the others arrived. ``record`` says why."""
+
+    def __init__(self, record: GateRecord) -> None:
+        super().__init__(
+            f"no result, the gate before the release is closed: {record.reason}; this party published nothing, and what all "
+            f"others together can know of its value is at most mu {record.before_release:.4g}"
+        )
+        self.record = record
+
+
+def history_digest(execution: Execution, incomplete: Collection[PartyId]) -> str:
+    """Of all that decides: the history, and of which parties only a part is known. SHA-256, hexadecimal."""
+    return digest({"format": "quietmean-gate-1", "history": execution.to_json(), "incomplete": sorted(incomplete)})
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
-from quietmean.protocols.fields import required_field
+from quietmean.protocols.fields import optional_field, required_field
 from quietmean.protocols.protocol import ANY_DOMAIN
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.protocols.target import Target
@@ -53,6 +53,8 @@ class Plan:
     ``domain`` states where the vector of one unit lies; None stands for the protocol's own (:attr:`input_domain`). Every input
     of a study is held against it (:meth:`admit`). Raises :class:`InputError` for a domain wider than the sensitivity.
     ``prediction`` states what was predicted and how it was certified (see :mod:`quietmean.planning.calibrate`).
+    ``gated``: the parties hold a gate before the release (see :mod:`quietmean.planning.gate`); calibration asks for it where
+    simulated histories pass. Raises :class:`InputError` for a gate of a protocol that has none.
     """
 
     target: Target
@@ -61,8 +63,11 @@ class Plan:
     prediction: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
     domain: InputDomain | None = None
+    gated: bool = False
 
     def __post_init__(self) -> None:
+        if self.gated and not self.protocol.gated:
+            raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
         if self.domain is None or not self.protocol.is_private:
             return
         if self.domain.size != self.target.dimension:
@@ -141,6 +146,7 @@ class Plan:
             "prediction": dict(self.prediction),
             "context": dict(self.context),
             **({} if self.domain is None else {"domain": self.domain.describe()}),
+            **({"gated": True} if self.gated else {}),
         }
 
     @classmethod
@@ -151,7 +157,7 @@ class Plan:
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
                 raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")
-        known = ("format", "protocol", "target", "parameters", "dissemination", "prediction", "context", "domain")
+        known = ("format", "protocol", "target", "parameters", "dissemination", "prediction", "context", "domain", "gated")
         refuse_unknown("a plan", raw, known)
         target = Target.parse(raw["target"])
         kind = get_protocol(required_field(raw, "protocol", str))
@@ -159,7 +165,8 @@ class Plan:
         protocol = kind.parse(raw["parameters"], target.parties)
         dissemination = ResultBroadcast.parse(raw["dissemination"])
         domain = InputDomain.parse(raw["domain"]) if "domain" in raw else None
-        return cls(target, protocol, dissemination, raw["prediction"], raw["context"], domain)
+        gated = optional_field(raw, "gated", bool, False)
+        return cls(target, protocol, dissemination, raw["prediction"], raw["context"], domain, gated)
 
     def save(self, path: Path) -> None:
         path.write_bytes(canonical_json(self.to_json()) + b"\n")
@@ -173,6 +180,10 @@ class Plan:
     def a_priori(self) -> APriori:
         """What any execution of this plan costs at most, against as many colluders as planned."""
         target = self.target
+        if self.gated:
+            from quietmean.planning.gate import a_priori_at_gate
+
+            return a_priori_at_gate(target, self.protocol)
         return self.protocol.a_priori(target.parties, target.colluding, target.sensitivity, target.delta)
 
     @property

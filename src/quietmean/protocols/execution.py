@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ class Execution:
 
     ``sensitivity`` is the L2 distance by which one protected unit can move its party's value; ``weights`` are the parties'
     public weights, shape (n,): the result is sum(values) / sum(weights). Raises :class:`InputError` if either is not positive.
+    ``kept``: what was promised against coalitions of these sizes since something besides the protocol, a gate, kept it.
     """
 
     protocol: Protocol
@@ -46,6 +47,7 @@ class Execution:
     trace: ExecutionTrace
     sensitivity: float
     weights: NDArray[np.float64]
+    kept: Mapping[int, APriori] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
@@ -127,7 +129,8 @@ class Execution:
 
     def a_priori(self, size: int, delta: float) -> APriori:
         """What could have been promised before the start, against ``size`` colluders; see :meth:`Protocol.a_priori`."""
-        return self.protocol.a_priori(self.parties, size, self.sensitivity, delta)
+        promised = self.protocol.a_priori(self.parties, size, self.sensitivity, delta)
+        return min(self.kept.get(size, promised), promised, key=lambda bound: bound.mu)
 
     def _worst_coalition(self, size: int) -> CoalitionBound | None:
         return self.protocol.worst_coalition(self.schedule, self.trace, self.sensitivity, size)

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from quietmean.core.schema import KIND_NAMES, is_kind, missing_field, require_known, wrong_field
 
 # What a receipt has besides its execution.
-RECEIPT_ENTRIES = ("certify", "result", "origin")
+RECEIPT_ENTRIES = ("certify", "result", "origin", "gate")
 
-Field = TypeVar("Field", int, float, str)
+Field = TypeVar("Field", int, float, str, bool)
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -92,7 +92,7 @@ class Protocol(Configured, ABC):
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
     ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
     ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
-    ``gated``: plans see to it that the history before the release nearly always keeps the target, releases included.
+    ``gated``: a gate before the release can be held: plans see to it that nearly all histories pass it.
     ``has_transcript``: false where a view has no linear-Gaussian description; then only ``guarantee`` is certified.
     """
 
@@ -337,6 +337,13 @@ class Protocol(Configured, ABC):
         :attr:`trusted` parties do not collude. Replacement of one party's value by another at L2 distance <= ``sensitivity``.
         """
         return None
+
+    def worst_coalition_with(
+        self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int, given: frozenset[PartyId]
+    ) -> CoalitionBound | None:
+        """As :meth:`worst_coalition`, for ``size`` parties that collude with all of ``given``. Of the latter it says nothing."""
+        # What holds for more colluders holds for fewer.
+        return self.worst_coalition(schedule, trace, sensitivity, min(size + len(given), schedule.parties - 1))
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         """What an execution costs at most, whichever ``size`` parties collude and whatever happens while parties still send.

@@ -78,6 +78,6 @@ def run_study(
     # Where every party computes the mean by itself, each has its own rounding, or its own quantisation error.
     if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
-    outcome = conclude(workload, plan.target, first.execution, first.mean)
+    outcome = conclude(workload, plan.target, first.execution, first.mean, first.gate)
     truth = workload.decode(values.sum(axis=0) / weights.sum(), 0.0, float(weights.sum()))
     return LocalStudy(outcome, network, truth)

@@ -15,6 +15,7 @@ from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
+from quietmean.planning.gate import GateRecord, kept_at_gate
 from quietmean.privacy import Charge, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
@@ -39,6 +40,7 @@ class StudyOutcome:
     privacy: PrivacyAnalysis
     certificate: CoalitionCertificate
     party_epsilon: float | None
+    gate: GateRecord | None = None
 
     def __repr__(self) -> str:
         cost = self.certificate.terms.figures(self.a_priori, self.epsilon)
@@ -101,6 +103,7 @@ class StudyOutcome:
             "parties_counted": self.parties_counted,
             "statistics": [answer.to_json() for answer in self.answers],
             "warnings": budget_warnings(self.target, float(self.execution.weights.sum())),
+            **({} if self.gate is None else {"gate": gate_summary(self.gate)}),
         }
 
     def by_column(self, values: Mapping[str, float]) -> Any:
@@ -115,14 +118,49 @@ class StudyOutcome:
         """The execution, how to certify it, and the public result. ``origin``: an additional entry."""
         return {
             **self.execution.to_json(),
-            "certify": {"colluding": self.certificate.size, "delta": self.target.delta, "epsilon": self.target.epsilon},
+            "certify": _how_to_certify(self.target),
             "result": to_plain(self.to_json()),
             **({} if origin is None else {"origin": to_plain(origin)}),
+            **({} if self.gate is None else {"gate": self.gate.to_json(self.execution)}),
         }
 
 
-def conclude(workload: Workload, target: Target, execution: Execution, mean: Vector) -> StudyOutcome:
-    """Decode the result and certify the execution. ``mean``: that of the parties' vectors, with noise, shape (d,)."""
+def save_refusal(path: Path, target: Target, record: GateRecord, origin: Mapping[str, Any] | None = None) -> None:
+    """The receipt of a study without a result: the history that was refused, how to certify it, and why."""
+    receipt = {
+        **record.execution.to_json(),
+        "certify": _how_to_certify(target),
+        **({} if origin is None else {"origin": to_plain(origin)}),
+        "gate": record.to_json(record.execution),
+    }
+    path.write_bytes(canonical_json(receipt) + b"\n")
+
+
+def gate_summary(record: GateRecord) -> dict[str, Any]:
+    """What a result says of the gate."""
+    return {
+        "published": record.published,
+        "reason": record.reason,
+        "supporters": record.supporters,
+        "parties": record.execution.parties,
+        "mu": record.decision.mu,
+        "limit": record.decision.limit,
+    }
+
+
+def _how_to_certify(target: Target) -> dict[str, Any]:
+    return {"colluding": target.colluding, "delta": target.delta, "epsilon": target.epsilon}
+
+
+def conclude(
+    workload: Workload, target: Target, execution: Execution, mean: Vector, gate: GateRecord | None = None
+) -> StudyOutcome:
+    """Decode the result and certify the execution. ``mean``: that of the parties' vectors, with noise, shape (d,).
+
+    ``gate``: what happened at the gate, if the parties held one.
+    """
+    if gate is not None:
+        execution = kept_at_gate(target, execution)
     privacy = execution.privacy(target.delta)
     certificate = privacy.coalitions(target.colluding)
     stated = execution.error_variance()
@@ -137,4 +175,5 @@ def conclude(workload: Workload, target: Target, execution: Execution, mean: Vec
         privacy,
         certificate,
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,
+        gate,
     )

@@ -40,6 +40,9 @@ def main(path: Path) -> int:
     try:
         asyncio.run(_take_part(settings))
     except QuietmeanError as error:
+        # Only a closed gate has one; its class is not imported here, with all that certificates need.
+        if (record := getattr(error, "record", None)) is not None:
+            _write_atomically(Path(settings.result), json.dumps({"refused": record.to_json()}).encode())
         _report(Failed(str(error), error.exit_code))
         return error.exit_code
     return 0

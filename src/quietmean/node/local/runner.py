@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,8 +24,11 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.net import Address, Identity, Roster, RosterEntry
-from quietmean.node.session import NodeResult
+from quietmean.node.session import NodeResult, refusal
 from quietmean.planning import Plan
+
+if TYPE_CHECKING:
+    from quietmean.planning.gate import GateRefused
 
 _LOOPBACK = "127.0.0.1"
 # The parties share this machine's cores: one thread each.
@@ -99,7 +102,8 @@ async def run_local(
 
     ``proxies``: makes proxies that the parties dial instead of each other, for example slow or lossy ones.
     ``program``: Python's arguments for the process of a party, which gets the settings file of :mod:`quietmean.node.local.child`.
-    Raises :class:`InputError` for impossible settings and :class:`ProtocolFailure` if no party finished.
+    Raises :class:`InputError` for impossible settings, :class:`ProtocolFailure` if no party finished, and of these
+    :class:`GateRefused` if the gate before the release let no result out.
     """
     _check(plan, values, kills, directory)
     weights = np.ones(len(values)) if weights is None else weights
@@ -250,11 +254,19 @@ class _LocalRun:
         await asyncio.gather(*(process.communicate() for process in self._processes.values()), return_exceptions=True)
 
     def _outcome(self, seconds: float) -> LocalOutcome:
-        results = {}
+        results: dict[PartyId, NodeResult] = {}
+        refusals: list[GateRefused] = []
         for party, name in enumerate(self._names):
             path = self._directory / f"{name}.result.json"
-            if path.exists():
-                results[party] = NodeResult.from_json(json.loads(path.read_bytes()))
+            if not path.exists():
+                continue
+            document = json.loads(path.read_bytes())
+            if "refused" in document:
+                refusals.append(refusal(document["refused"]))
+            else:
+                results[party] = NodeResult.from_json(document)
+        if not results and refusals:
+            raise refusals[0]
         if not results:
             reasons = "; ".join(f"{self._names[party]}: {reason}" for party, reason in sorted(self._failures.items()))
             raise ProtocolFailure(f"no party finished the study: {reasons or 'all were killed'}")

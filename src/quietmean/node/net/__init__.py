@@ -5,7 +5,7 @@ from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.refusals import Refusals
 from quietmean.node.net.roster import Address, Roster, RosterEntry, format_address
 from quietmean.node.net.tls import Credentials
-from quietmean.node.net.transport import Connection, Endpoint, Link, OnAnswer, Traffic, printable
+from quietmean.node.net.transport import Connection, Endpoint, Link, OnAnswer, Traffic, WithheldError, printable
 from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
 from quietmean.node.net.wire import (
     ACCEPTED,
@@ -18,6 +18,7 @@ from quietmean.node.net.wire import (
     Commit,
     ConfirmTransfer,
     Count,
+    GateLog,
     Heartbeat,
     Limits,
     Log,
@@ -27,6 +28,7 @@ from quietmean.node.net.wire import (
     ResendRequest,
     Reveal,
     Transfer,
+    Vote,
     check_finite,
 )
 
@@ -46,6 +48,7 @@ __all__ = [
     "Count",
     "Credentials",
     "Endpoint",
+    "GateLog",
     "Heartbeat",
     "Identity",
     "Limits",
@@ -64,6 +67,8 @@ __all__ = [
     "Traffic",
     "Transfer",
     "VectorCodec",
+    "Vote",
+    "WithheldError",
     "check_finite",
     "decode_vector",
     "encode_vector",

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
@@ -86,11 +86,20 @@ class Listener:
         self._asked = asked
         self._handshakes: HandshakePool[PendingHandshake] = HandshakePool(SPARE_HANDSHAKES + len(endpoint.roster))
         self._connections: dict[PartyId, list[Connection]] = {}
+        # By party: who was told an earlier position with its welcome is cut off.
+        self._barred: dict[PartyId, Position] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         self._listening.setblocking(False)
         self._watch()
+
+    def cut_off(self, parties: Iterable[PartyId]) -> None:
+        """Drop all connections of these parties: nothing that is on its way is read. Who comes back is told the position."""
+        for party in parties:
+            self._barred[party] = self._position()
+            for connection in self._connections.get(party, ()):
+                connection.abort()
 
     async def close(self) -> None:
         """Stop listening, then end every connection, buffered answers first."""
@@ -148,6 +157,7 @@ class Listener:
                 connection = await self._shake_hands(handshake)
                 party = self._endpoint.credentials.accepted_party(connection.certificate)
                 who = self._endpoint.roster.name(party)
+                told = self._position()
                 handle = await self._greet(connection, party)
             except asyncio.CancelledError:
                 # Evicted, or this node stops: no orderly close.
@@ -159,7 +169,7 @@ class Listener:
             with contextlib.suppress(OSError, EOFError, TimeoutError):
                 if handle is None:
                     await self._await_hang_up(connection, party)
-                else:
+                elif told >= self._barred.get(party, told):
                     await self._serve(connection, party, handle)
         except PeerError as error:
             self._endpoint.refusal(who, str(error))

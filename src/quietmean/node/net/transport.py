@@ -36,10 +36,17 @@ from quietmean.node.phase import Position
 
 OnAnswer: TypeAlias = Callable[[Answer], None]
 
+# Decides, once there is a connection, that a request must not be sent after all.
+Unless: TypeAlias = Callable[[], bool]
+
 HANDSHAKE_SECONDS = 10.0
 SHUTDOWN_SECONDS = 1.0
 _FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
 _CLOSING_SECONDS = 1.0
+
+
+class WithheldError(Exception):
+    """A request was not sent, since the peer is where it must not have it any more."""
 
 
 @dataclass(slots=True)
@@ -74,6 +81,7 @@ class Connection:
         self._stream = stream
         self._traffic = traffic
         self._writing = asyncio.Lock()
+        self.aborted = False
 
     @classmethod
     async def dial(cls, address: Address, context: ssl.SSLContext, traffic: Traffic) -> Self:
@@ -105,10 +113,14 @@ class Connection:
 
     async def receive(self, limits: Limits) -> tuple[AnyFrame, Payload]:
         frame, payload, size = await read_frame(self._stream, limits)
+        if self.aborted:
+            # What lay unread in the buffer is not looked at.
+            raise EOFError("the connection was dropped")
         self._traffic.received += size
         return frame, payload
 
     def abort(self) -> None:
+        self.aborted = True
         self._stream.abort()
 
     async def close(self) -> None:
@@ -135,19 +147,29 @@ class Link:
         self.trouble = "no answer yet"
         self.unreachable = False
 
-    async def ask(self, request: AnyRequest, payload: Payload = b"", on_answer: OnAnswer = lambda answer: None) -> Answer:
+    async def ask(
+        self,
+        request: AnyRequest,
+        payload: Payload = b"",
+        on_answer: OnAnswer = lambda answer: None,
+        unless: Unless = lambda: False,
+    ) -> Answer:
         """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
 
         ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
+        ``unless`` is asked before each time that the request is sent, when the peer's welcome is known: if it holds,
+        :class:`WithheldError` is raised instead.
         """
         while True:
             try:
-                return await self._ask_once(request, payload, on_answer)
+                return await self._ask_once(request, payload, on_answer, unless)
             except (OSError, EOFError):
                 await self._drop()
 
-    async def _ask_once(self, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> Answer:
+    async def _ask_once(self, request: AnyRequest, payload: Payload, on_answer: OnAnswer, unless: Unless) -> Answer:
         connection = await self._connected()
+        if unless():
+            raise WithheldError
         number = next(self._numbers)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer, on_answer

@@ -15,7 +15,7 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 
-VERSION = 6
+VERSION = 7
 HELLO_LIMIT = 1024
 HEADER_LIMIT = 64 * 1024
 # What an answer says of a request.
@@ -161,6 +161,19 @@ class Log(Request, frozen=True, tag="l"):
     gossip: bytes = b""
 
 
+class GateLog(Request, frozen=True, tag="k"):
+    """Before a gate: the payload is the sender's log and all logs that it has, encoded. ``stage``: of the gate."""
+
+    stage: Count
+
+
+class Vote(Request, frozen=True, tag="v"):
+    """A party's only vote at a gate: the digest of the history that it has, and whether its own certificate of it passes."""
+
+    digest: Bytes32
+    passes: bool
+
+
 class Answer(Frame, frozen=True, tag="a"):
     """The answer to one request, with the position of the answering side."""
 
@@ -171,7 +184,9 @@ class Answer(Frame, frozen=True, tag="a"):
     reason: Text = ""
 
 
-AnyRequest: TypeAlias = Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log
+AnyRequest: TypeAlias = (
+    Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote
+)
 AnyFrame: TypeAlias = Hello | Welcome | Refused | Check | Readiness | Answer | AnyRequest
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -210,9 +225,9 @@ class Limits:
     def check_payload(self, frame: AnyFrame, payload: int) -> None:
         if isinstance(frame, Transfer):
             self._check_transfer(frame, payload)
-        if isinstance(frame, Log) and payload > self.log:
+        if isinstance(frame, Log | GateLog) and payload > self.log:
             raise PeerError(f"a log of {payload} bytes, the limit is {self.log}")
-        if payload and not isinstance(frame, Transfer | Log):
+        if payload and not isinstance(frame, Transfer | Log | GateLog):
             raise PeerError(f"{payload} bytes after a header that has no payload")
 
     def _check_transfer(self, transfer: Transfer, payload: int) -> None:

@@ -1,6 +1,6 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
-from quietmean.node.session.finalization import kept_result
+from quietmean.node.session.finalization import kept_result, refusal
 from quietmean.node.session.result import NodeResult
 from quietmean.node.session.session import Session
 from quietmean.node.session.settings import NodeSettings
@@ -10,4 +10,5 @@ __all__ = [
     "NodeSettings",
     "Session",
     "kept_result",
+    "refusal",
 ]

@@ -29,11 +29,16 @@ class PeerLink(Protocol):
     unreachable: bool
 
     async def ask(
-        self, request: AnyRequest, payload: Payload = b"", on_answer: Callable[[Answer], None] = lambda answer: None
+        self,
+        request: AnyRequest,
+        payload: Payload = b"",
+        on_answer: Callable[[Answer], None] = lambda answer: None,
+        unless: Callable[[], bool] = lambda: False,
     ) -> Answer:
         """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
 
         ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
+        ``unless``: see :meth:`quietmean.node.net.Link.ask`.
         """
 
     async def close(self) -> None: ...

@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.node.session.result import NodeResult
 from quietmean.node.storage import Store
+from quietmean.protocols.execution import Execution
+
+if TYPE_CHECKING:
+    from quietmean.planning.gate import GateRecord, GateRefused
 
 
 def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
@@ -46,12 +51,35 @@ def keep_result(store: Store, phase: Phase, result: NodeResult) -> None:
     store.finish(phase, json.dumps({"phase": int(phase), **small.to_json()}).encode())
 
 
+def keep_refusal(store: Store, record: GateRecord) -> GateRefused:
+    """Make it durable that there is no result, and wipe the party's secrets. Returns the error to raise."""
+    store.finish(Phase.MIXING, json.dumps({"refused": record.to_json()}).encode())
+    return refusal(record.to_json())
+
+
+def refusal(document: Mapping[str, Any]) -> GateRefused:
+    """The error that stands for a study without a result; ``document``: a record of the gate with its history."""
+    # Certificates need much that a running party does not: imported when it is due.
+    from quietmean.planning.gate import GateRefused
+
+    return GateRefused(read_record(document))
+
+
+def read_record(document: Mapping[str, Any]) -> GateRecord:
+    """A record of the gate with its history, as this program wrote it."""
+    from quietmean.planning.gate import GateRecord
+
+    return GateRecord.from_json(document, Execution.from_json(document["history"]))
+
+
 def kept_result(store: Store) -> NodeResult | None:
-    """The stored result, if this party has finished its study."""
+    """The stored result, if this party has finished its study. Raises :class:`GateRefused` if it finished without one."""
     raw = store.result()
     if raw is None:
         return None
     document = json.loads(raw)
+    if "refused" in document:
+        raise refusal(document["refused"])
     return NodeResult.from_json(document | {"total_vector": store.required_release(document.pop("phase")).vector})
 
 

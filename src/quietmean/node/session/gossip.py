@@ -113,12 +113,12 @@ class GossipedLogs:
             found[party] = PartialLog(int(self.until[party]), log)
         return found
 
-    def encode(self, own: PartyId) -> bytes:
-        """At most :data:`LIMIT` bytes: all logs if they fit, else that of party ``own`` alone, else nothing."""
-        raw = self._packed()
-        if len(raw) > LIMIT:
+    def encode(self, own: PartyId, limit: int | None = None) -> bytes:
+        """At most ``limit`` bytes, :data:`LIMIT` by default: all logs if they fit, else that of ``own`` alone, else nothing."""
+        limit, raw = LIMIT if limit is None else limit, self._packed()
+        if len(raw) > limit:
             raw = self._only(own)._packed()
-        return raw if len(raw) <= LIMIT else b""
+        return raw if len(raw) <= limit else b""
 
     def _only(self, party: PartyId) -> GossipedLogs:
         alone = GossipedLogs(self._schedule)

@@ -61,6 +61,8 @@ class Inbox:
         self._grid = grid
         self._parked: dict[PartyId, _Parked] = {}
         self._cancelled: dict[PartyId, Position] = {}
+        # The last message of each sender whose gossip is durable.
+        self._noted: dict[PartyId, Position] = {}
         self._expected: frozenset[PartyId] = frozenset()
         self._unwanted: frozenset[PartyId] = frozenset()
         self.position: Position = (0, 0)
@@ -111,6 +113,7 @@ class Inbox:
         if self._store.has_accepted(*place, sender):
             return True
         if place != self.position or place <= self._cancelled.get(sender, (0, 0)) or sender in self._unwanted:
+            self._note_refused(sender, transfer)
             return False
         if sender not in self._expected:
             raise PeerError(f"a message that the schedule does not have in round {transfer.round}")
@@ -118,11 +121,29 @@ class Inbox:
             raise PeerError("it was told other nonces than this node: some party did not tell everybody the same")
         self._merge_gossip(transfer.gossip)
         self._store.accept(place[0], arrival.message, arrival.encoded, transfer.gossip)
+        self._noted[sender] = place
         self._on_change()
         return True
 
+    def _note_refused(self, sender: PartyId, transfer: Transfer) -> None:
+        """What is not used was seen all the same, and tells of its sender's rounds: the record must not be without it."""
+        if not transfer.gossip or self._agreement() != transfer.agreement:
+            return
+        self._merge_gossip(transfer.gossip)
+        # What a sender knows only grows, but old messages may come late.
+        if _place(transfer) > self._noted.get(sender, (0, 0)):
+            self._store.keep_gossip(sender, transfer.gossip)
+            self._noted[sender] = _place(transfer)
+
+    def _note_parked(self, transfer: Transfer) -> None:
+        # Not durable, which would cost a write for each: if it is used or refused, that is. Before the agreement there is
+        # nothing to know.
+        if transfer.gossip and self._agreement() == transfer.agreement:
+            self._merge_gossip(transfer.gossip)
+
     async def _park(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
         loop = asyncio.get_running_loop()
+        self._note_parked(transfer)
         earlier = self._parked.pop(sender, None)
         parked = _Parked(transfer, arrival, loop.time() + transfer.valid_for / 1000, loop.create_future())
         self._parked[sender] = parked

@@ -44,8 +44,11 @@ def reconstruct(
     gossip: Mapping[PartyId, PartialLog] | None = None,
     *,
     transfers_mass: bool,
+    before_release: bool = False,
 ) -> ExecutionTrace:
     """Online rounds, lost messages and late settlements, from the final ``logs``.
+
+    ``before_release``: count everybody as releasing who may have sent something in the last round.
 
     ``heard``: parties whose releases this party has, besides those that the logs name. ``gossip``: logs up to some round, which
     serve for parties whose final log did not come. ``transfers_mass``: whether a cancelled message may count in both places.
@@ -55,6 +58,8 @@ def reconstruct(
     both = {**logs, **{party: known.log for party, known in partial.items()}}
     until = dict.fromkeys(logs, schedule.rounds) | {party: known.until for party, known in partial.items()}
     arrived, sent = _arrived(both), _sent(both)
+    if before_release:
+        released |= {party for party, known in partial.items() if known.until >= schedule.rounds - 1}
     online = _online(schedule, both, until, arrived, released, int(transfers_mass))
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     kept: set[tuple[int, PartyId, PartyId]] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -16,6 +16,9 @@ from quietmean.node.phase import Phase
 from quietmean.protocols.execution import Execution
 from quietmean.transcript import run_lockstep
 
+if TYPE_CHECKING:
+    from quietmean.planning.gate import GateRecord
+
 
 @dataclass(frozen=True)
 class NodeResult:
@@ -25,6 +28,7 @@ class NodeResult:
     all frames of this process, ``seconds`` its time in the study. ``remarks``: of the protocol, for the user. ``silent``: parties
     whose final log did not come. ``known_until``: for each party, the last mixing round that a log of it covers, final or
     gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
+    ``gate``: what happened at the gate before the release, if the plan has one.
     """
 
     total_vector: Vector
@@ -42,6 +46,7 @@ class NodeResult:
     silent: tuple[PartyId, ...]
     unresolved: tuple[tuple[int, int, PartyId], ...]
     known_until: tuple[int, ...]
+    gate: GateRecord | None = None
 
     @property
     def mean(self) -> Vector:
@@ -80,16 +85,18 @@ class NodeResult:
             "total_vector": self.total_vector.tolist(),
             "execution": self.execution.to_json(),
             "late": [event_fields(late) for late in self.late],
+            "gate": None if self.gate is None else self.gate.to_json(self.execution),
         }
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> NodeResult:
         """The inverse of :meth:`to_json`, for files that this program wrote."""
+        execution = Execution.from_json(raw["execution"])
         return cls(
             **{
                 **raw,
                 "total_vector": np.array(raw["total_vector"], dtype=np.float64),
-                "execution": Execution.from_json(raw["execution"]),
+                "execution": execution,
                 "heard": tuple(raw["heard"]),
                 "late": tuple(_late(late) for late in raw["late"]),
                 "refusals": tuple(raw["refusals"]),
@@ -97,8 +104,16 @@ class NodeResult:
                 "silent": tuple(raw["silent"]),
                 "unresolved": msgspec.convert(raw["unresolved"], tuple[tuple[int, int, int], ...]),
                 "known_until": tuple(raw["known_until"]),
+                "gate": None if raw["gate"] is None else _gate(raw["gate"], execution),
             }
         )
+
+
+def _gate(raw: Mapping[str, Any], execution: Execution) -> GateRecord:
+    # Certificates need much that a running party does not.
+    from quietmean.planning.gate import GateRecord
+
+    return GateRecord.from_json(raw, execution)
 
 
 def _late(raw: Mapping[str, Any]) -> Late:

@@ -16,7 +16,7 @@ from typing import Any
 from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
 from quietmean.node.monitor import RoundBegun
-from quietmean.node.net import ACCEPTED, REFUSED, Answer, CancelTransfer, ConfirmTransfer, ResendRequest
+from quietmean.node.net import ACCEPTED, REFUSED, Answer, CancelTransfer, ConfirmTransfer, ResendRequest, WithheldError
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.context import Context, Wait
 from quietmean.node.session.finalization import encoded_gossip
@@ -30,7 +30,8 @@ class PhaseRunner:
 
     ``transfers_mass``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
     ``gossips``: logs of the mixing rounds go along with messages. ``senders``: who may send to this party in a round, which can
-    be more than the machine expects.
+    be more than the machine expects. ``gated``: a gate follows, so the release is withheld, and nothing is sent to a party that
+    has closed its mixing rounds.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class PhaseRunner:
         transfers_mass: bool,
         gossips: bool,
         senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
+        gated: bool = False,
     ) -> None:
         self._context = context
         self._phase = phase
@@ -51,6 +53,7 @@ class PhaseRunner:
         self._transfers_mass = transfers_mass
         self._gossips = gossips
         self._senders = senders
+        self._gated = gated
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
@@ -88,7 +91,7 @@ class PhaseRunner:
         ended = self._machine.end_round(state, [*received, *map(settlement, due)], delivered)
         step, missed = self._skip_passed_rounds(ended)
         settled = [(message.round, message.recipients[0]) for message in due]
-        context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed)
+        context.store.record(self._phase, step, ClosedRound(state.round, statuses, settled), missed, withheld=self._gated)
         for receiver, status in statuses.items():
             if status == IN_DOUBT and self._transfers_mass:
                 context.spawn(self._cancel(here, receiver))
@@ -145,8 +148,19 @@ class PhaseRunner:
         self, here: Position, receiver: PartyId, message: Outgoing, gossip: bytes, answers: dict[PartyId, Answer]
     ) -> None:
         context = self._context
-        transfer = context.transfer(here, message, gossip)
-        await context.links[receiver].ask(transfer, message.payload, lambda answer: answers.update({receiver: answer}))
+        transfer, link = context.transfer(here, message, gossip), context.links[receiver]
+
+        def note(answer: Answer) -> None:
+            answers[receiver] = answer
+
+        def closed() -> bool:
+            return self._gated and context.failure_detector.is_past(receiver, (int(self._phase), self._machine.rounds))
+
+        try:
+            await link.ask(transfer, message.payload, note, closed)
+        except WithheldError:
+            # It may have used the message before, and its answer was lost.
+            await link.ask(CancelTransfer(0, *here), on_answer=note)
 
     @property
     def _copies(self) -> bool:

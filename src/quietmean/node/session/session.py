@@ -20,6 +20,7 @@ from quietmean.node.net import (
     CancelTransfer,
     Commit,
     ConfirmTransfer,
+    GateLog,
     Heartbeat,
     Log,
     Payload,
@@ -28,12 +29,14 @@ from quietmean.node.net import (
     Reveal,
     Traffic,
     Transfer,
+    Vote,
 )
 from quietmean.node.phase import Phase, Position
 from quietmean.node.session.agreement import Commitments, Opening, agree
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
-from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_result, own_log
+from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result, own_log
+from quietmean.node.session.gate import VOTE, Compute, CutOff, Gate
 from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.logs import PartyLog, decode_log
@@ -87,6 +90,24 @@ class Session:
             report=report,
             changed=changed,
         )
+        self._gate = Gate(self._context, self._merge_gossip)
+        if plan.gated and self._mixing_is_over:
+            # From the first moment on: who connects is told, and sends no share any more.
+            self._context.inbox.enter((int(Phase.GATE), 0), frozenset())
+
+    def at_gate(self, cut_off: CutOff, compute: Compute) -> None:
+        """``cut_off`` drops the connections of some parties before the gate; ``compute`` runs what takes long."""
+        self._gate.cut_off, self._gate.compute = cut_off, compute
+
+    @property
+    def closed_to_shares(self) -> bool:
+        """Whether no share of a mixing round is read any more, since a gate follows."""
+        return self._gate.closed
+
+    @property
+    def _mixing_is_over(self) -> bool:
+        stored = self._store.state()
+        return stored is not None and (stored[0], stored[1]) > (int(Phase.MIXING), self._rounds)
 
     @property
     def position(self) -> Position:
@@ -98,6 +119,8 @@ class Session:
         try:
             seed = await self._agree()
             await self._mix(seed)
+            if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
+                await self._pass_gate(seed)
             heard = await self._disseminate(seed)
             return await self._finalize(seed, heard, started)
         finally:
@@ -140,10 +163,18 @@ class Session:
             transfers_mass=shares,
             gossips=shares,
             senders=lambda round_: self._schedule.senders(round_, settings.party),
+            gated=plan.gated,
         )
         self._remarks = plan.protocol.warnings(await runner.run())
         self._store.keep_remarks(self._remarks)
         self._forget_input()
+
+    async def _pass_gate(self, seed: Seed) -> None:
+        """Returns if this party publishes what it holds, or others may. Raises :class:`GateRefused` if there is no result."""
+        record = await self._gate.run(self._schedule, seed, self._commitments.weights())
+        if not (record.published or record.may_pass_elsewhere):
+            await self._gate.tell_all()
+            raise keep_refusal(self._store, record)
 
     def _forget_input(self) -> None:
         """After mixing, neither the value nor the shared seeds are needed again."""
@@ -179,7 +210,13 @@ class Session:
         known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)
         # Push-sum does not record whose releases are in its sums: all that were made are.
         heard = heard or tuple(np.nonzero(trace.finished)[0].tolist())
-        total = self._total(heard)
+        gate = self._gate.record(published=bool(store.passed_gate())) if plan.gated else None
+        try:
+            total = self._total(heard)
+        except ProtocolFailure:
+            if gate is None or gate.published:
+                raise
+            raise keep_refusal(store, gate) from None
         result = NodeResult(
             total_vector=total.vector,
             total_weight=total.weight,
@@ -196,6 +233,7 @@ class Session:
             silent=tuple(party for party in self._context.others if party not in self._logs),
             unresolved=self._unresolved(known_until),
             known_until=tuple(known_until.get(party, 0) for party in range(len(self._settings.names))),
+            gate=gate,
         )
         keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
         return result
@@ -247,7 +285,9 @@ class Session:
         context = self._context
         # Nobody passes the agreement without this party's nonce, which is revealed once all have committed.
         begun = self._commitments.all_committed.is_set()
-        context.failure_detector.heard(sender, _position_of(request) if begun else (int(Phase.AGREEMENT), 0))
+        position = _position_of(request) if begun else (int(Phase.AGREEMENT), 0)
+        context.failure_detector.heard(sender, position)
+        self._gate.heard(sender, position)
         match request:
             case Transfer():
                 return await context.inbox.transfer(sender, request, payload)
@@ -263,6 +303,11 @@ class Session:
                 if not begun:
                     return Answer(request.number, REFUSED, *context.inbox.position)
                 self._take_log(sender, log, raw, request.gossip)
+            case GateLog() | Vote():
+                if context.gossip is None:
+                    # Not before this party knows the schedule: it is asked again.
+                    return Answer(request.number, REFUSED, *context.inbox.position)
+                self._take_at_gate(sender, request, payload)
             case Commit() | Reveal():
                 return self._take_opening(sender, request)
             case Heartbeat():
@@ -294,6 +339,14 @@ class Session:
         self._logs[sender], self._gossip_of_logs[sender] = log, gossip
         self._context.changed.set()
 
+    def _take_at_gate(self, sender: PartyId, request: GateLog | Vote, payload: Payload) -> None:
+        if not self._settings.plan.gated:
+            raise PeerError("it is at a gate that this study does not have")
+        if isinstance(request, GateLog):
+            self._gate.take_log(sender, request, payload)
+        else:
+            self._gate.take_vote(sender, request)
+
     def _take_opening(self, sender: PartyId, request: Commit | Reveal) -> Answer:
         position = self._context.inbox.position
         try:
@@ -320,6 +373,10 @@ def _position_of(request: AnyRequest) -> Position:
     match request:
         case Transfer() | ResendRequest() | Heartbeat():
             return request.phase, request.round
+        case GateLog():
+            return int(Phase.GATE), request.stage
+        case Vote():
+            return int(Phase.GATE), VOTE
         case Log():
             return int(Phase.FINALIZATION), 0
         case _:

@@ -12,7 +12,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 
-SCHEMA = 5
+SCHEMA = 6
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
@@ -24,6 +24,7 @@ CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB 
 CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
                      settled INTEGER, PRIMARY KEY (phase, round, receiver));
 CREATE TABLE hearsay (party INTEGER PRIMARY KEY, known BLOB NOT NULL);
+CREATE TABLE vote (party INTEGER PRIMARY KEY, digest BLOB NOT NULL, passes INTEGER NOT NULL);
 CREATE TABLE told (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
 CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
                     PRIMARY KEY (phase, round, sender));

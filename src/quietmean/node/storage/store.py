@@ -144,8 +144,19 @@ class Store(Database):
         row = self._release_row(Phase.MIXING)
         return None if row is None else self._outgoing(self._blobs.get(row[0]), b"", row[1])
 
-    def record(self, phase: int, step: Step[Any], closed: ClosedRound | None = None, missed: Sequence[int] = ()) -> None:
-        """One step: how the last round ended, which rounds were missed, the new state and what it sends."""
+    def record(
+        self,
+        phase: int,
+        step: Step[Any],
+        closed: ClosedRound | None = None,
+        missed: Sequence[int] = (),
+        *,
+        withheld: bool = False,
+    ) -> None:
+        """One step: how the last round ended, which rounds were missed, the new state and what it sends.
+
+        ``withheld``: its release, if there is one, is not public, and may never be.
+        """
         sent: dict[tuple[int, int], dict[PartyId, Outgoing]] = {}
         with self._transaction():
             if closed is not None:
@@ -159,7 +170,8 @@ class Store(Database):
                 outgoing = self._send(phase, number, message)
                 sent.setdefault((phase, message.round), {}).update(dict.fromkeys(message.recipients, outgoing))
             if step.release is not None:
-                released = (phase, self._blobs.put(self._codec.encode(step.release.vector), public=True), step.release.weight)
+                token = self._blobs.put(self._codec.encode(step.release.vector), public=not withheld)
+                released = (phase, token, step.release.weight)
                 self._database.execute("INSERT INTO release VALUES (?, ?, ?)", released)
         # After the commit: fill the caches, and free what is no longer needed.
         self._sent = sent
@@ -324,6 +336,48 @@ class Store(Database):
     def remarks(self) -> tuple[str, ...]:
         return tuple(json.loads(self._fact("remarks") or b"[]"))
 
+    # --- the gate ----------------------------------------------------------------------------------------------------
+
+    def keep_gossip(self, sender: PartyId, gossip: bytes) -> None:
+        """Keep gossiped logs that came without a message that counts."""
+        with self._transaction():
+            self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (sender, gossip))
+
+    def votes(self) -> dict[PartyId, tuple[bytes, bool]]:
+        """(digest, passes) of all votes at the gate that are known here, the own one included."""
+        return {
+            row[0]: (bytes(row[1]), bool(row[2])) for row in self._rows("SELECT party, digest, passes FROM vote ORDER BY party")
+        }
+
+    def save_vote(self, party: PartyId, digest: bytes, passes: bool) -> None:
+        """A party's vote. There is only one of each party."""
+        with self._transaction():
+            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
+
+    def cast_vote(self, party: PartyId, digest: bytes, passes: bool, history: bytes) -> None:
+        """The own vote, with the ``history`` that it is about: it must be durable before anybody hears of it."""
+        with self._transaction():
+            self._set_fact("history", history)
+            self._database.execute("INSERT INTO vote VALUES (?, ?, ?)", (party, digest, passes))
+
+    def voted_history(self) -> bytes | None:
+        """What :meth:`cast_vote` was given, if it was called."""
+        return self._fact("history")
+
+    def pass_gate(self, publish: bool) -> None:
+        """Record the decision, durable before anything is published. If nothing is to be, the release is deleted for good."""
+        with self._transaction():
+            self._set_fact("publish", b"1" if publish else b"")
+            if not publish:
+                self._database.execute("DELETE FROM release WHERE phase = ?", (int(Phase.MIXING),))
+        if not publish:
+            self._forget_free_places(wipe=True)
+
+    def passed_gate(self) -> bool | None:
+        """What :meth:`pass_gate` was given, if it was called."""
+        decided = self._fact("publish")
+        return None if decided is None else bool(decided)
+
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def save_log(self, party: PartyId, log: bytes, known: bytes) -> None:
@@ -348,7 +402,8 @@ class Store(Database):
                 self._database.execute("DELETE FROM fact WHERE name = 'input'")
             self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
             self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
-            for table in ("pledge", "state", "message", "hearsay", "told"):
+            self._database.execute("DELETE FROM fact WHERE name IN ('history', 'publish')")
+            for table in ("pledge", "state", "message", "hearsay", "told", "vote"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self._set_fact("result", result)
         self._empty_journal()

@@ -83,6 +83,13 @@ class IncA(IncaParameters, Protocol):
 
         return worst_coalition(self, schedule, trace, sensitivity, size)
 
+    def worst_coalition_with(
+        self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int, given: frozenset[PartyId]
+    ) -> CoalitionBound:
+        from quietmean.protocols.inca.worst_case import worst_coalition
+
+        return worst_coalition(self, schedule, trace, sensitivity, size, given)
+
     population = population
 
     def arithmetic(self) -> Arithmetic:

@@ -38,11 +38,17 @@ _TOLERANCE = 1e-9
 
 
 def worst_coalition(
-    parameters: IncaParameters, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int
+    parameters: IncaParameters,
+    schedule: Schedule,
+    trace: ExecutionTrace,
+    sensitivity: float,
+    size: int,
+    given: frozenset[int] = frozenset(),
 ) -> CoalitionBound:
-    """For every coalition of ``size``; of the protocol in real numbers."""
+    """For every coalition of ``size``, together with the parties ``given``; of the protocol in real numbers."""
     stars = Stars(parameters, schedule, trace)
-    information = np.array([stars.of(party).worst_information(size, schedule.parties) for party in range(schedule.parties)])
+    chosen = (stars.of(party).without(given) for party in range(schedule.parties))
+    information = np.array([star.worst_information(size, schedule.parties) for star in chosen])
     return CoalitionBound(sensitivity * np.sqrt(information) * (1 + _MARGIN), "the stars of the shares that each party exchanges")
 
 
@@ -59,6 +65,14 @@ class Star:
     constant: float
     diagonal: Array
     members: tuple[frozenset[int], ...]
+
+    def without(self, corrupt: frozenset[int]) -> Star:
+        """The ways that are left if these parties are corrupt."""
+        left = [way for way, members in enumerate(self.members) if not members & corrupt]
+        if len(left) == len(self.members):
+            return self
+        members = tuple(self.members[way] for way in left)
+        return Star(self.quadratic[np.ix_(left, left)], self.linear[left], self.constant, self.diagonal[left], members)
 
     def worst_information(self, size: int, parties: int) -> float:
         """Lambda_ii at most against every coalition of ``size`` of the other parties; infinite if nothing hides the value."""

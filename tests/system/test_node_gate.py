@@ -1,0 +1,149 @@
+"""The gate between real processes: a study that passes, and one that is refused, with receipt, charge and exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.node.local import Kill, run_local
+from quietmean.planning import Plan
+from quietmean.planning.gate import GateRefused, mu_before_release
+from quietmean.protocols.inca import IncA
+from quietmean.studies import Study
+from support.gated import gated_plan
+
+STUDY = """
+[study]
+name = "ages"
+epsilon = 1.0
+delta = 1e-6
+colluding = 1
+round_timeout = 60.0
+start_timeout = 120.0
+options = {rounds = 4}
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+NAMES = ("ada", "bob", "cy")
+
+
+def values_of(plan: Plan) -> Any:
+    return (1 + np.sin(np.arange(float(plan.target.parties))).reshape(-1, 1)) / 2
+
+
+def test_real_processes_pass_the_gate_although_one_is_killed(tmp_path: Path) -> None:
+    plan = gated_plan(5, 6, star=4.0, delta=8.0)
+    kills = [Kill(4, 3)]
+    outcome = asyncio.run(
+        run_local(plan, values_of(plan), tmp_path / "run", round_timeout=60.0, start_timeout=120.0, gone_timeout=2.0, kills=kills)
+    )
+    assert sorted(outcome.results) == [0, 1, 2, 3]
+    first = outcome.results[0]
+    for result in outcome.results.values():
+        assert result.gate is not None
+        assert result.gate.published
+        assert result.gate.incomplete == (4,)
+        assert result.gate.supporters >= 3
+        result.gate.check(plan.target, result.gate.to_json())
+        np.testing.assert_array_equal(result.total_vector, first.total_vector)
+
+
+def test_real_processes_publish_nothing_that_could_cost_more(tmp_path: Path) -> None:
+    plan = gated_plan(4, 4, star=1.0, delta=2.0)
+    with pytest.raises(GateRefused, match="could cost a mu of") as refused:
+        asyncio.run(run_local(plan, values_of(plan), tmp_path / "run", round_timeout=60.0, start_timeout=120.0))
+    assert refused.value.exit_code == 3
+    for store in (tmp_path / "run").glob("*.store"):
+        with contextlib.closing(sqlite3.connect(store)) as database:
+            assert database.execute("SELECT count(*) FROM release").fetchone() == (0,)
+            assert database.execute("SELECT count(*) FROM fact WHERE name = 'seed'").fetchone() == (0,)
+
+
+def quietmean(*arguments: str, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def called(*arguments: str, folder: Path) -> str:
+    process = quietmean(*arguments, folder=folder)
+    text, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return text
+
+
+@pytest.fixture
+def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
+    entries = ""
+    for number, (name, port) in enumerate(zip(NAMES, free_ports(len(NAMES)), strict=True)):
+        entries += called("keygen", "--key", f"{name}.key", "--name", name, "--address", f"127.0.0.1:{port}", folder=tmp_path)
+        ages = range(20 + number, 60 + number)
+        (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
+    (tmp_path / "roster.toml").write_text(entries)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def weak_plan(folder: Path) -> Plan:
+    """For the study's target, with a guard as it must be and far too little noise for the release."""
+    study = Study.load(folder / "study.toml")
+    target = study.target(len(NAMES))
+    levels = IncA(rounds=4, sigma_star=0.5 * target.sensitivity, sigma_delta=target.sensitivity).resolved(len(NAMES))
+    hidden = (target.sensitivity / 0.2) ** 2
+    return study.placed(replace(Plan(target, levels.guarded(hidden)), gated=True))
+
+
+def test_a_refused_study_ends_with_code_3_and_says_why_wherever_one_looks(consortium: Path) -> None:
+    plan = weak_plan(consortium)
+    plan.save(consortium / "plan.json")
+    called("ledger", "--ledger", "ada.ledger", "--account", "ada", "--budget", "3", "1e-5", folder=consortium)
+    shared = ["join", "study.toml", "--roster", "roster.toml", "--plan", "plan.json"]
+    processes = []
+    for name in NAMES:
+        own = ["--data", f"{name}.csv", "--key", f"{name}.key", "--store", f"{name}.store", "--receipt", f"{name}.receipt.json"]
+        charged = ["--ledger", "ada.ledger"] if name == "ada" else []
+        processes.append(quietmean(*shared, *own, *charged, folder=consortium))
+    for process in processes:
+        output, errors = process.communicate(timeout=400)
+        assert process.returncode == 3, errors
+        assert output == ""
+        assert "no result, the gate before the release is closed: this history could cost a mu of" in errors
+        assert "Traceback" not in errors
+    before = mu_before_release(plan.protocol, plan.target.sensitivity)
+    receipt = json.loads((consortium / "ada.receipt.json").read_bytes())
+    assert "result" not in receipt
+    assert (receipt["gate"]["published"], receipt["gate"]["passes"]) == (False, False)
+    assert "could cost" in receipt["gate"]["reason"]
+    assert receipt["gate"]["mu_before_release"] == pytest.approx(before)
+    document = json.loads(called("certify", "ada.receipt.json", "--json", folder=consortium))
+    assert document["gate"]["published"] is False
+    account = json.loads(called("ledger", "--ledger", "ada.ledger", "--account", "ada", "--json", folder=consortium))
+    text = json.dumps(account)
+    assert "no result, the gate was closed" in text
+    entry = (account["accounts"][0] if "accounts" in account else account)["entries"][0]
+    # For one record, out of the sum over forty: the sensitivity is that of a record.
+    assert entry["mu"] == pytest.approx(before)
+    assert entry["reserved_mu"] > entry["mu"]
+    # Started again it says the same, without the others.
+    again = quietmean(*shared, "--data", "ada.csv", "--key", "ada.key", "--store", "ada.store", folder=consortium)
+    assert "could cost a mu of" in again.communicate(timeout=300)[1]
+    assert again.returncode == 3
+    # A receipt that was changed is found out.
+    receipt["gate"]["published"] = True
+    (consortium / "forged.json").write_text(json.dumps(receipt))
+    forged = quietmean("certify", "forged.json", folder=consortium)
+    assert "does not fit its history: published" in forged.communicate(timeout=300)[1]
+    assert forged.returncode == 2
