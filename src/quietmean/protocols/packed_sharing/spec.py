@@ -1,0 +1,144 @@
+"""The parameters of packed secret sharing, and what must hold between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import OPEN, Configured, parameter
+from quietmean.randomness.layered_gaussian import LARGEST_SCALE
+
+# Both are prime: the larger takes 4 bytes a number, the smaller 2.
+LARGE_PRIME, SMALL_PRIME = 2**31 - 1, 65521
+BOX, BALL = "box", "ball"
+# Integers are held in 64 bits before they are reduced.
+_LARGEST_INTEGER = 2.0**52
+# Steps in the noise of one party at least.
+LEAST_SCALE = 2.0
+_POSITIVE = "choose a finite number > 0"
+# What execution files may leave out.
+DEFAULTS: dict[str, Any] = {"lies": 0, "centre": 0.0, "largest_weight": 1.0, "region": BOX, "prime": LARGE_PRIME}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PackedSharingParameters(Configured):
+    """n parties deal their noisy values to m ``members``; of the parties ``colluding`` (c), of the members
+    ``colluding_members`` (c_m) collude at most.
+
+    ``secrets`` (l) numbers lie on one polynomial of degree < ``threshold`` = T = c_m + l modulo ``prime``. There is a result from
+    ``minimum`` (u_min) inputs on, ``lies`` (e) wrong sums are corrected, ``gone`` (f) members may leave at any moment, and
+    ``ballots`` (B) leaders propose whose inputs count. A value is rounded to whole multiples of ``step``, and each party adds
+    discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. A value of public weight w <=
+    ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate; with the ``region`` box, ``clip`` is a whole
+    number of half steps, so that rounding stays inside. n is not a parameter: :func:`check_numbers` takes it. Raises
+    :class:`InputError` for parameters that contradict each other.
+    """
+
+    members: int = parameter(
+        help="parties that hold shares: all of them", at_least=2, remedy="shares need at least 2 members to hold them"
+    )
+    colluding: int = parameter(help="parties that may collude", at_least=0, remedy="choose a number of parties >= 0")
+    colluding_members: int = parameter(
+        help="members that may collude: so many random points hide a value", at_least=0, remedy="choose a number of members >= 0"
+    )
+    secrets: int = parameter(
+        help="numbers of a value that share one polynomial",
+        option=True,
+        at_least=1,
+        remedy="a polynomial carries at least 1 number",
+    )
+    minimum: int = parameter(
+        help="inputs below which there is no result", option=True, at_least=1, remedy="a result needs at least 1 input"
+    )
+    lies: int = parameter(
+        help="wrong sums that are corrected", option=True, required=False, at_least=0, remedy="choose a number of members >= 0"
+    )
+    gone: int = parameter(
+        help="members that may be gone at any moment", option=True, at_least=0, remedy="choose a number of members >= 0"
+    )
+    ballots: int = parameter(
+        help="leaders that may propose, one after the other", option=True, at_least=1, remedy="choose 1 or more"
+    )
+    prime: int = parameter(help="modulus of all shares", option=True, required=False)
+    step: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
+    sigma: float = parameter(help="standard deviation of each party's noise", above=0, remedy=_POSITIVE)
+    region: str = parameter(
+        help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL)
+    )
+    centre: float = parameter(help="what is taken off every coordinate", required=False, remedy="choose a finite number")
+    clip: float = parameter(help="the largest distance of a coordinate from the centre", above=0, remedy=_POSITIVE)
+    largest_weight: float = parameter(
+        help="the largest public weight of a party", option=True, required=False, above=0, remedy=_POSITIVE
+    )
+    dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prime is not OPEN and self.prime not in (LARGE_PRIME, SMALL_PRIME):
+            raise InputError(f"prime is {self.prime}: choose {LARGE_PRIME} (4 bytes a number) or {SMALL_PRIME} (2 bytes)")
+        if any(getattr(self, name) is OPEN for name in ("sigma", "step", "clip")):
+            return
+        if not LEAST_SCALE <= self.scale <= LARGEST_SCALE:
+            raise InputError(
+                f"sigma is {self.scale:g} steps: choose {LEAST_SCALE:g}..{LARGEST_SCALE:g} steps, by another step or sigma"
+            )
+        if self.clip / self.step > _LARGEST_INTEGER:
+            raise InputError(f"a step of {self.step:g} is too fine for values up to {self.clip:g}: raise it")
+
+    @property
+    def threshold(self) -> int:
+        """T: so many sums determine the result."""
+        return self.colluding_members + self.secrets
+
+    @property
+    def quorum(self) -> int:
+        """q: so many votes decide whose inputs count."""
+        return (self.members + self.colluding_members) // 2 + 1
+
+    @property
+    def scale(self) -> float:
+        """The noise of one party in steps."""
+        return self.sigma / self.step
+
+    @property
+    def blocks(self) -> int:
+        """Polynomials of one value: the numbers in one share."""
+        return -(-self.dimension // self.secrets)
+
+    @property
+    def word_bytes(self) -> int:
+        """Bytes of one number of a share on the wire."""
+        return 2 if self.prime == SMALL_PRIME else 4
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the machine: dealing, status, and two for each ballot, which overlap."""
+        return 2 * self.ballots + 4
+
+    @property
+    def usual_rounds(self) -> int:
+        """Rounds of a run in which the first leader stays: dropouts are counted as spread over these."""
+        return 5
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One inequality: ``purpose`` it serves, whether it ``holds``, and what to say if not, remedy included."""
+
+    purpose: str
+    holds: bool
+    problem: str
+
+
+def conditions(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
+    """All that must hold for n = ``parties``, in the order in which it is checked; see docs/packed-sharing.md."""
+    yield from ()
+
+
+def check_numbers(parameters: PackedSharingParameters, parties: int) -> None:
+    """Raises :class:`InputError` for the first of the :func:`conditions` that does not hold."""
+    for one in conditions(parameters, parties):
+        if not one.holds:
+            raise InputError(one.problem)
