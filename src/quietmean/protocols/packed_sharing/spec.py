@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.core.schema import OPEN, Configured, parameter
+from quietmean.core.schema import OPEN, Configured, is_kind, parameter, wrong_field
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
 # Both are prime: the larger takes 4 bytes a number, the smaller 2.
@@ -22,6 +22,19 @@ _POSITIVE = "choose a finite number > 0"
 DEFAULTS: dict[str, Any] = {"lies": 0, "centre": 0.0, "largest_weight": 1.0, "region": BOX, "prime": LARGE_PRIME}
 
 
+def _read_parties(raw: Any) -> tuple[int, ...] | None:
+    """Raises :class:`InputError` for anything but a list of party numbers, or nothing."""
+    if raw is None:
+        return None
+    if not (isinstance(raw, list) and all(is_kind(one, int) for one in raw)):
+        raise wrong_field("inputs", raw, "a list of party numbers")
+    return tuple(sorted(set(raw)))
+
+
+def _write_parties(value: tuple[int, ...] | None) -> list[int] | None:
+    return None if value is None else list(value)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PackedSharingParameters(Configured):
     """n parties deal their noisy values to m ``members``; of the parties ``colluding`` (c), of the members
@@ -31,9 +44,10 @@ class PackedSharingParameters(Configured):
     ``minimum`` (u_min) inputs on, ``lies`` (e) wrong sums are corrected, ``gone`` (f) members may leave at any moment, and
     ``ballots`` (B) leaders propose whose inputs count. A value is rounded to whole multiples of ``step``, and each party adds
     discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. A value of public weight w <=
-    ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate; with the ``region`` box, ``clip`` is a whole
-    number of half steps, so that rounding stays inside. n is not a parameter: :func:`check_numbers` takes it. Raises
-    :class:`InputError` for parameters that contradict each other.
+    ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate; with the ``region`` box, 2 ``clip`` is a
+    whole number of steps, so that rounding changes no distance bound. ``inputs``: whose values were added up, where a receipt
+    knows. n is not a parameter: :func:`check_numbers` takes it. Raises :class:`InputError` for parameters that contradict each
+    other.
     """
 
     members: int = parameter(
@@ -73,6 +87,9 @@ class PackedSharingParameters(Configured):
         help="the largest public weight of a party", option=True, required=False, above=0, remedy=_POSITIVE
     )
     dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+    inputs: tuple[int, ...] | None = parameter(
+        None, help="parties whose values were added up, where that is known", read=_read_parties, write=_write_parties
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
