@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, Configured, is_kind, parameter, wrong_field
+from quietmean.protocols.packed_sharing.ballots import Rules
 from quietmean.randomness.layered_gaussian import LARGEST_SCALE
 
 # Both are prime: the larger takes 4 bytes a number, the smaller 2.
 LARGE_PRIME, SMALL_PRIME = 2**31 - 1, 65521
-BOX, BALL = "box", "ball"
+BOX, BALL, ANY = "box", "ball", "any"
 # Integers are held in 64 bits before they are reduced.
 _LARGEST_INTEGER = 2.0**52
+# One byte.
+LARGEST_BALLOTS = 255
+_OVERFLOW_CHANCE = 2.0**-40
 # Steps in the noise of one party at least.
 LEAST_SCALE = 2.0
 _POSITIVE = "choose a finite number > 0"
@@ -44,10 +49,11 @@ class PackedSharingParameters(Configured):
     ``minimum`` (u_min) inputs on, ``lies`` (e) wrong sums are corrected, ``gone`` (f) members may leave at any moment, and
     ``ballots`` (B) leaders propose whose inputs count. A value is rounded to whole multiples of ``step``, and each party adds
     discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. A value of public weight w <=
-    ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate; with the ``region`` box, 2 ``clip`` is a
-    whole number of steps, so that rounding changes no distance bound. ``inputs``: whose values were added up, where a receipt
-    knows. n is not a parameter: :func:`check_numbers` takes it. Raises :class:`InputError` for parameters that contradict each
-    other.
+    ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate: with the ``region`` box, ``clip`` is a
+    whole number of steps, so that rounding stays inside; with ball, it is the radius; with any, nothing else is known.
+
+    ``inputs``: whose values were added up, where a receipt knows. n is not a parameter: :func:`check_numbers` takes it. Raises
+    :class:`InputError` for parameters that contradict each other.
     """
 
     members: int = parameter(
@@ -79,7 +85,7 @@ class PackedSharingParameters(Configured):
     step: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
     sigma: float = parameter(help="standard deviation of each party's noise", above=0, remedy=_POSITIVE)
     region: str = parameter(
-        help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL)
+        help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL, ANY)
     )
     centre: float = parameter(help="what is taken off every coordinate", required=False, remedy="choose a finite number")
     clip: float = parameter(help="the largest distance of a coordinate from the centre", above=0, remedy=_POSITIVE)
@@ -139,6 +145,34 @@ class PackedSharingParameters(Configured):
         """Rounds of a run in which the first leader stays: dropouts are counted as spread over these."""
         return 5
 
+    @property
+    def one_unit(self) -> bool:
+        """Is a party's whole value within the region of one unit? Else it is a sum over several records."""
+        return self.largest_weight <= 1.0
+
+    @property
+    def party_variance(self) -> float:
+        """Variance per coordinate that one party's noise and rounding add to the sum; of rounding its mean over values."""
+        return self.sigma**2 + self.step**2 / 6
+
+    @property
+    def inputs_range(self) -> int:
+        """The largest size of one party's value in whole steps, without noise."""
+        return math.ceil(self.largest_weight * self.clip / self.step)
+
+    def rules(self, parties: int) -> Rules:
+        """What members decide by, for n = ``parties``."""
+        return Rules(
+            parties=parties,
+            colluding=self.colluding_members,
+            secrets=self.secrets,
+            quorum=self.quorum,
+            least=self.minimum,
+            gone=self.gone,
+            liars=self.lies,
+            ballots=self.ballots,
+        )
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -151,7 +185,91 @@ class Condition:
 
 def conditions(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
     """All that must hold for n = ``parties``, in the order in which it is checked; see docs/packed-sharing.md."""
-    yield from ()
+    yield from _roles(parameters, parties)
+    yield from _privacy(parameters, parties)
+    yield from _results(parameters)
+    room, needed = parameters.prime // 2, largest_sum(parameters, parties)
+    yield Condition(
+        "the sum is that of whole numbers",
+        needed <= room,
+        f"a sum over {parties} parties reaches {needed:.6g} steps but modulo {parameters.prime} there is room for {room}: take "
+        f"prime {LARGE_PRIME}, a larger step, a smaller largest_weight, or fewer parties",
+    )
+
+
+def _roles(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
+    m, c, cm = parameters.members, parameters.colluding, parameters.colluding_members
+    yield Condition("somebody to add up with", parties >= 2, f"{parties} party has nobody to add up with: at least 2 are needed")
+    yield Condition(
+        "every party is a member", m == parties, f"members is {m} of {parties} parties: all parties are members, choose {parties}"
+    )
+    yield Condition(
+        "every party is a member",
+        cm == c,
+        f"colluding_members is {cm} but {c} parties may collude, all of them members: choose {c}",
+    )
+    whole = parameters.region != BOX or (parameters.clip / parameters.step).is_integer()
+    yield Condition(
+        "rounding stays inside the box",
+        whole,
+        f"a box from -{parameters.clip:g} to {parameters.clip:g} around its centre is no whole number of steps of "
+        f"{parameters.step:g}: choose a step that divides {parameters.clip:g}",
+    )
+    yield Condition(
+        "a ballot takes one byte",
+        parameters.ballots <= LARGEST_BALLOTS,
+        f"ballots is {parameters.ballots}: choose 1..{LARGEST_BALLOTS}",
+    )
+
+
+def _privacy(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
+    m, c, u = parameters.members, parameters.colluding, parameters.minimum
+    yield Condition(
+        "secrecy: every secret and every member has a point of its own",
+        m + parameters.secrets < parameters.prime,
+        f"{m} members and {parameters.secrets} secrets need more points than {parameters.prime} has: choose fewer secrets",
+    )
+    yield Condition(
+        "privacy before the start: somebody's noise is unknown to all colluders",
+        u >= c + 1,
+        f"minimum is {u} inputs, of which {c} may be the colluders' own: nobody's noise is left, choose {c + 1} or more",
+    )
+    yield Condition(
+        "inputs",
+        u <= parties,
+        f"minimum is {u} inputs of {parties} parties: there would never be a result, choose {parties} or fewer",
+    )
+    yield Condition(
+        "one sum, whatever members do",
+        2 * parameters.quorum > m + parameters.colluding_members,
+        f"a quorum of {parameters.quorum} of {m} members is too small: two sums could be decided on",
+    )
+
+
+def _results(parameters: PackedSharingParameters) -> Iterator[Condition]:
+    m, f, e = parameters.members, parameters.gone, parameters.lies
+    staying = m - f
+    yield Condition(
+        "a decision with f members gone at any moment",
+        parameters.quorum <= staying,
+        f"a decision needs {parameters.quorum} of {m} votes as {parameters.colluding_members} members may collude, but with {f} "
+        f"gone there are {staying}: plan for fewer dropouts, or for fewer colluding parties",
+    )
+    needed = parameters.threshold + 2 * e
+    yield Condition(
+        "a result with f members gone at any moment, and e sums wrong",
+        needed <= staying,
+        f"a result needs {needed} sums ({parameters.colluding_members} colluding, {parameters.secrets} secrets, 2 for each of "
+        f"{e} wrong sums), but with {f} of {m} members gone there are {staying}: choose fewer secrets or lies, or plan for fewer "
+        "dropouts",
+    )
+
+
+def largest_sum(parameters: PackedSharingParameters, parties: int) -> float:
+    """What the sum over all ``parties`` does not exceed in steps, but for a chance of 2^-40, whatever the values are."""
+    # A discrete Gaussian's tails are no heavier than a Gaussian's of the same scale (Canonne, Kamath and Steinke 2020).
+    tail = math.sqrt(2 * math.log(2 * parameters.dimension / _OVERFLOW_CHANCE))
+    return parties * parameters.inputs_range + tail * math.sqrt(parties) * parameters.scale
 
 
 def check_numbers(parameters: PackedSharingParameters, parties: int) -> None:
