@@ -223,6 +223,11 @@ class Protocol(Configured, ABC):
     def rounds(self) -> int:
         """The number T of rounds before the release."""
 
+    @property
+    def usual_rounds(self) -> int:
+        """The rounds of a run in which nothing is repeated: dropouts that plans and simulations count with spread over these."""
+        return self.rounds
+
     @abstractmethod
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         """The recipients of every party in every round, from a public seed."""
@@ -372,6 +377,10 @@ class Protocol(Configured, ABC):
         By default the cube from 0 up, whose diagonal is the sensitivity.
         """
         return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
+
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """The same, planned for this target, for vectors of one unit in a ``domain`` no wider than the sensitivity."""
+        return self
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
