@@ -139,7 +139,8 @@ def churn(
     """A random trace of dropouts.
 
     ``permanent`` is the fraction of parties (rounded down) that drop out permanently, each at a uniformly random round 1..T
-    (IncA, section 5.2), or 1..``within`` where a run usually takes no more. ``temporary`` is the probability that a party is offline in a round 1..T-1, independently for each.
+    (IncA, section 5.2), or 1..``within`` where a run usually takes no more. ``temporary`` is the probability that a party is
+    offline in a round 1..T-1, independently for each.
     Raises :class:`InputError` for a number outside [0, 1).
     """
     for name, fraction in (("permanent", permanent), ("temporary", temporary)):

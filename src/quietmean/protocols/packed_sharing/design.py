@@ -42,13 +42,14 @@ _STEP_BITS = 24
 _SLACK = 1e-9
 
 
-def designed(asked: Settings, target: Target) -> tuple[Settings, float, float, str]:
+def designed(asked: Settings, target: Target, largest: float | None = None) -> tuple[Settings, float, float, str]:
     """Parameters with the least expected error; that error (noise; lost values) per coordinate; and the certificate in words.
 
+    ``largest``: what coordinates reach in size where nothing else is known of the domain, by default the sensitivity.
     A run has too few inputs with a chance of 1e-3 at most, and all its leaders are gone with one of 1e-5. Raises
     :class:`InputError` where a result, or the target, is impossible.
     """
-    shape = _shaped(asked, target)
+    shape = _shaped(asked, target, target.sensitivity if largest is None else largest)
     found = _of_less_error(shape, target) if asked.prime is OPEN else _settled(shape, target)
     noise, lost = expected_error(target, found.minimum, found.party_variance)
     certificate = (
@@ -71,8 +72,8 @@ def _of_less_error(shape: Settings, target: Target) -> Settings:
     return small if small and small.party_variance <= _FOR_HALF * large.party_variance else large
 
 
-def _shaped(asked: Settings, target: Target) -> Settings:
-    """Everything but grid and noise. Open numbers get their defaults; grid and noise are those of a first guess."""
+def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
+    """Everything but grid and noise, with defaults for open numbers; ``clip`` is what there should be room for."""
     n, c = target.parties, target.colluding
     gone, lies = given_value(asked.gone, leaving(target)), given_value(asked.lies, 0)
     most = min(target.dimension, n - gone - c - 2 * lies)
@@ -92,6 +93,7 @@ def _shaped(asked: Settings, target: Target) -> Settings:
         ballots=given_value(asked.ballots, ballots_needed(n, gone)),
         region=region,
         centre=in_box if region == BOX else 0.0,
+        clip=in_box if region == BOX else half if region == BALL else largest,
         largest_weight=given_value(asked.largest_weight, weight),
         dimension=target.dimension,
     )
@@ -120,7 +122,7 @@ def _settled(shape: Settings, target: Target) -> Settings:
     def fits(fineness: int) -> bool:
         return largest_sum(made(fineness), target.parties) <= weighted.prime // 2
 
-    coarse, fine = _wanted(lambda fineness: _on_grid(unit, target, mu, fineness), target, not unit.one_unit)
+    coarse, fine = _wanted(unit, target, mu)
     if not fits(coarse):
         raise InputError(
             f"a sum of {target.parties} values of {target.dimension} coordinates has no room modulo {weighted.prime}: "
@@ -154,9 +156,7 @@ def _on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Setti
     """With ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
     from quietmean.privacy.dominating import smoothing
 
-    half = target.sensitivity / 2
-    reach = half / math.sqrt(target.dimension) if shape.region == BOX else half if shape.region == BALL else 2 * half
-    step = _short(reach / fineness)
+    step = _short(shape.clip / fineness)
     gridded = replace(shape, step=step, clip=step * fineness, sigma=step * _COARSE)
     square = (rounded_sensitivity(gridded, target.sensitivity) / mu) ** 2
     variance = square
@@ -172,21 +172,20 @@ def _short(step: float) -> float:
     return math.ldexp(math.ceil(math.ldexp(fraction, _STEP_BITS)), exponent - _STEP_BITS)
 
 
-def _wanted(made: Callable[[int], PackedSharingParameters], target: Target, certain: bool) -> tuple[int, int]:
+def _wanted(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[int, int]:
     """(least, best) steps from the centre to the bound: least for the rules on rounding, best where there is room."""
-    scale = made(1).scale
-    root = math.sqrt(target.dimension)
-    region = made(1).region
-    # Steps of the sensitivity for one of fineness.
-    each = {BOX: 2 * root, BALL: 2.0}.get(region, 1.0)
-    norms = (root / _COARSE_NORM / each, max(root / _FINE_NORM, 1 / _CERTAIN) / each)
-    if region == BOX and not certain:
+    scale, root = _on_grid(shape, target, mu, 1).scale, math.sqrt(target.dimension)
+    # Steps in the sensitivity where there is one from the centre to the bound.
+    each = target.sensitivity / shape.clip
+    if shape.region == BOX and shape.one_unit:
         norms = (1.0, 1.0)
-    elif region != BALL or certain:
-        norms = (norms[0], root / _CERTAIN / each)
-    # Noise grows with the fineness, and by what rounding adds less.
+    elif shape.region == BALL and shape.one_unit:
+        norms = (root / _COARSE_NORM / each, max(root / _FINE_NORM, 1 / _CERTAIN) / each)
+    else:
+        norms = (root / _COARSE_NORM / each, root / _CERTAIN / each)
+    # Noise grows with the number of steps, and by what rounding adds less.
     least, best = (math.ceil(max(1.0, steps * 1.1 / scale, norm)) for steps, norm in zip((_COARSE, _FINE), norms, strict=True))
-    while made(least).scale < _COARSE * (1 + _SLACK):
+    while _on_grid(shape, target, mu, least).scale < _COARSE * (1 + _SLACK):
         least += 1
     return least, max(least, best)
 

@@ -9,8 +9,9 @@ from quietmean.protocols.target import Target
 
 # The chance of too few inputs that a plan accepts: then the study has to be run again.
 FEWER_INPUTS = 1e-3
-# Of those who leave in a usual run of five rounds, as many leave before they dealt.
-DEALING_SHARE = 1 / 5
+# With a first leader that stays: dealing, status, proposal, votes, sums. Of those who leave so many leave before they dealt.
+USUAL_ROUNDS = 5
+DEALING_SHARE = 1 / USUAL_ROUNDS
 
 
 def leaving(target: Target) -> int:

@@ -141,11 +141,6 @@ class PackedSharingParameters(Configured):
         return 2 * self.ballots + 4
 
     @property
-    def usual_rounds(self) -> int:
-        """Rounds of a run in which the first leader stays: dropouts are counted as spread over these."""
-        return 5
-
-    @property
     def one_unit(self) -> bool:
         """Is a party's whole value within the region of one unit? Else it is a sum over several records."""
         return self.largest_weight <= 1.0
