@@ -66,7 +66,7 @@ class PhaseRunner:
     def _state(self) -> tuple[Any, bool]:
         stored = self._context.store.state()
         if stored is not None and stored[0] == self._phase:
-            return load_state(self._machine.state_type, stored[2]), True
+            return load_state(self._machine.state_type, stored[2], self._context.store.kept), True
         step = self._machine.start()
         self._context.store.record(self._phase, step)
         return step.state, False
