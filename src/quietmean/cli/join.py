@@ -73,6 +73,7 @@ def command(
     """
     import asyncio
 
+    from quietmean.core.errors import NothingPublished
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
@@ -96,7 +97,12 @@ def command(
             charge = payer.reserve(files.study.name, settings)
         shown.warn(budget_warnings(shared.target))
         begun = time.monotonic()
-        result = asyncio.run(run_party(settings))
+        try:
+            result = asyncio.run(run_party(settings))
+        except NothingPublished:
+            if charge is not None:
+                charge.give_back(settings.plan.charge)
+            raise
         shown.say("certifying what happened")
         outcome = conclude(files.workload, shared.target, result.execution, result.mean)
         charged = None if charge is None else charge.settle(outcome, files.party)

@@ -424,6 +424,14 @@ class Protocol(Configured, ABC):
         """Warnings for a party's user that follow from its last state. They are public."""
         return ()
 
+    def nothing_published(self, state: Any) -> bool:
+        """Whether a party's last state, without a release, proves that nobody can have published anything."""
+        return False
+
+    def as_carried_out(self, state: Any) -> Self:
+        """For receipts: the same with what a party's last state says of the execution beyond its history."""
+        return self
+
 
 @dataclass(frozen=True)
 class Design:

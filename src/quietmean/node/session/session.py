@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.errors import NothingPublished, PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release
 from quietmean.node.monitor import Refusal, Report
 from quietmean.node.net import (
@@ -74,6 +75,8 @@ class Session:
         self._exchange = ExchangeKey(store.seed)
         self._shared_seeds: dict[PartyId, Seed] = {}
         self._remarks: tuple[str, ...] = ()
+        self._carried_out = plan.protocol
+        self._nothing_published = False
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
         self._commitments = Commitments(store, settings.study, parties)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
@@ -141,7 +144,9 @@ class Session:
             gossips=shares,
             senders=lambda round_: self._schedule.senders(round_, settings.party),
         )
-        self._remarks = plan.protocol.warnings(await runner.run())
+        last = await runner.run()
+        self._remarks, self._carried_out = plan.protocol.warnings(last), plan.protocol.as_carried_out(last)
+        self._nothing_published = plan.protocol.nothing_published(last)
         self._store.keep_remarks(self._remarks)
         self._forget_input()
 
@@ -184,7 +189,7 @@ class Session:
             total_vector=total.vector,
             total_weight=total.weight,
             heard=heard,
-            execution=plan.execution(seed, trace, self._commitments.weights()),
+            execution=replace(plan.execution(seed, trace, self._commitments.weights()), protocol=self._carried_out),
             public_seed=seed.secret.hex(),
             transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
             bytes_sent=self._traffic.sent,
@@ -235,7 +240,9 @@ class Session:
     def _own_result(self) -> Release:
         release = self._store.release(Phase.MIXING)
         if release is None:
-            raise ProtocolFailure("this party was away at the end and has no result: the others have it, ask one of them")
+            away = "this party was away at the end and has no result: the others have it, ask one of them"
+            failure = NothingPublished if self._nothing_published else ProtocolFailure
+            raise failure(f"there is no result: {'; '.join(self._remarks)}" if self._remarks else away)
         return release
 
     def _stored_phase(self) -> int:

@@ -51,7 +51,7 @@ class Rules:
 
     @property
     def last_voting_round(self) -> int:
-        """The last round at whose end a vote is cast: it is told in the next, and what it decides is published in the one after."""
+        """The last round at whose end a vote is cast: it is told in the next, what it decides is published in the one after."""
         return self.rounds - 2
 
     @property

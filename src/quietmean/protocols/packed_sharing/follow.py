@@ -1,4 +1,4 @@
-"""Whose inputs are summed, and who ends with the result, in a history without lies: the members of the machines, no arithmetic."""
+"""Whose inputs are summed, and who ends with the result, in a history without lies: the machines' members, no arithmetic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """``inputs``, shape (n,): whose values are in the result, nobody's if there is none. ``concluded``, shape (n,): who has it."""
+    """``inputs``, shape (n,): whose values are in the result, nobody's if there is none. ``concluded``, (n,): who has it."""
 
     inputs: Flags
     concluded: Flags

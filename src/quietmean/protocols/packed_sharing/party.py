@@ -17,7 +17,7 @@ import numpy as np
 from quietmean.core.codec import Kept
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
-from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, mask_of, members_of, unpack
+from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, mask_of, members_of, proves_unpublished, unpack
 from quietmean.protocols.packed_sharing.correction import conclude
 from quietmean.protocols.packed_sharing.encoding import decode_sum, encode
 from quietmean.protocols.packed_sharing.member import (
@@ -111,15 +111,15 @@ class PackedSharingParty:
         numbers = encode(self._parameters, self._value, self._weight, self._noise)
         dealt = deal(self._packing, numbers, self._party, Seed(self._noise.secret("shares", 0)))
         contents = {member: self._codec.write_share(share) for member, share in dealt.shares.items()} | dict(dealt.seeds)
-        state = PackedSharingState(
-            self._member.start(), {self._party: Kept(contents[self._party])}, {self._party: self._weight}
-        )
+        state = PackedSharingState(self._member.start(), {self._party: Kept(contents[self._party])}, {self._party: self._weight})
         return Step(state, tuple(self._message((other,), DEALING, contents[other], self._weight) for other in self._others))
 
     def end_round(
         self, state: PackedSharingState, received: Sequence[Message], delivered: frozenset[PartyId]
     ) -> Step[PackedSharingState]:
-        arrived = [message for message in received if message.round == state.round]
+        senders = Counter(message.sender for message in received)
+        # Who says two things at once says nothing.
+        arrived = [message for message in received if message.round == state.round and senders[message.sender] == 1]
         if state.round == DEALING:
             return self._proceed(self._with_shares(state, arrived))
         state = replace(state, undelivered=tuple(other for other in state.undelivered if other not in delivered))
@@ -270,3 +270,26 @@ class PackedSharingParty:
 
     def _message(self, recipients: tuple[PartyId, ...], round_: int, content: bytes, weight: float) -> Message:
         return Message(self._party, recipients, round_, _NOTHING, weight, content)
+
+
+def warnings(rules: Rules, state: PackedSharingState) -> tuple[str, ...]:
+    """For a party's user, from its last state: whose sums disagree, and why there is no result if there is none."""
+    if state.has_result:
+        return state.remarks
+    if not state.inputs:
+        reason = f"too few parties agreed in time on whose inputs count, with {rules.ballots} leaders that could propose"
+    else:
+        sums = sum(one.inputs == state.inputs for one in state.sums.values())
+        reason = f"{sums} of the {rules.sums_needed} sums that a result needs arrived"
+    if nothing_published(rules, state):
+        after = "nobody has published anything: what was charged is given back; a second run is a new study"
+    else:
+        after = (
+            "others may have the result, so that what was charged stays charged; a second run is a new study with its own charge"
+        )
+    return (*state.remarks, reason, after)
+
+
+def nothing_published(rules: Rules, state: PackedSharingState) -> bool:
+    """Whether more members than can lie or be wrong said, after their last vote, that they never voted."""
+    return not state.has_result and not state.member.decided and proves_unpublished(rules, unpack(state.member.abstained))

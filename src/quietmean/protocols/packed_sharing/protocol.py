@@ -14,11 +14,12 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
 from quietmean.protocols.packed_sharing.follow import Outcome, follow
 from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS
 from quietmean.protocols.packed_sharing.messages import Codec
-from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState
+from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
 from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.protocols.packed_sharing.schedule import draw_schedule
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, DEFAULTS, PackedSharingParameters, check_numbers
@@ -88,6 +89,10 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     def report_fields(self, target: Target) -> dict[str, Any]:
         return dict(figures(self, target))
 
+    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+        """With as many coordinates as the plan has: some left out, or all repeated."""
+        return values[:, np.arange(self.dimension) % values.shape[1]]
+
     # --- what happens ---
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
@@ -97,7 +102,13 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         return PackedSharingParty(self, schedule, party, value, weight, noise)
 
     def warnings(self, state: PackedSharingState) -> tuple[str, ...]:
-        return state.remarks
+        return warnings(self.rules(self.members), state)
+
+    def nothing_published(self, state: PackedSharingState) -> bool:
+        return nothing_published(self.rules(self.members), state)
+
+    def as_carried_out(self, state: PackedSharingState) -> Self:
+        return replace(self, inputs=members_of(unpack(state.inputs))) if state.has_result else self
 
     def outcome(self, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
         """Whose inputs are in the sum, and who has it: replayed, or as the receipt states."""
