@@ -18,7 +18,7 @@ from quietmean.protocols.packed_sharing.packing import Packing, deal_points
 
 PRIME = 7
 # (members, secrets, random points): all that have m + l < 7 and a dealer outside of the coalition.
-SHAPES = [(4, 2, 1), (5, 1, 1), (4, 1, 2), (4, 2, 2), (3, 3, 1), (5, 1, 2)]
+SHAPES = [(4, 2, 1), (5, 1, 1), (4, 1, 2), (4, 2, 2), (3, 2, 1), (5, 1, 2)]
 
 
 @cache
