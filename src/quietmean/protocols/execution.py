@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from quietmean.privacy import PrivacyAnalysis
 
 # What every execution has, besides the parameters of its protocol.
-_ENTRIES = ("protocol", "parties", "rounds", "online", "sensitivity", "neighbours", "pairs", "lost", "settled", "weights")
+_ENTRIES = ("protocol", "parties", "rounds", "online", "sensitivity", "neighbours", "pairs", "lost", "seen", "settled", "weights")
 # Instead of a list of pairs, where they are all.
 ALL_PAIRS = "all"
 
