@@ -88,7 +88,7 @@ def dump_state(state: object, keep: Callable[[bytes], bytes] = _inline) -> bytes
 
 
 def load_state(kind: type[Decoded], raw: bytes, kept: Callable[[bytes], bytes] = _inline) -> Decoded:
-    """The inverse of :func:`dump_state`; ``kept`` is that of its ``keep``. Raises ``msgspec.ValidationError`` on anything else."""
+    """The inverse of :func:`dump_state`, ``kept`` that of ``keep``. Raises ``msgspec.ValidationError`` on anything else."""
 
     def decode(wanted: type, value: Any) -> Any:
         return Kept(kept(value)) if wanted is Kept else _decode_array(wanted, value)

@@ -277,7 +277,7 @@ def warnings(rules: Rules, state: PackedSharingState) -> tuple[str, ...]:
     if state.has_result:
         return state.remarks
     if not state.inputs:
-        reason = f"too few parties agreed in time on whose inputs count, with {rules.ballots} leaders that could propose"
+        reason = f"this party did not hear in time of {rules.quorum} members that agree on whose inputs count"
     else:
         sums = sum(one.inputs == state.inputs for one in state.sums.values())
         reason = f"{sums} of the {rules.sums_needed} sums that a result needs arrived"
