@@ -78,6 +78,8 @@ class Session:
         self._carried_out = plan.protocol
         self._nothing_published = False
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
+        # Even before the first round: another copy of this store may have gone on.
+        self._restarted = bool(store.commitments())
         self._commitments = Commitments(store, settings.study, parties)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
         changed = asyncio.Event()
@@ -143,6 +145,7 @@ class Session:
             transfers_mass=shares,
             gossips=shares,
             senders=lambda round_: self._schedule.senders(round_, settings.party),
+            restarted=self._restarted,
         )
         last = await runner.run()
         self._remarks, self._carried_out = plan.protocol.warnings(last), plan.protocol.as_carried_out(last)
@@ -275,6 +278,8 @@ class Session:
             case Heartbeat():
                 # Its position was noted above; the answer carries this party's.
                 context.changed.set()
+                if _position_of(request) < self._store.latest_from(sender):
+                    return Answer(request.number, REFUSED, *context.inbox.position, reason="it was in a later round before")
         return Answer(request.number, ACCEPTED, *context.inbox.position)
 
     async def _send_again(self, receiver: PartyId, request: ResendRequest) -> Literal["ok", "no"]:

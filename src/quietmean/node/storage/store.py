@@ -300,6 +300,15 @@ class Store(Database):
     def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
         return sender in self._arrived.get((phase, round_), ())
 
+    def contradicts(self, phase: int, message: Message) -> bool:
+        """Whether the sender said something else before, in a round that is still in progress."""
+        before = self._arrived.get((phase, message.round), {}).get(message.sender)
+        return before is not None and (before.content, before.weight) != (message.content, message.weight)
+
+    def latest_from(self, sender: PartyId) -> tuple[int, int]:
+        """The latest (phase, round) of which a message of this party was accepted; (0, 0) before the first."""
+        return max((place for place, senders in self._arrived.items() if sender in senders), default=(0, 0))
+
     def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
         """The accepted messages of the round in progress, by sender."""
         arrived = self._arrived.get((phase, round_), {})
