@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from quietmean.core.errors import InputError
+from quietmean.core.grid import from_units
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, Units, Vector
 from quietmean.protocols.packed_sharing.spec import BALL, PackedSharingParameters
@@ -46,5 +47,5 @@ def rounded(parameters: PackedSharingParameters, value: Vector, weight: float, s
 
 def decode_sum(parameters: PackedSharingParameters, total: Units, weight: float) -> Vector:
     """The sum of the values, shape (d,), in their units, from the opened sum (d,) and the total weight of those in it."""
-    vector: Vector = total * parameters.step + weight * parameters.centre
+    vector: Vector = from_units(total, parameters.step) + weight * parameters.centre
     return vector
