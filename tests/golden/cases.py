@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from golden.interfaces import BitStream, Seed, example_execution
+from golden.interfaces import BitStream, Seed, example_execution, registry
 from golden.rounds import Network, run_rounds
 
 EDGES = [[0, 1], [0, 2], [1, 2], [1, 3], [2, 4], [3, 4]]
@@ -140,6 +140,34 @@ SINGLE = [
     Case("central-dp", "whole numbers", 5, {"sigma": 1.5, **WHOLE}, corrupt="1,2"),
     Case("priv-unit-g", "epsilon 2", 4, {"epsilon": 2.0}, (0.25, 0.0), exact=False, unit=True),
 ]
+PACKED = {
+    "members": 6,
+    "colluding": 1,
+    "colluding_members": 1,
+    "secrets": 2,
+    "minimum": 3,
+    "gone": 2,
+    "ballots": 2,
+    "step": 2.0**-5,
+    "sigma": 0.25,
+    "clip": 2.0,
+    "dimension": 3,
+}
+
+
+def _packed(name: str, **more: Any) -> Case:
+    settings = {key: more.pop(key) for key in ("churn", "lose", "weighted", "bad", "variant") if key in more}
+    return Case("packed-sharing", name, 6, PACKED | more, **settings)
+
+
+PACKED_SHARING = [
+    _packed("all there", bad=(1, 2, 3, 4, 5)),
+    _packed("2 bytes a number, weights, off centre", prime=65521, largest_weight=4.0, weighted=True, centre=0.5, bad=(1, 5)),
+    _packed("one lie corrected", secrets=1, gone=1, lies=1, bad=(5,)),
+    _packed("dropouts", churn=(0.34, 0.0)),
+    _packed("lost messages, away, three ballots", ballots=3, churn=(0.0, 0.15), lose=9, bad=(5, 6, 7)),
+    _packed("too many away", churn=(0.5, 0.3)),
+]
 NOISE = {"sigma_star": 0.6, "sigma_delta": 5.0}
 GOSSIP = [
     Case("gopa", "three partners", 6, {**NOISE, "partners": 3}, bad=(1, 2)),
@@ -165,7 +193,7 @@ GOSSIP = [
         weighted=True,
     ),
 ]
-CASES = [*INCA, *CONSENSUS, *SECURE, *SINGLE, *GOSSIP]
+CASES = [*INCA, *CONSENSUS, *SECURE, *SINGLE, *GOSSIP, *PACKED_SHARING]
 
 
 def described(case: Case) -> dict[str, Any]:
@@ -178,7 +206,7 @@ def described(case: Case) -> dict[str, Any]:
     if case.weighted:
         document["weights"] = [1.0 + 0.5 * (party % 3) for party in range(case.parties)]
     values = _values(case)
-    refusing = case.protocol == "consensus"
+    refusing = registry()[case.protocol].refuses_messages
     document = _with_losses(case, document, values, number, refusing)
     return {
         "name": case.name,

@@ -177,7 +177,14 @@ def test_a_receiver_that_counts_what_was_taken_back_is_noticed(monkeypatch: pyte
 
 _MASKED = {"threshold": 3, "minimum": 3, "granularity": 2.0**-10, "sigma": 1.0, "clip": 0.5}
 # Of protocols that make no template for a target: they find their noise by themselves.
-PARAMETERS = {"priv-unit-g": {"epsilon": 1.0}, "secagg": _MASKED, "secagg-plus": {"degree": 3, **_MASKED}}
+_PACKED = {"members": 4, "colluding": 1, "colluding_members": 1, "secrets": 1, "minimum": 2, "gone": 1, "ballots": 3}
+_SHARED = {**_PACKED, "step": 2.0**-10, "sigma": 1.0, "clip": 0.5, "dimension": 2}
+PARAMETERS = {
+    "priv-unit-g": {"epsilon": 1.0},
+    "secagg": _MASKED,
+    "secagg-plus": {"degree": 3, **_MASKED},
+    "packed-sharing": _SHARED,
+}
 
 
 def plan_of(protocol: type[Protocol], parties: int) -> Plan:

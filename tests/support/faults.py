@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,13 +40,14 @@ class Crash:
     """A process dies and is started again ``away`` seconds later (None: never).
 
     ``write``: at its so-manieth durable write since it was started, from 0, ``committed`` or not; or, if ``after`` is given, so
-    many seconds after its start.
+    many seconds after its start. ``restored_to``: when it is started again, its store is as it was after that write.
     """
 
     write: int = 0
     committed: bool = True
     after: float | None = None
     away: float | None = 0.5
+    restored_to: int | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,21 @@ class _Died(BaseException):
     """Unwinds what the process was doing. Nothing of it runs any more."""
 
 
+def _files(path: Path) -> list[Path]:
+    """Of a store: the database, its journal, the large vectors. Not all need to exist."""
+    return [path.with_name(path.name + ending) for ending in ("", "-wal", ".vectors")]
+
+
+def _backup(file: Path) -> Path:
+    return file.with_name("backup of " + file.name)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    if source.exists():
+        shutil.copy(source, target)
+
+
 class _MortalStore(Store):
     """A store whose process dies at a given write. A dead process writes nothing more."""
 
@@ -152,6 +169,9 @@ class _MortalStore(Store):
             yield
             if due and self.crash is not None and not self.crash.committed:
                 self.die()
+        if self.crash is not None and self.crash.restored_to == self.writes:
+            for file in _files(self._path):
+                _copy(file, _backup(file))
         self.writes += 1
         if due:
             self.die()
@@ -226,6 +246,9 @@ class _World:
                 if crash is None or crash.away is None:
                     return None
                 await asyncio.sleep(crash.away)
+                if crash.restored_to is not None:
+                    for file in _files(self._directory / f"{party}.store"):
+                        _copy(_backup(file), file)
         return None
 
     async def _one_life(self, party: PartyId, crash: Crash | None, life: int) -> NodeResult:

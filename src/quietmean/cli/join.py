@@ -74,7 +74,7 @@ def command(
     """
     import asyncio
 
-    from quietmean.core.errors import ProtocolFailure
+    from quietmean.core.errors import NothingPublished, ProtocolFailure
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.planning.gate import GateRefused
@@ -107,6 +107,10 @@ def command(
             if charge is not None:
                 charge.settle_refusal(error.record)
             raise ProtocolFailure(f"{error}; receipt {path}") from None
+        except NothingPublished:
+            if charge is not None:
+                charge.give_back(settings.plan.charge)
+            raise
         shown.say("certifying what happened")
         outcome = conclude(files.workload, shared.target, result.execution, result.mean, result.gate)
         charged = None if charge is None else charge.settle(outcome, files.party)

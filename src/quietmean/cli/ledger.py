@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quietmean.ledger import Account, Entry, Ledger
     from quietmean.node import NodeSettings
     from quietmean.planning.gate import GateRecord
+    from quietmean.privacy import Charge
     from quietmean.studies import StudyOutcome
 
 # What the sum of charges cannot know: said where an account is made.
@@ -213,6 +214,14 @@ class ChargedStudy:
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, Charge(record.before_release), when=datetime.now(UTC), note=note)
             return book.account(self.account)
+
+    def give_back(self, planned: Charge) -> None:
+        """Nothing was published, for certain: no noise was used up. What the sampler is off by stays, it hid what was dealt."""
+        from quietmean.ledger import Ledger
+
+        left = replace(planned, mu=0.0, beta=0.0)
+        with Ledger.open(self.ledger) as book:
+            book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
 
 
 def _reason(settings: NodeSettings) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,6 +41,29 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+class Kept:
+    """Bytes of a state that stay the same from round to round: a store writes them once and their digest ever after."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kept) and self.content == other.content
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+    def __repr__(self) -> str:
+        # It may be secret.
+        return f"Kept({len(self.content)} bytes)"
+
+
+def _inline(content: bytes) -> bytes:
+    return content
+
+
 def _encode_array(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return (value.shape, np.ascontiguousarray(value, dtype="<f8").reshape(-1).view(np.uint8).data)
@@ -55,11 +78,19 @@ def _decode_array(kind: type, value: Any) -> Any:
     raise TypeError(f"cannot deserialise {kind!r}")
 
 
-def dump_state(state: object) -> bytes:
-    """A party's state as MessagePack."""
-    return msgspec.msgpack.encode(state, enc_hook=_encode_array)
+def dump_state(state: object, keep: Callable[[bytes], bytes] = _inline) -> bytes:
+    """A party's state as MessagePack. ``keep`` gives what stands for the content of each :class:`Kept`."""
+
+    def encode(value: Any) -> Any:
+        return keep(value.content) if isinstance(value, Kept) else _encode_array(value)
+
+    return msgspec.msgpack.encode(state, enc_hook=encode)
 
 
-def load_state(kind: type[Decoded], raw: bytes) -> Decoded:
-    """The inverse of :func:`dump_state`. Raises ``msgspec.ValidationError`` on anything else."""
-    return msgspec.msgpack.decode(raw, type=kind, dec_hook=_decode_array)
+def load_state(kind: type[Decoded], raw: bytes, kept: Callable[[bytes], bytes] = _inline) -> Decoded:
+    """The inverse of :func:`dump_state`, ``kept`` that of ``keep``. Raises ``msgspec.ValidationError`` on anything else."""
+
+    def decode(wanted: type, value: Any) -> Any:
+        return Kept(kept(value)) if wanted is Kept else _decode_array(wanted, value)
+
+    return msgspec.msgpack.decode(raw, type=kind, dec_hook=decode)

@@ -17,6 +17,10 @@ class ProtocolFailure(QuietmeanError):
     """A protocol could not finish (too few parties, a peer that never connected). Exit code 3."""
 
 
+class NothingPublished(ProtocolFailure):
+    """A protocol ended without a result, and it is certain that nobody can have one: what was charged may be given back."""
+
+
 class PeerError(QuietmeanError):
     """A peer sent something that this protocol does not allow: an error of the peer, not of the local user."""
 

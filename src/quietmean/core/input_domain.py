@@ -52,6 +52,10 @@ class Box(Configured):
     def text(self) -> str:
         return f"{_coordinates(self.size)}{', each' if self.size > 1 else ''} from {self.low:g} to {self.high:g}"
 
+    def farthest(self, middle: float) -> float:
+        """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
+        return max(abs(self.low - middle), abs(self.high - middle)) * math.sqrt(self.size)
+
     def holds(self, vector: Vector, scale: float) -> bool:
         # Without a copy, which would stay in memory.
         return bool(vector.min() >= scale * self.low and vector.max() <= scale * self.high)
@@ -82,6 +86,20 @@ class Ball(Configured):
     def text(self) -> str:
         around = f" around {self.centre:g}" if self.centre else ""
         return f"{_coordinates(self.size)} of L2 norm at most {self.radius:g}{around}"
+
+    @property
+    def low(self) -> float:
+        """The least value of a coordinate."""
+        return self.centre - self.radius
+
+    @property
+    def high(self) -> float:
+        """The largest value of a coordinate."""
+        return self.centre + self.radius
+
+    def farthest(self, middle: float) -> float:
+        """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
+        return abs(self.centre - middle) * math.sqrt(self.size) + self.radius
 
     def holds(self, vector: Vector, scale: float) -> bool:
         # A coordinate beyond it may be so large that its square overflows.
@@ -126,6 +144,20 @@ class Presence(Configured):
     @property
     def text(self) -> str:
         return f"a value from {-self.half:g} to {self.half:g} and {self.weight:g}, or 0 and 0 where it is missing"
+
+    @property
+    def low(self) -> float:
+        """The least value of a coordinate."""
+        return -self.half
+
+    @property
+    def high(self) -> float:
+        """The largest value of a coordinate."""
+        return self.largest
+
+    def farthest(self, middle: float) -> float:
+        """The largest L2 distance of a point from the one whose coordinates both are ``middle``."""
+        return max(math.hypot(middle, middle), math.hypot(self.half + abs(middle), self.weight - middle))
 
     def holds(self, vector: Vector, scale: float) -> bool:
         value, indicator = float(vector[0]), float(vector[1])
@@ -187,6 +219,20 @@ class InputDomain:
     def largest(self) -> float:
         """The largest absolute value of a coordinate."""
         return max(part.largest for part in self.parts)
+
+    @property
+    def low(self) -> float:
+        """The least value of a coordinate."""
+        return min(part.low for part in self.parts)
+
+    @property
+    def high(self) -> float:
+        """The largest value of a coordinate."""
+        return max(part.high for part in self.parts)
+
+    def farthest(self, middle: float) -> float:
+        """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
+        return math.sqrt(math.fsum(part.farthest(middle) ** 2 for part in self.parts))
 
     @property
     def text(self) -> str:

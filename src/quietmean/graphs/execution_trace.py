@@ -133,11 +133,14 @@ def _leave_out_absent(arrived: NDArray[np.bool_], schedule: Schedule, present: N
     arrived[message] = present[sender] & present[receiver]
 
 
-def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, temporary: float = 0.0) -> ExecutionTrace:
+def churn(
+    seed: Seed, rounds: int, parties: int, permanent: float = 0.0, temporary: float = 0.0, within: int | None = None
+) -> ExecutionTrace:
     """A random trace of dropouts.
 
     ``permanent`` is the fraction of parties (rounded down) that drop out permanently, each at a uniformly random round 1..T
-    (IncA, section 5.2). ``temporary`` is the probability that a party is offline in a round 1..T-1, independently for each.
+    (IncA, section 5.2), or 1..``within`` where a run usually takes no more. ``temporary`` is the probability that a party is
+    offline in a round 1..T-1, independently for each.
     Raises :class:`InputError` for a number outside [0, 1).
     """
     for name, fraction in (("permanent", permanent), ("temporary", temporary)):
@@ -148,6 +151,6 @@ def churn(seed: Seed, rounds: int, parties: int, permanent: float = 0.0, tempora
     if temporary and rounds > 1:
         online[1:-1] = stream.uniform((rounds - 1) * parties).reshape(rounds - 1, parties) >= temporary
     leaving = stream.permutation(parties)[: int(permanent * parties + 1e-9)]
-    for party, last in zip(leaving, stream.integers(rounds, len(leaving)), strict=True):
+    for party, last in zip(leaving, stream.integers(within or rounds, len(leaving)), strict=True):
         online[last + 1 :, party] = False
     return ExecutionTrace(online)

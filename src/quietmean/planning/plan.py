@@ -86,7 +86,8 @@ class Plan:
     def with_domain(self, domain: InputDomain) -> Plan:
         """The same for another domain. Raises :class:`InputError` if it is wider than the sensitivity, or of another size."""
         same = domain == self.protocol.input_domain(self.target)
-        return replace(self, domain=None if same else domain)
+        protocol = self.protocol if same else self.protocol.for_domain(self.target, domain)
+        return replace(self, protocol=protocol, domain=None if same else domain)
 
     def admit(self, value: Vector, weight: float = 1.0) -> Vector:
         """A party's private vector (d,) as it enters a study: itself where it lies in the domain, else moved into it.

@@ -75,7 +75,8 @@ def draw_estimates(target: Target, template: Protocol, seed: Seed, count: int) -
 def draw_execution(target: Target, template: Protocol, seed: Seed, dropouts: float) -> Execution:
     """Schedule and dropouts from a public seed; who is indispensable stays."""
     schedule = template.draw_schedule(target.parties, seed.derive("schedule"))
-    trace = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=dropouts if schedule.rounds else 0.0)
+    permanent = dropouts if schedule.rounds else 0.0
+    trace = churn(seed.derive("churn"), schedule.rounds, target.parties, permanent=permanent, within=template.usual_rounds)
     trace.online[:, list(template.indispensable)] = True
     return Execution(template, schedule, trace, target.sensitivity, np.ones(target.parties))
 

@@ -224,6 +224,11 @@ class Protocol(Configured, ABC):
     def rounds(self) -> int:
         """The number T of rounds before the release."""
 
+    @property
+    def usual_rounds(self) -> int:
+        """The rounds of a run in which nothing is repeated: dropouts that plans and simulations count with spread over these."""
+        return self.rounds
+
     @abstractmethod
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         """The recipients of every party in every round, from a public seed."""
@@ -397,6 +402,10 @@ class Protocol(Configured, ABC):
         """
         return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
 
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """The same, planned for this target, for vectors of one unit in a ``domain`` no wider than the sensitivity."""
+        return self
+
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
         return values
@@ -438,6 +447,14 @@ class Protocol(Configured, ABC):
     def warnings(self, state: Any) -> tuple[str, ...]:
         """Warnings for a party's user that follow from its last state. They are public."""
         return ()
+
+    def nothing_published(self, state: Any) -> bool:
+        """Whether a party's last state, without a release, proves that nobody can have published anything."""
+        return False
+
+    def as_carried_out(self, state: Any) -> Self:
+        """For receipts: the same with what a party's last state says of the execution beyond its history."""
+        return self
 
 
 @dataclass(frozen=True)

@@ -193,8 +193,8 @@ def _run_stack(
 
 def _draw_run(plan: Plan, dropouts: float, root: Seed, run: int) -> tuple[Seed, ExecutionTrace]:
     """The public seed and the history of a run."""
-    rounds = plan.protocol.rounds
-    trace = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0)
+    rounds, usual = plan.protocol.rounds, plan.protocol.usual_rounds
+    trace = churn(root.derive(run, "churn"), rounds, plan.target.parties, permanent=dropouts if rounds else 0.0, within=usual)
     trace.online[:, list(plan.protocol.indispensable)] = True
     return root.derive(run, "schedule"), trace
 

@@ -135,6 +135,31 @@ def _secret_sharing(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     return {"edges": document["edges"], "c": draw(st.sampled_from([0.25, 0.5, 1.0]))} | bits
 
 
+@st.composite
+def _packed_sharing(draw: st.DrawFn, parties: int) -> dict[str, Any]:
+    colluding = draw(st.integers(0, (parties - 1) // 2))
+    quorum = (parties + colluding) // 2 + 1
+    lies = draw(st.integers(0, max((parties - colluding - 1) // 4, 0)))
+    most_gone = min(parties - quorum, parties - colluding - 2 * lies - 1)
+    gone = draw(st.integers(0, max(most_gone, 0)))
+    return {
+        "members": parties,
+        "colluding": colluding,
+        "colluding_members": colluding,
+        "secrets": draw(st.integers(1, max(parties - gone - colluding - 2 * lies, 1))),
+        "minimum": draw(st.integers(colluding + 1, parties)),
+        "lies": lies,
+        "gone": gone,
+        "ballots": draw(st.integers(1, 3)),
+        "step": 2.0**-6,
+        "sigma": draw(st.sampled_from([2.0**-5, 1.5, 40.0])),
+        "centre": draw(st.sampled_from([0.0, 0.5])),
+        "clip": 100.0,
+        "largest_weight": 10.0,
+        "dimension": draw(st.integers(1, 4)),
+    }
+
+
 # What parameters may be that depend on each other, as JSON, given the number of parties. Others follow from their declaration.
 PARAMETERS: dict[str, Parameters] = {
     "inca": _inca,
@@ -145,6 +170,7 @@ PARAMETERS: dict[str, Parameters] = {
     "secret-sharing": _secret_sharing,
     "secagg": _secagg,
     "secagg-plus": _secagg_plus,
+    "packed-sharing": _packed_sharing,
 }
 
 

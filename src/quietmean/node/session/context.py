@@ -110,11 +110,15 @@ class Context:
         valid_for = int(1000 * LONGEST_WAIT * self.round_timeout)
         return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
 
-    async def heartbeat(self, party: PartyId, seconds: float) -> None:
-        """Send a heartbeat; the link reports the position in the answer to the failure detector."""
+    async def heartbeat(self, party: PartyId, seconds: float) -> Answer | None:
+        """Send a heartbeat; the link reports the position in the answer to the failure detector. None without an answer.
+
+        It is refused by a party that has messages of this one from later rounds.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.links[party].ask(Heartbeat(0, *self.inbox.position))
+                return await self.links[party].ask(Heartbeat(0, *self.inbox.position))
+        return None
 
 
 class Wait:

@@ -111,6 +111,8 @@ class Inbox:
     def _take(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
         place = _place(transfer)
         if self._store.has_accepted(*place, sender):
+            if self._store.contradicts(place[0], arrival.message):
+                raise PeerError(f"it said something else before in round {transfer.round}: its store was copied, or it lies")
             return True
         if place != self.position or place <= self._cancelled.get(sender, (0, 0)) or sender in self._unwanted:
             self._note_refused(sender, transfer)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from quietmean.core.codec import load_state
+from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import PartyId, PartyMachine, Step, settlement
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import ACCEPTED, REFUSED, Answer, CancelTransfer, ConfirmTransfer, ResendRequest, WithheldError
@@ -31,7 +32,7 @@ class PhaseRunner:
     ``transfers_mass``: what is sent is taken out of what is held; a cancelled share that had been used is settled later.
     ``gossips``: logs of the mixing rounds go along with messages. ``senders``: who may send to this party in a round, which can
     be more than the machine expects. ``gated``: a gate follows, so the release is withheld, and nothing is sent to a party that
-    has closed its mixing rounds.
+    has closed its mixing rounds. ``restarted``: the store was there before this process.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class PhaseRunner:
         gossips: bool,
         senders: Callable[[int], frozenset[PartyId]] = lambda round_: frozenset(),
         gated: bool = False,
+        restarted: bool = False,
     ) -> None:
         self._context = context
         self._phase = phase
@@ -54,6 +56,7 @@ class PhaseRunner:
         self._gossips = gossips
         self._senders = senders
         self._gated = gated
+        self._restarted = restarted
 
     async def run(self) -> Any:
         """From the start, or from where the store says that this party was; returns the machine's last state."""
@@ -69,10 +72,10 @@ class PhaseRunner:
     def _state(self) -> tuple[Any, bool]:
         stored = self._context.store.state()
         if stored is not None and stored[0] == self._phase:
-            return load_state(self._machine.state_type, stored[2]), True
+            return load_state(self._machine.state_type, stored[2], self._context.store.kept), True
         step = self._machine.start()
         self._context.store.record(self._phase, step)
-        return step.state, False
+        return step.state, self._restarted
 
     async def _round(self, state: Any, resumed: bool) -> Any:
         context, here = self._context, (int(self._phase), int(state.round))
@@ -176,12 +179,24 @@ class PhaseRunner:
             _logger.info("round %d of %s: %s had used a message that was taken back", here[1], self._phase.label, name)
 
     async def _catch_up(self, here: Position) -> None:
-        """After a restart: learn all positions, and confirm with their senders the transfers accepted before the crash."""
+        """After a restart: learn all positions, and confirm with their senders the transfers accepted before the crash.
+
+        Raises ProtocolFailure if somebody knows more of this party than its own store.
+        """
         context = self._context
         seconds = context.round_timeout / 2
         taken_in = [] if self._copies else context.store.received(*here, context.party)
         confirming = [self._confirm(here, message.sender, seconds) for message in taken_in]
-        await asyncio.gather(*(context.heartbeat(party, seconds) for party in context.others), *confirming)
+        beating = asyncio.gather(*(context.heartbeat(party, seconds) for party in context.others))
+        answers, *_ = await asyncio.gather(beating, *confirming)
+        ahead = [party for party, answer in zip(context.others, answers, strict=True) if answer and answer.status == REFUSED]
+        if ahead:
+            # It would draw, vote or send again, otherwise than before.
+            names = ", ".join(context.names(ahead))
+            raise ProtocolFailure(
+                f"{names} had messages of this party from later rounds than its store knows of: the store was restored from a "
+                "backup or copied, and takes no part in a study that has begun; start a new study"
+            )
 
     async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

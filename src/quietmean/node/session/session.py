@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from quietmean.core.errors import PeerError, ProtocolFailure
+from quietmean.core.errors import NothingPublished, PeerError, ProtocolFailure
 from quietmean.core.party import PartyId, Release
 from quietmean.node.monitor import Refusal, Report
 from quietmean.node.net import (
@@ -77,7 +78,11 @@ class Session:
         self._exchange = ExchangeKey(store.seed)
         self._shared_seeds: dict[PartyId, Seed] = {}
         self._remarks: tuple[str, ...] = ()
+        self._carried_out = plan.protocol
+        self._nothing_published = False
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
+        # Even before the first round: another copy of this store may have gone on.
+        self._restarted = bool(store.commitments())
         self._commitments = Commitments(store, settings.study, parties)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
         changed = asyncio.Event()
@@ -164,8 +169,11 @@ class Session:
             gossips=shares,
             senders=lambda round_: self._schedule.senders(round_, settings.party),
             gated=plan.gated,
+            restarted=self._restarted,
         )
-        self._remarks = plan.protocol.warnings(await runner.run())
+        last = await runner.run()
+        self._remarks, self._carried_out = plan.protocol.warnings(last), plan.protocol.as_carried_out(last)
+        self._nothing_published = plan.protocol.nothing_published(last)
         self._store.keep_remarks(self._remarks)
         self._forget_input()
 
@@ -221,7 +229,7 @@ class Session:
             total_vector=total.vector,
             total_weight=total.weight,
             heard=heard,
-            execution=plan.execution(seed, trace, self._commitments.weights()),
+            execution=replace(plan.execution(seed, trace, self._commitments.weights()), protocol=self._carried_out),
             public_seed=seed.secret.hex(),
             transfers=len(store.arrived_there(Phase.MIXING)) + len(store.arrived_there(Phase.DISSEMINATION)),
             bytes_sent=self._traffic.sent,
@@ -273,7 +281,9 @@ class Session:
     def _own_result(self) -> Release:
         release = self._store.release(Phase.MIXING)
         if release is None:
-            raise ProtocolFailure("this party was away at the end and has no result: the others have it, ask one of them")
+            away = "this party was away at the end and has no result: the others have it, ask one of them"
+            failure = NothingPublished if self._nothing_published else ProtocolFailure
+            raise failure(f"there is no result: {'; '.join(self._remarks)}" if self._remarks else away)
         return release
 
     def _stored_phase(self) -> int:
@@ -313,6 +323,8 @@ class Session:
             case Heartbeat():
                 # Its position was noted above; the answer carries this party's.
                 context.changed.set()
+                if _position_of(request) < self._store.latest_from(sender):
+                    return Answer(request.number, REFUSED, *context.inbox.position, reason="it was in a later round before")
         return Answer(request.number, ACCEPTED, *context.inbox.position)
 
     async def _send_again(self, receiver: PartyId, request: ResendRequest) -> Literal["ok", "no"]:

@@ -17,6 +17,7 @@ _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
 CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NULL, round INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE TABLE kept (token BLOB PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE release (phase INTEGER PRIMARY KEY, vector BLOB NOT NULL, weight REAL NOT NULL);
 CREATE TABLE round (phase INTEGER, round INTEGER, online INTEGER NOT NULL, PRIMARY KEY (phase, round));
 CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB NOT NULL, weight REAL NOT NULL,
@@ -98,7 +99,8 @@ class Database:
     def _tokens(self) -> list[bytes]:
         """All tokens of the blob file that a row names; short content lies in the rows and is not read for this."""
         query = """SELECT token FROM (SELECT state AS token FROM state UNION ALL SELECT vector FROM release
-                   UNION ALL SELECT vector FROM message UNION ALL SELECT vector FROM inbox)
+                   UNION ALL SELECT vector FROM message UNION ALL SELECT vector FROM inbox
+                   UNION ALL SELECT content FROM kept)
                    WHERE substr(token, 1, 1) = ?"""
         return [row[0] for row in self._rows(query, LARGE_TAG)]
 

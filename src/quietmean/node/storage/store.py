@@ -25,6 +25,10 @@ from quietmean.node.storage.database import Database
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
 from quietmean.randomness import Seed
 
+# The first byte of what stands for kept bytes: are they in it, or in the table?
+_INLINE, _BY_TOKEN = b"\0", b"\1"
+_SHORT = 64
+
 
 class Store(Database):
     """Use :meth:`open`."""
@@ -121,9 +125,34 @@ class Store(Database):
     # --- rounds ------------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[int, int, bytes] | None:
-        """(phase, round in progress, the machine's state), or None before the first phase."""
+        """(phase, round in progress, the machine's state), or None before the first phase. :meth:`kept` has parts of it."""
         row = self._maybe("SELECT phase, round, state FROM state")
         return None if row is None else (row[0], row[1], self._blobs.get(row[2]))
+
+    def kept(self, token: bytes) -> bytes:
+        """What stands in a state for bytes that stay the same: short ones themselves, or the token of others."""
+        if token[:1] == _INLINE:
+            return token[1:]
+        return self._blobs.get(self._one("SELECT content FROM kept WHERE token = ?", token)[0])
+
+    def _dump(self, phase: int, state: Any) -> bytes:
+        """The state; what it keeps is written if it is not there, and deleted if it is no longer kept."""
+        tokens: set[bytes] = set()
+
+        def keep(content: bytes) -> bytes:
+            if len(content) < _SHORT:
+                return _INLINE + content
+            token = _BY_TOKEN + hashlib.sha256(content).digest()
+            if token not in tokens and self._maybe("SELECT 1 FROM kept WHERE token = ?", token) is None:
+                written = self._blobs.put(content, _is_public(phase))
+                self._database.execute("INSERT INTO kept VALUES (?, ?)", (token, written))
+            tokens.add(token)
+            return token
+
+        dumped = dump_state(state, keep)
+        gone = [row for row in self._rows("SELECT token FROM kept") if row[0] not in tokens]
+        self._database.executemany("DELETE FROM kept WHERE token = ?", gone)
+        return dumped
 
     def release(self, phase: int) -> Release | None:
         row = self._release_row(phase)
@@ -164,7 +193,7 @@ class Store(Database):
             self._database.executemany("INSERT INTO round VALUES (?, ?, 0)", [(phase, round_) for round_ in missed])
             self._database.execute(
                 "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?)",
-                (phase, step.state.round, self._blobs.put(dump_state(step.state), _is_public(phase))),
+                (phase, step.state.round, self._blobs.put(self._dump(phase, step.state), _is_public(phase))),
             )
             for number, message in enumerate(step.send):
                 outgoing = self._send(phase, number, message)
@@ -282,6 +311,15 @@ class Store(Database):
 
     def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
         return sender in self._arrived.get((phase, round_), ())
+
+    def contradicts(self, phase: int, message: Message) -> bool:
+        """Whether the sender said something else before, in a round that is still in progress."""
+        before = self._arrived.get((phase, message.round), {}).get(message.sender)
+        return before is not None and (before.content, before.weight) != (message.content, message.weight)
+
+    def latest_from(self, sender: PartyId) -> tuple[int, int]:
+        """The latest (phase, round) of which a message of this party was accepted; (0, 0) before the first."""
+        return max((place for place, senders in self._arrived.items() if sender in senders), default=(0, 0))
 
     def received(self, phase: int, round_: int, receiver: PartyId) -> list[Message]:
         """The accepted messages of the round in progress, by sender."""
@@ -403,7 +441,7 @@ class Store(Database):
             self._database.execute("DELETE FROM release WHERE phase != ?", (phase,))
             self._database.execute("UPDATE inbox SET vector = NULL, content = NULL")
             self._database.execute("DELETE FROM fact WHERE name IN ('history', 'publish')")
-            for table in ("pledge", "state", "message", "hearsay", "told", "vote"):
+            for table in ("pledge", "state", "kept", "message", "hearsay", "told", "vote"):
                 self._database.execute(f"DELETE FROM {table}")  # noqa: S608
             self._set_fact("result", result)
         self._empty_journal()

@@ -1,0 +1,178 @@
+"""Whose inputs count: what a leader proposes, what a member votes for, and what so many votes decide. Pure functions.
+
+One sum: honest voters of two sets are disjoint, at most m - c_m of them, and each lying member counts in both. Two decided sets
+would need 2q <= m + c_m, and q > (m + c_m) / 2. Nothing of this rests on leaders, on time-outs, or on the order of ballots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from quietmean.core.party import PartyId
+
+# P[all leaders are among those that are gone], at most.
+LEADERLESS = 1e-5
+LEAST_BALLOTS = 3
+# A set of parties: bit i stands for party i.
+Mask = int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """``parties`` (n) of which all are members; ``colluding`` (c_m) of them lie at most.
+
+    ``secrets`` (l), ``quorum`` (q), ``least`` inputs (u_min), ``gone`` (f), ``liars`` to correct (e), ``ballots`` (B).
+    """
+
+    parties: int
+    colluding: int
+    secrets: int
+    quorum: int
+    least: int
+    gone: int
+    liars: int
+    ballots: int
+
+    @property
+    def threshold(self) -> int:
+        """T: so many sums determine the result."""
+        return self.colluding + self.secrets
+
+    @property
+    def sums_needed(self) -> int:
+        """T + 2e: so many sums determine the result although e of them are wrong."""
+        return self.threshold + 2 * self.liars
+
+    @property
+    def rounds(self) -> int:
+        return 2 * self.ballots + 4
+
+    @property
+    def last_voting_round(self) -> int:
+        """The last round at whose end a vote is cast: it is told in the next, what it decides is published in the one after."""
+        return self.rounds - 2
+
+    @property
+    def set_bytes(self) -> int:
+        """Bytes of a set of parties."""
+        return -(-self.parties // 8)
+
+    def pack(self, mask: Mask) -> bytes:
+        """A set as canonical bytes: party i is bit i % 8 of byte i // 8."""
+        return mask.to_bytes(self.set_bytes, "little")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Proposal:
+    """``inputs`` (U): the dealers to sum over. ``members`` (M): who holds all their shares. Both as canonical bytes."""
+
+    ballot: int
+    inputs: bytes
+    members: bytes
+
+
+# Voters by what they voted for; no voter occurs twice.
+Votes = Mapping[Proposal, Mask]
+
+
+def unpack(packed: bytes) -> Mask:
+    """The inverse of :meth:`Rules.pack`."""
+    return int.from_bytes(packed, "little")
+
+
+def mask_of(parties: Iterable[PartyId]) -> Mask:
+    """The set of these parties."""
+    mask = 0
+    for party in parties:
+        mask |= 1 << party
+    return mask
+
+
+def members_of(mask: Mask) -> tuple[PartyId, ...]:
+    """The parties of a set, in rising order."""
+    return tuple(party for party in range(mask.bit_length()) if mask >> party & 1)
+
+
+def ballots_needed(members: int, gone: int) -> int:
+    """B, the least number of ballots, at least 3, whose leaders are all gone with probability 1e-5 at most.
+
+    ``gone`` of ``members`` are gone, and leaders are drawn among all.
+    """
+    ballots = LEAST_BALLOTS
+    while math.comb(gone, ballots) > LEADERLESS * math.comb(members, ballots):
+        ballots += 1
+    return ballots
+
+
+def is_valid(rules: Rules, proposal: Proposal) -> bool:
+    """What every voter checks by itself: enough inputs for privacy, enough members for a result, a ballot that exists."""
+    enough = unpack(proposal.inputs).bit_count() >= rules.least and unpack(proposal.members).bit_count() >= rules.threshold
+    return enough and 1 <= proposal.ballot <= rules.ballots
+
+
+def choose(rules: Rules, holds: Mapping[PartyId, Mask]) -> tuple[Mask, Mask] | None:
+    """(U, M) for the statuses ``holds``: the dealers whose shares each member that was heard holds; None if there are too few.
+
+    Members that were not heard count among those that may be gone.
+    """
+    need = max(rules.threshold, rules.sums_needed + rules.gone - (rules.parties - len(holds)))
+    if len(holds) < need:
+        return None
+    dropped, added = _by_dropping_dealers(rules, holds, need), _by_adding_members(rules, holds, need)
+    inputs = dropped if dropped.bit_count() >= added.bit_count() else added
+    if inputs.bit_count() < rules.least:
+        return None
+    return inputs, mask_of(member for member, held in holds.items() if held & inputs == inputs)
+
+
+def _by_dropping_dealers(rules: Rules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
+    """Drop the dealer that most members miss until ``need`` members hold all shares of the others."""
+    missed = [sum(1 for held in holds.values() if not held >> dealer & 1) for dealer in range(rules.parties)]
+    order = sorted(range(rules.parties), key=lambda dealer: (-missed[dealer], dealer))
+    inputs = (1 << rules.parties) - 1
+    for dealer in order:
+        if sum(1 for held in holds.values() if held & inputs == inputs) >= need:
+            break
+        inputs &= ~(1 << dealer)
+    return inputs
+
+
+def _by_adding_members(rules: Rules, holds: Mapping[PartyId, Mask], need: int) -> Mask:
+    """Add ``need`` members one by one, each time the one that leaves most common dealers; ties to the smallest number."""
+    common, left = (1 << rules.parties) - 1, dict(sorted(holds.items()))
+    for _ in range(need):
+        best = max(left, key=lambda member: (common & left[member]).bit_count())
+        common &= left.pop(best)
+    return common
+
+
+def preferred(rules: Rules, known: Iterable[Proposal]) -> Proposal | None:
+    """What a member votes for that has no vote yet: of the valid proposals that it knows, one of the lowest ballot."""
+    return min((proposal for proposal in known if is_valid(rules, proposal)), default=None)
+
+
+def with_votes(rules: Rules, votes: Votes, heard: Votes) -> dict[Proposal, Mask]:
+    """``votes`` and those ``heard`` since. The first vote of each voter counts; votes for what is not valid are none."""
+    merged, known = dict(votes), 0
+    for voters in votes.values():
+        known |= voters
+    for proposal, voters in heard.items():
+        if voters & ~known and is_valid(rules, proposal):
+            merged[proposal] = merged.get(proposal, 0) | voters & ~known
+            known |= voters
+    return merged
+
+
+def decided(rules: Rules, votes: Votes) -> bytes | None:
+    """The set U for which q members voted, in whatever ballots; None if there is none."""
+    tally: dict[bytes, int] = {}
+    for proposal, voters in votes.items():
+        tally[proposal.inputs] = tally.get(proposal.inputs, 0) + voters.bit_count()
+    return next((inputs for inputs, count in tally.items() if count >= rules.quorum), None)
+
+
+def proves_unpublished(rules: Rules, abstained: Mask) -> bool:
+    """Whether nobody can have published: more than m - q + c_m members said, after their last vote, that they never voted."""
+    return abstained.bit_count() > rules.parties - rules.quorum + rules.colluding

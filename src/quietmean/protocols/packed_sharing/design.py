@@ -1,0 +1,233 @@
+"""From a target to parameters: everything is computed, nothing is simulated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.rounding import round_up
+from quietmean.core.schema import OPEN, given_value
+from quietmean.protocols.packed_sharing.accounting import charge, rounded_sensitivity, shares_distance
+from quietmean.protocols.packed_sharing.ballots import ballots_needed
+from quietmean.protocols.packed_sharing.inputs import chance_of_fewer, expected_error, least_inputs, leaving
+from quietmean.protocols.packed_sharing.spec import (
+    BALL,
+    BOX,
+    LARGE_PRIME,
+    SMALL_PRIME,
+    PackedSharingParameters,
+    check_numbers,
+    largest_sum,
+)
+from quietmean.protocols.target import Target
+from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
+
+Settings = TypeVar("Settings", bound=PackedSharingParameters)
+
+# Steps in the noise of one party: at least, so that rounding adds 1 % to the error at most; and where there is room, as many as
+# one table of the sampler has.
+_COARSE, _FINE = 4.0, 512.0
+# Of the sensitivity, times the root of the dimension, what a step may be where rounding adds to the sensitivity.
+_COARSE_NORM, _FINE_NORM = 0.06, 0.03
+# The same where the bound is the certain one, which grows with the step itself.
+_CERTAIN = 2.0**-11
+# The error that half of the traffic may cost.
+_FOR_HALF = 1.001
+_LARGEST_WEIGHT = 2.0**20
+_STEP_BITS = 24
+_SLACK = 1e-9
+
+
+def designed(asked: Settings, target: Target, largest: float | None = None) -> tuple[Settings, float, float, str]:
+    """Parameters with the least expected error; that error (noise; lost values) per coordinate; and the certificate in words.
+
+    ``largest``: what coordinates reach in size where nothing else is known of the domain, by default the sensitivity.
+    A run has too few inputs with a chance of 1e-3 at most, and all its leaders are gone with one of 1e-5. Raises
+    :class:`InputError` where a result, or the target, is impossible.
+    """
+    shape = _shaped(asked, target, target.sensitivity if largest is None else largest)
+    found = _of_less_error(shape, target) if asked.prime is OPEN else _settled(shape, target)
+    noise, lost = expected_error(target, found.minimum, found.party_variance)
+    certificate = (
+        f"by formula, for any coalition of {target.colluding} that does anything, and whatever happens: a sum of "
+        f"{found.minimum} inputs or more has {found.minimum - target.colluding} noises that they do not know (upper bound), if "
+        f"AES-256 in counter mode is a source of noise and random points; fewer inputs, and no result, with chance "
+        f"{chance_of_fewer(target, found.minimum):.1g}"
+    )
+    return found, noise, lost, certificate
+
+
+def _of_less_error(shape: Settings, target: Target) -> Settings:
+    """Numbers of 2 bytes where they cost next to no error, else of 4."""
+    small: Settings | None
+    try:
+        small = _settled(replace(shape, prime=SMALL_PRIME), target)
+    except InputError:
+        small = None
+    large = _settled(replace(shape, prime=LARGE_PRIME), target)
+    return small if small and small.party_variance <= _FOR_HALF * large.party_variance else large
+
+
+def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
+    """Everything but grid and noise, with defaults for open numbers; ``clip`` is what there should be room for."""
+    n, c = target.parties, target.colluding
+    gone, lies = given_value(asked.gone, leaving(target)), given_value(asked.lies, 0)
+    most = min(target.dimension, n - gone - c - 2 * lies)
+    region = given_value(asked.region, BOX)
+    half = target.sensitivity / 2
+    in_box = half / math.sqrt(target.dimension)
+    weight = 1.0 if target.unit == PrivacyUnit.PARTY else OPEN
+    shaped = replace(
+        asked,
+        members=n,
+        colluding=c,
+        colluding_members=c,
+        secrets=given_value(asked.secrets, max(most, 1)),
+        minimum=given_value(asked.minimum, max(least_inputs(target), c + 1)),
+        lies=lies,
+        gone=gone,
+        ballots=given_value(asked.ballots, ballots_needed(n, gone)),
+        region=region,
+        centre=in_box if region == BOX else 0.0,
+        clip=in_box if region == BOX else half if region == BALL else largest,
+        largest_weight=given_value(asked.largest_weight, weight),
+        dimension=target.dimension,
+    )
+    guess = replace(
+        shaped,
+        prime=given_value(asked.prime, LARGE_PRIME),
+        largest_weight=given_value(shaped.largest_weight, 1.0),
+        step=1.0,
+        sigma=_COARSE,
+        clip=1.0,
+    )
+    check_numbers(guess, n)
+    return shaped
+
+
+def _settled(shape: Settings, target: Target) -> Settings:
+    """The finest grid of use for which there is room, and the least noise on it. Raises :class:`InputError` if there is none."""
+    weighted = replace(shape, largest_weight=given_value(shape.largest_weight, 1.0))
+    unit = weighted if shape.largest_weight is not OPEN else replace(weighted, largest_weight=2.0)
+    mu = _least_mu(unit, target)
+
+    def made(fineness: int) -> Settings:
+        # Whether a party is one unit decides what rounding costs; the room is for the weight that is known.
+        return replace(_on_grid(unit, target, mu, fineness), largest_weight=weighted.largest_weight)
+
+    def fits(fineness: int) -> bool:
+        return largest_sum(made(fineness), target.parties) <= weighted.prime // 2
+
+    coarse, fine = _wanted(unit, target, mu)
+    if not fits(coarse):
+        raise InputError(
+            f"a sum of {target.parties} values of {target.dimension} coordinates has no room modulo {weighted.prime}: "
+            + (f"choose prime {LARGE_PRIME}, " if weighted.prime != LARGE_PRIME else "")
+            + "plan for fewer parties or coordinates, a smaller largest_weight, or a larger epsilon"
+        )
+    found = made(_largest(fits, coarse, fine))
+    if shape.largest_weight is OPEN:
+        found = replace(found, largest_weight=_headroom(found, target.parties))
+    check_numbers(found, target.parties)
+    _check_target(found, target)
+    return found
+
+
+def _least_mu(shape: Settings, target: Target) -> float:
+    """The mu that the target leaves to the sum once all draws are paid for."""
+    from quietmean.privacy import mu_of_budget
+    from quietmean.privacy.dominating import discrete_charge
+
+    # Of all scales that are used the least is the farthest from its model.
+    drawn = discrete_charge(_COARSE**2, 1.0, target.dimension, unknown=1, drawn=target.parties, sampler=TOTAL_VARIATION).tv
+    left = target.delta - (1 + math.exp(target.epsilon)) * (drawn + shares_distance(shape, target.parties)) * (1 + _SLACK)
+    if left <= 0:
+        raise InputError(
+            f"delta {target.delta:g} is below what drawing {target.dimension} coordinates costs: plan with a larger delta"
+        )
+    return mu_of_budget(target.epsilon, left) * (1 - _SLACK)
+
+
+def _on_grid(shape: Settings, target: Target, mu: float, fineness: int) -> Settings:
+    """With ``fineness`` steps from the centre of the domain to its bound, and the noise that this takes."""
+    from quietmean.privacy.dominating import smoothing
+
+    step = _short(shape.clip / fineness)
+    gridded = replace(shape, step=step, clip=step * fineness, sigma=step * _COARSE)
+    square = (rounded_sensitivity(gridded, target.sensitivity) / mu) ** 2
+    variance = square
+    for _ in range(8):
+        variance = square + smoothing(variance)
+    own = math.sqrt(variance / (shape.minimum - target.colluding)) * (1 + _SLACK)
+    return replace(gridded, sigma=round_up(max(own, _COARSE) * step))
+
+
+def _short(step: float) -> float:
+    """The step with so few digits that whole multiples of it are exact, rounded up."""
+    fraction, exponent = math.frexp(step)
+    return math.ldexp(math.ceil(math.ldexp(fraction, _STEP_BITS)), exponent - _STEP_BITS)
+
+
+def _wanted(shape: PackedSharingParameters, target: Target, mu: float) -> tuple[int, int]:
+    """(least, best) steps from the centre to the bound: least for the rules on rounding, best where there is room."""
+    scale, root = _on_grid(shape, target, mu, 1).scale, math.sqrt(target.dimension)
+    # Steps in the sensitivity where there is one from the centre to the bound.
+    each = target.sensitivity / shape.clip
+    if shape.region == BOX and shape.one_unit:
+        norms = (1.0, 1.0)
+    elif shape.region == BALL and shape.one_unit:
+        norms = (root / _COARSE_NORM / each, max(root / _FINE_NORM, 1 / _CERTAIN) / each)
+    else:
+        norms = (root / _COARSE_NORM / each, root / _CERTAIN / each)
+    # Noise grows with the number of steps, and by what rounding adds less.
+    least, best = (math.ceil(max(1.0, steps * 1.1 / scale, norm)) for steps, norm in zip((_COARSE, _FINE), norms, strict=True))
+    while _on_grid(shape, target, mu, least).scale < _COARSE * (1 + _SLACK):
+        least += 1
+    return least, max(least, best)
+
+
+def _largest(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The largest number of low..high that holds, where ``low`` does, and larger ones less."""
+    if holds(high):
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _headroom(found: PackedSharingParameters, parties: int) -> float:
+    """The largest weight, a whole number, for which sums still fit: parties of many records need more than one of one."""
+    room, one = found.prime // 2, parties * found.clip / found.step
+    noise = largest_sum(found, parties) - parties * found.inputs_range
+    return float(max(1, min(math.floor((room - noise) / one), _LARGEST_WEIGHT)))
+
+
+def _check_target(found: PackedSharingParameters, target: Target) -> None:
+    """Noise for privacy: s^2 (u_min - c) is at least the variance needed. A proof by the charge itself."""
+    spent = charge(found, target.sensitivity, target.parties, found.minimum - target.colluding)
+    if not spent.epsilon(target.delta) <= target.epsilon:
+        raise InputError(f"noise of {found.sigma:g} keeps no epsilon of {target.epsilon:g}: plan with a larger delta")
+
+
+def chance_of_another_run(found: PackedSharingParameters, target: Target) -> float:
+    """The chance of no result: too few inputs, or all leaders gone."""
+    leaderless = math.comb(found.gone, found.ballots) / math.comb(found.members, found.ballots)
+    return min(1.0, chance_of_fewer(target, found.minimum) + leaderless)
+
+
+def figures(found: PackedSharingParameters, target: Target) -> Mapping[str, float | int]:
+    """Further figures of a plan: thresholds, and the error if half of all dropouts hit dealing."""
+    noise, lost = expected_error(target, least_inputs(target, 0.5), found.party_variance, 0.5)
+    return {
+        "threshold": found.threshold,
+        "quorum": found.quorum,
+        "minimum": found.minimum,
+        "chance_of_another_run": chance_of_another_run(found, target),
+        "word_bytes": found.word_bytes,
+        "mse_if_half_leave_while_dealing": noise + lost,
+    }

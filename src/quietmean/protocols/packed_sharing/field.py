@@ -1,0 +1,157 @@
+"""Arithmetic modulo a prime below 2^31: exact, with matrices as blockwise float64 products.
+
+Residues are whole numbers 0..p-1 in unsigned words. A product of matrices of centred residues, below p/2 in size, is one BLAS
+product for primes of 16 bits; for larger ones the left factor is cut into limbs of 16 bits, which makes two. float64 is exact as
+long as all partial sums stay below 2^53.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.randomness import BitStream
+
+Residues = NDArray[np.uint32]
+Wide = NDArray[np.uint64]
+Floats = NDArray[np.float64]
+
+# Terms in one exact sum: 2^7 products of 15 and 30 bits stay below 2^52, so that what is added to them fits besides.
+_TERMS = 128
+_LIMB = 2.0**16
+_COLUMNS = 512
+_WORD_BITS = 64
+
+
+def words_for(prime: int) -> int:
+    """How many 64-bit words one uniform residue takes, so that it is within 2^-62 of uniform.
+
+    2^64 is 4 modulo 2^31 - 1, and one word is enough. Modulo 65521 it is 50625, and one word would be off by 2^-50.
+    """
+    return 1 if reduction_distance(prime, 1) < 2.0**-62 else 2
+
+
+def reduction_distance(prime: int, words: int) -> float:
+    """Total variation distance from uniform of a number of so many uniform 64-bit words modulo ``prime``: r (p - r) / (p 2^b)."""
+    left = pow(2, _WORD_BITS * words, prime)
+    return left * (prime - left) / (prime << (_WORD_BITS * words))
+
+
+def uniform(stream: BitStream, count: int, prime: int) -> Residues:
+    """``count`` residues, shape (count,), each one or two 64-bit words of the stream (:func:`words_for`) modulo ``prime``."""
+    modulus = np.uint64(prime)
+    words = words_for(prime)
+    drawn = stream.words(words * count).reshape(count, words) % modulus
+    total = drawn[:, 0]
+    for place in range(1, words):
+        total = (total + drawn[:, place] * np.uint64(pow(2, _WORD_BITS * place, prime))) % modulus
+    return total.astype(np.uint32)
+
+
+def inverses(values: Wide, prime: int) -> Wide:
+    """1 / values modulo ``prime``, for residues other than 0 of any shape: by Fermat, values^(p - 2)."""
+    modulus, exponent = np.uint64(prime), prime - 2
+    power, found = values % modulus, np.ones_like(values)
+    while exponent:
+        if exponent & 1:
+            found = found * power % modulus
+        power = power * power % modulus
+        exponent >>= 1
+    return found
+
+
+def lagrange(nodes: NDArray[np.int64], points: NDArray[np.int64], prime: int) -> Residues:
+    """The matrix, shape (points, nodes), that takes the values of a polynomial at ``nodes`` to those at ``points``.
+
+    For degrees below the number of nodes. All nodes are different, and no point is one of them; all lie in 0..p-1.
+    """
+    modulus = np.uint64(prime)
+    apart = ((nodes[:, None] - nodes[None, :]) % prime).astype(np.uint64)
+    np.fill_diagonal(apart, 1)
+    reach = ((points[:, None] - nodes[None, :]) % prime).astype(np.uint64)
+    through = _row_products(reach, modulus)
+    weights = inverses(_row_products(apart, modulus), prime)
+    matrix = inverses(reach, prime) * weights % modulus * through[:, None] % modulus
+    return matrix.astype(np.uint32)
+
+
+def _row_products(matrix: Wide, modulus: np.uint64) -> Wide:
+    found = np.ones(len(matrix), dtype=np.uint64)
+    for column in np.ascontiguousarray(matrix.T):
+        found = found * column % modulus
+    return found
+
+
+def powers(points: NDArray[np.int64], count: int, prime: int) -> Residues:
+    """The Vandermonde matrix, shape (points, count): x^0..x^(count - 1)."""
+    modulus, at = np.uint64(prime), (points % prime).astype(np.uint64)
+    table = np.ones((len(points), count), dtype=np.uint64)
+    for exponent in range(1, count):
+        table[:, exponent] = table[:, exponent - 1] * at % modulus
+    return table.astype(np.uint32)
+
+
+def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int64]:
+    """The numbers between -p/2 and p/2 that residues of any shape stand for."""
+    return _centred_floats(residues, prime).astype(np.int64)
+
+
+def _centred_floats(residues: NDArray[np.unsignedinteger], prime: int) -> Floats:
+    numbers = residues.astype(np.float64)
+    numbers -= prime * (numbers > prime // 2)
+    return numbers
+
+
+def product(left: Residues, right: Residues, prime: int) -> Residues:
+    """The product of matrices (a, b) and (b, c) modulo ``prime``, shape (a, c): exact."""
+    small = prime < _LIMB
+    one = _centred_floats(left, prime)
+    # Limbs of 16 bits: the lower one is between -2^15 and 2^15.
+    upper = np.rint(one * (0.0 if small else 1.0 / _LIMB))
+    lower = one - upper * _LIMB
+    found = np.empty((left.shape[0], right.shape[1]), dtype=np.uint32)
+    # Blocks stay in the cache.
+    for begin in range(0, right.shape[1], _COLUMNS):
+        other = _centred_floats(right[:, begin : begin + _COLUMNS], prime)
+        total: Floats | float = 0.0
+        for first in range(0, left.shape[1], _TERMS):
+            terms = slice(first, first + _TERMS)
+            part = lower[:, terms] @ other[terms] + total
+            if not small:
+                part += _LIMB * _reduced(upper[:, terms] @ other[terms], prime)
+            total = _reduced(part, prime)
+        # In float64 still: numbers below 0 have no unsigned word.
+        found[:, begin : begin + _COLUMNS] = total + prime * (total < 0)
+    return found
+
+
+def _reduced(numbers: Floats, prime: int) -> Floats:
+    """The same modulo ``prime``, between -p/2 and p/2 up to one; whole numbers below 2^53 in, exact, in place."""
+    multiples = numbers * (1.0 / prime)
+    np.rint(multiples, out=multiples)
+    multiples *= prime
+    numbers -= multiples
+    return numbers
+
+
+def null_vector(matrix: Residues, prime: int) -> Residues | None:
+    """Some vector other than 0 that ``matrix``, shape (a, b), takes to 0 modulo ``prime``, shape (b,); None if there is none."""
+    modulus, work = np.uint64(prime), matrix.astype(np.uint64)
+    pivots: list[int] = []
+    for column in range(work.shape[1]):
+        row = len(pivots)
+        candidates = np.nonzero(work[row:, column])[0]
+        if not candidates.size:
+            # This column depends on those before it.
+            found = np.zeros(work.shape[1], dtype=np.uint64)
+            found[column] = 1
+            found[pivots] = (modulus - work[:row, column]) % modulus
+            return found.astype(np.uint32)
+        pivot = row + int(candidates[0])
+        work[[row, pivot]] = work[[pivot, row]]
+        work[row] = work[row] * inverses(work[row, column : column + 1], prime) % modulus
+        factors = work[:, column].copy()
+        factors[row] = 0
+        work = (work + (modulus - factors)[:, None] * work[row]) % modulus
+        pivots.append(column)
+    return None

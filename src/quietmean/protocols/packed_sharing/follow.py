@@ -1,0 +1,143 @@
+"""Whose inputs are summed, and who ends with the result, in a history without lies: the machines' members, no arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, unpack
+from quietmean.protocols.packed_sharing.member import (
+    DEALING,
+    FIRST_PROPOSAL,
+    FIRST_VOTES,
+    Heard,
+    Member,
+    MemberState,
+)
+from quietmean.protocols.packed_sharing.schedule import leaders_of
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """``inputs``, shape (n,): whose values are in the result, nobody's if there is none. ``concluded``, (n,): who has it."""
+
+    inputs: Flags
+    concluded: Flags
+
+
+def follow(rules: Rules, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
+    """What the machines do under a trace. All results are over one set, so there is one outcome."""
+    return _Run(rules, schedule, trace).outcome()
+
+
+class _Run:
+    """``done``: members with the result; ``sums``: for each member, from whom it has a sum."""
+
+    def __init__(self, rules: Rules, schedule: Schedule, trace: ExecutionTrace) -> None:
+        self._rules = rules
+        self._online = trace.online
+        self._arrived = _arrivals(schedule, trace)
+        leaders = leaders_of(schedule)
+        self._members = [Member(rules, leaders, party) for party in range(rules.parties)]
+        self._states = [member.start() for member in self._members]
+        self._done: Mask = 0
+        self._sums = [0] * rules.parties
+
+    def outcome(self) -> Outcome:
+        everybody = (1 << self._rules.parties) - 1
+        for round_ in range(1, self._rules.rounds + 1):
+            if self._done == everybody:
+                break
+            self._round(round_)
+        flags = np.zeros((2, self._rules.parties), dtype=np.bool_)
+        for party, state in enumerate(self._states):
+            if self._done >> party & 1:
+                flags[1, party] = True
+                flags[0] = [unpack(state.decided) >> dealer & 1 for dealer in range(self._rules.parties)]
+        return Outcome(flags[0], flags[1])
+
+    def _round(self, round_: int) -> None:
+        before, done = list(self._states), self._done
+        said = _Said(self._rules, round_, before)
+        for party, member in enumerate(self._members):
+            state = before[party]
+            if self._done >> party & 1:
+                continue
+            if not self._online[round_, party]:
+                self._states[party] = member.miss_round(state)
+                continue
+            arrived = self._arrived[round_ - 1][party]
+            if round_ == DEALING:
+                self._states[party] = member.after_dealing(state, arrived)
+                continue
+            reached = bool(state.proposal) and self._reached(round_, party, done)
+            self._states[party] = member.end_round(state, said.to(member, arrived, reached))
+            self._sums[party] |= arrived & said.publishers
+            self._conclude(party)
+
+    def _reached(self, round_: int, party: PartyId, done: Mask) -> bool:
+        """Whether what ``party`` sends in a round arrives anywhere; who is done refuses it."""
+        awaiting = (arrived for other, arrived in enumerate(self._arrived[round_ - 1]) if not done >> other & 1)
+        return any(arrived >> party & 1 for arrived in awaiting)
+
+    def _conclude(self, party: PartyId) -> None:
+        state = self._states[party]
+        own = 1 << party if state.decided and _holds_all(state, state.decided) else 0
+        if (self._sums[party] | own).bit_count() < self._rules.sums_needed:
+            return
+        self._done |= 1 << party
+        if not state.decided:
+            inputs = next(other.decided for other in self._states if other.decided)
+            self._states[party] = self._members[party].concluded(state, inputs)
+
+
+class _Said:
+    """What all members tell in a round, for whoever it reaches."""
+
+    def __init__(self, rules: Rules, round_: int, states: list[MemberState]) -> None:
+        self._round = round_
+        self._states = states
+        self._votes: dict[Proposal, Mask] = {}
+        self._told: Mask = 0
+        self.publishers: Mask = 0
+        for party, state in enumerate(states):
+            if round_ >= FIRST_VOTES and state.vote is not None:
+                self._votes[state.vote] = self._votes.get(state.vote, 0) | 1 << party
+            if state.decided and round_ > FIRST_VOTES and _holds_all(state, state.decided):
+                self.publishers |= 1 << party
+            if not state.decided and round_ != FIRST_PROPOSAL:
+                self._told |= 1 << party
+
+    def to(self, member: Member, arrived: Mask, reached: bool) -> Heard:
+        votes = {proposal: arrived & voters for proposal, voters in self._votes.items() if arrived & voters}
+        leader = member.leader(self._round)
+        proposal = self._states[leader].proposal if leader is not None and arrived >> leader & 1 else None
+        holds: dict[PartyId, Mask] = {}
+        if member.leads(self._round + 1):
+            # Nobody else asks what the others hold.
+            told = arrived & self._told
+            holds = {party: unpack(state.holds) for party, state in enumerate(self._states) if told >> party & 1}
+        return Heard(holds, votes, proposal, reached)
+
+
+def _holds_all(state: MemberState, inputs: bytes) -> bool:
+    return not unpack(inputs) & ~unpack(state.holds)
+
+
+def _arrivals(schedule: Schedule, trace: ExecutionTrace) -> list[list[Mask]]:
+    """For each round and receiver, the senders whose message would arrive."""
+    delivered, parties = trace.delivered(schedule), schedule.parties
+    found = []
+    for round_ in range(schedule.rounds):
+        reached = np.zeros((parties, parties), dtype=np.bool_)
+        senders, slots = np.nonzero(delivered[round_])
+        reached[schedule.neighbours[round_, senders, slots], senders] = True
+        packed = np.packbits(reached, axis=1, bitorder="little")
+        found.append([int.from_bytes(row.tobytes(), "little") for row in packed])
+    return found

@@ -1,0 +1,51 @@
+"""How many parties' values are in the sum, where parties leave during a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from quietmean.protocols.target import Target
+
+# The chance of too few inputs that a plan accepts: then the study has to be run again.
+FEWER_INPUTS = 1e-3
+# With a first leader that stays: dealing, status, proposal, votes, sums. Of those who leave so many leave before they dealt.
+USUAL_ROUNDS = 5
+DEALING_SHARE = 1 / USUAL_ROUNDS
+
+
+def leaving(target: Target) -> int:
+    """How many parties leave during a run."""
+    return target.parties - target.responding
+
+
+def input_chances(target: Target, share: float = DEALING_SHARE) -> Mapping[int, float]:
+    """The chance of each number of inputs if every party that leaves misses dealing with chance ``share``."""
+    gone = leaving(target)
+    return {
+        target.parties - missing: math.comb(gone, missing) * share**missing * (1 - share) ** (gone - missing)
+        for missing in range(gone + 1)
+    }
+
+
+def chance_of_fewer(target: Target, minimum: int, share: float = DEALING_SHARE) -> float:
+    """The chance of fewer than ``minimum`` inputs."""
+    return math.fsum(chance for count, chance in input_chances(target, share).items() if count < minimum)
+
+
+def least_inputs(target: Target, share: float = DEALING_SHARE) -> int:
+    """u_min: the largest number of inputs that is missed with a chance of 1e-3 at most."""
+    counts = sorted(input_chances(target, share), reverse=True)
+    return next(count for count in counts if chance_of_fewer(target, count, share) <= FEWER_INPUTS)
+
+
+def expected_error(target: Target, minimum: int, party_variance: float, share: float = DEALING_SHARE) -> tuple[float, float]:
+    """Mean squared error per coordinate of the mean in runs with a result: of noise, and of values that are missing.
+
+    ``party_variance``: what each input adds to the variance of the sum.
+    """
+    kept = {count: chance for count, chance in input_chances(target, share).items() if count >= minimum}
+    whole = math.fsum(kept.values())
+    noise = math.fsum(chance * party_variance / count for count, chance in kept.items()) / whole
+    lost = math.fsum(chance * target.dropout_bias(count) for count, chance in kept.items()) / whole
+    return noise, lost

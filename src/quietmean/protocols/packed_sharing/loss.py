@@ -1,0 +1,83 @@
+"""The certificate of an execution, and what is promised before it: one formula for every coalition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.bounds import APriori
+from quietmean.core.party import PartyId
+from quietmean.privacy import Adversary, LossConversion
+from quietmean.privacy.loss import UPPER_BOUND
+from quietmean.protocols.packed_sharing.accounting import charge, unknown_noises
+from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class PackedLossConversion(LossConversion):
+    """Upper bounds for the sum of the parties ``counted``, (n,): mu of the Gaussian mechanism that dominates it.
+
+    A coalition of at most c_m parties sees that sum, of which it knows its own members' noise; of a party that is not counted it
+    sees nothing. Without a known sum, others may have one of ``minimum`` inputs of which nobody knows which. A larger coalition
+    may open every share: then each party's own noise protects it.
+    """
+
+    kind = UPPER_BOUND
+
+    def __init__(self, parameters: PackedSharingParameters, counted: Mask) -> None:
+        self._parameters, self._counted, self._parties = parameters, counted, len(counted)
+        self._known = bool(counted.any())
+        self.tv = charge(parameters, 1.0, self._parties, 1).tv
+        self.notes = (
+            Assumption(
+                Key.NUMBERS,
+                f"Whole numbers with discrete Gaussian noise of {parameters.scale:.6g} steps from each party, of which only what "
+                "the adversary does not know is credited; the figures are of the Gaussian mechanism that dominates the sum, "
+                "rounding included.",
+            ),
+            Assumption(
+                Key.HISTORY,
+                f"At most {parameters.colluding_members} members collude, who see one sum of {parameters.minimum} inputs or more, "
+                "whichever they choose and whatever happens; larger coalitions are charged each party's own noise.",
+            ),
+            Assumption(
+                Key.SAMPLER,
+                f"All draws together are within {self.tv:.1g} of the model in total variation, which every delta counts.",
+            ),
+        )
+        self.charge_notes = (f"tv {self.tv:.2g} for the sampler, for random points, and for noise as rounded Gaussian noise",)
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        corrupt = list(adversary.corrupt)
+        hidden = self._hidden(int(self._counted[corrupt].sum()), len(corrupt), sensitivity)
+        return np.where(self._seen(len(corrupt))[list(honest)], hidden, 0.0)
+
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        return np.where(self._seen(size), self._hidden(min(size, self._parties), size, sensitivity), 0.0)
+
+    def _seen(self, corrupt: int) -> Mask:
+        """The parties of whose values so many colluders see anything, (n,)."""
+        all_seen = not self._known or corrupt > self._parameters.colluding_members
+        return np.ones(self._parties, dtype=np.bool_) if all_seen else self._counted
+
+    def _hidden(self, corrupt_inputs: int, corrupt: int, sensitivity: float) -> float:
+        inputs = int(self._counted.sum()) if self._known else self._parameters.minimum
+        known = corrupt_inputs if self._known else corrupt
+        unknown = unknown_noises(self._parameters, inputs, known, corrupt)
+        return charge(self._parameters, sensitivity, self._parties, unknown).mu
+
+
+def promised(parameters: PackedSharingParameters, parties: int, size: int, sensitivity: float) -> APriori:
+    """What a study costs at most whatever happens if ``size`` parties collude, and do anything."""
+    unknown = unknown_noises(parameters, parameters.minimum, size, size)
+    found = charge(parameters, sensitivity, parties, unknown)
+    if size <= parameters.colluding_members:
+        why = f"protocol: no honest member votes for a sum of fewer than {parameters.minimum} inputs, nor for a second one"
+    else:
+        why = f"each party's own noise: the shares hide values from {parameters.colluding_members} colluders at most"
+    return APriori(found.mu, why, found.beta, found.tv)

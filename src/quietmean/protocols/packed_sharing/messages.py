@@ -1,0 +1,182 @@
+"""The contents of messages as bytes. Received bytes are not trusted: anything but the exact form raises :class:`Malformed`.
+
+====== ================================================================================================================
+round  content (S: bytes of a set of parties, one bit each; W: bytes of a share, 2 or 4 for each of its numbers)
+====== ================================================================================================================
+1      a share, W; or the 32-byte seed of one, to the members that the dealer's number determines
+2      holds, S
+3      proposal: ballot 1, U, M; 1 + 2 S
+4      holds, S; then the vote, if there is one, 1 + 2 S
+5 ..   flags 1; undecided: holds, then the vote, then the proposal; decided: the vote, then U if the vote is not for it, then the
+       sum unless a share of U is missing
+====== ================================================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, unpack
+from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL, FIRST_VOTES, STATUS
+from quietmean.protocols.packed_sharing.packing import Elements
+from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
+
+SEED_BYTES = 32
+_VOTE, _PROPOSAL, _DECIDED, _OTHER, _SUM = 1, 2, 4, 8, 16
+# The vote is for U, or U is told; who proposes has no vote; a sum needs a decision.
+_FLAGS = frozenset(
+    {0, _VOTE, _PROPOSAL, *(_DECIDED | vote | more for vote in (_VOTE, _VOTE | _OTHER, _OTHER) for more in (0, _SUM))}
+)
+
+
+class Malformed(Exception):
+    """A content that cannot be read; its text states why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a member tells after the first round. Either ``holds``, or, once it has decided, the set ``decided``.
+
+    ``share``: its sum over that set, as bytes; None if it lacks a share.
+    """
+
+    holds: Mask | None = None
+    vote: Proposal | None = None
+    proposal: Proposal | None = None
+    decided: bytes = b""
+    share: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """``blocks`` numbers below ``prime`` in a share, of ``word_bytes`` bytes each."""
+
+    rules: Rules
+    blocks: int
+    prime: int
+    word_bytes: int
+
+    @classmethod
+    def of(cls, parameters: PackedSharingParameters, rules: Rules) -> Codec:
+        """That of a protocol."""
+        return cls(rules, parameters.blocks, parameters.prime, parameters.word_bytes)
+
+    @property
+    def share_bytes(self) -> int:
+        return self.blocks * self.word_bytes
+
+    @property
+    def limit(self) -> int:
+        """The most bytes of any content."""
+        return max(SEED_BYTES, 1 + self._proposal_bytes + self.rules.set_bytes + max(self.share_bytes, self._proposal_bytes))
+
+    def write_share(self, share: Elements) -> bytes:
+        """Numbers (blocks,), little-endian."""
+        return share.astype(f"<u{self.word_bytes}").tobytes()
+
+    def read_share(self, raw: bytes) -> Elements:
+        """The inverse of :meth:`write_share`. Raises :class:`Malformed`."""
+        if len(raw) != self.share_bytes:
+            raise Malformed(f"a share of {len(raw)} bytes, {self.share_bytes} are due")
+        share: Elements = np.frombuffer(raw, dtype=f"<u{self.word_bytes}").astype(np.uint32)
+        if share.size and int(share.max()) >= self.prime:
+            raise Malformed(f"a share with a number that is not below {self.prime}")
+        return share
+
+    def check_dealt(self, raw: bytes, seeded: bool) -> bytes:
+        """What a dealer sent, once it is certain that it is a share or, if ``seeded``, a seed. Raises :class:`Malformed`."""
+        if not seeded:
+            self.read_share(raw)
+        elif len(raw) != SEED_BYTES:
+            raise Malformed(f"a seed of {len(raw)} bytes, {SEED_BYTES} are due")
+        return raw
+
+    def write(self, round_: int, said: Said) -> bytes:
+        """A content of a round from 2 on."""
+        if round_ == FIRST_PROPOSAL:
+            return self._write_proposal(said.proposal)
+        holds = b"" if said.holds is None else self.rules.pack(said.holds)
+        vote = self._write_proposal(said.vote)
+        if round_ <= FIRST_VOTES:
+            return holds + vote
+        flags = (_VOTE if vote else 0) | (_PROPOSAL if said.proposal is not None else 0)
+        if not said.decided:
+            return bytes([flags]) + holds + vote + self._write_proposal(said.proposal)
+        other = b"" if said.vote is not None and said.vote.inputs == said.decided else said.decided
+        flags |= _DECIDED | (_OTHER if other else 0) | (0 if said.share is None else _SUM)
+        return bytes([flags]) + vote + other + (said.share or b"")
+
+    def read(self, round_: int, raw: bytes) -> Said:
+        """The inverse of :meth:`write`. Raises :class:`Malformed`."""
+        reader = _Reader(raw)
+        if round_ == STATUS:
+            said = Said(holds=self._set(reader))
+        elif round_ == FIRST_PROPOSAL:
+            said = Said(proposal=self._proposal(reader))
+        elif round_ == FIRST_VOTES:
+            said = Said(self._set(reader), self._proposal(reader) if reader.left else None)
+        else:
+            said = self._read_later(reader)
+        if reader.left:
+            raise Malformed(f"{reader.left} bytes too many in round {round_}")
+        return said
+
+    def _read_later(self, reader: _Reader) -> Said:
+        flags = reader.take(1)[0]
+        if flags not in _FLAGS:
+            raise Malformed(f"flags {flags} that do not go together")
+        if not flags & _DECIDED:
+            holds = self._set(reader)
+            vote = self._proposal(reader) if flags & _VOTE else None
+            return Said(holds, vote, self._proposal(reader) if flags & _PROPOSAL else None)
+        vote = self._proposal(reader) if flags & _VOTE else None
+        decided = b"" if vote is None else vote.inputs
+        if flags & _OTHER:
+            other = self.rules.pack(self._set(reader))
+            if other == decided:
+                raise Malformed("a set that the vote has already")
+            decided = other
+        if not flags & _SUM:
+            return Said(vote=vote, decided=decided)
+        share = reader.take(self.share_bytes)
+        self.read_share(share)
+        return Said(vote=vote, decided=decided, share=share)
+
+    @property
+    def _proposal_bytes(self) -> int:
+        return 1 + 2 * self.rules.set_bytes
+
+    def _write_proposal(self, proposal: Proposal | None) -> bytes:
+        return b"" if proposal is None else bytes([proposal.ballot]) + proposal.inputs + proposal.members
+
+    def _proposal(self, reader: _Reader) -> Proposal:
+        ballot = reader.take(1)[0]
+        if not 1 <= ballot <= self.rules.ballots:
+            raise Malformed(f"ballot {ballot}, there are {self.rules.ballots}")
+        return Proposal(ballot, self.rules.pack(self._set(reader)), self.rules.pack(self._set(reader)))
+
+    def _set(self, reader: _Reader) -> Mask:
+        mask = unpack(reader.take(self.rules.set_bytes))
+        if mask >> self.rules.parties:
+            raise Malformed("a set with parties that do not exist")
+        return mask
+
+
+class _Reader:
+    """Bytes from the front."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._place = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._raw) - self._place
+
+    def take(self, count: int) -> bytes:
+        if count > self.left:
+            raise Malformed(f"{self.left} bytes where {count} are due")
+        self._place += count
+        return self._raw[self._place - count : self._place]

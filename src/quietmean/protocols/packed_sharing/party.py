@@ -1,0 +1,295 @@
+"""The state machine of one party: it deals, and as a member it tells, votes, adds up, publishes and concludes.
+
+Round 1 deals, round 2 tells who holds what, ballot b proposes in round 2b + 1. Rounds are communication-closed. All that must
+not be forgotten is in the state, which is durable before anything that follows from it is sent: all dealt messages before the
+first of them, and the vote.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from quietmean.core.codec import Kept
+from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
+from quietmean.graphs import Schedule
+from quietmean.protocols.packed_sharing.ballots import Mask, Proposal, Rules, mask_of, members_of, proves_unpublished, unpack
+from quietmean.protocols.packed_sharing.correction import conclude
+from quietmean.protocols.packed_sharing.encoding import decode_sum, encode
+from quietmean.protocols.packed_sharing.member import (
+    DEALING,
+    FIRST_PROPOSAL,
+    FIRST_VOTES,
+    STATUS,
+    Heard,
+    Member,
+    MemberState,
+)
+from quietmean.protocols.packed_sharing.messages import Codec, Malformed, Said
+from quietmean.protocols.packed_sharing.packing import Elements, Packing, add, deal, expand
+from quietmean.protocols.packed_sharing.schedule import leaders_of
+from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
+from quietmean.randomness import Seed
+
+_NOTHING = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A member's sum over the set ``inputs``, and the weight of those in it."""
+
+    inputs: bytes
+    weight: float
+    share: Kept = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSharingState:
+    """``shares`` and ``weights`` of each dealer, until a set is decided; then ``own``, the sum, if no share of it is missing.
+
+    ``sums``: what members published. ``undelivered``: whom the own sum, or that there is none, has not reached. ``result`` is
+    the total (d,) as float64 bytes, empty until it is known, ``inputs`` and ``weight`` are those of the result. ``remarks``: for
+    the party's user.
+    """
+
+    member: MemberState
+    shares: dict[PartyId, Kept] = field(default_factory=dict, repr=False)
+    weights: dict[PartyId, float] = field(default_factory=dict)
+    own: Published | None = None
+    sums: dict[PartyId, Published] = field(default_factory=dict)
+    undelivered: tuple[PartyId, ...] = ()
+    result: Kept = field(default=Kept(b""), repr=False)
+    inputs: bytes = b""
+    weight: float = 0.0
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def round(self) -> int:
+        """The round in progress."""
+        return self.member.round
+
+    @property
+    def has_result(self) -> bool:
+        return bool(self.result.content)
+
+
+class PackedSharingParty:
+    """A party of packed secret sharing for a value (d,)."""
+
+    state_type = PackedSharingState
+
+    def __init__(
+        self,
+        parameters: PackedSharingParameters,
+        schedule: Schedule,
+        party: PartyId,
+        value: Vector,
+        weight: float,
+        noise: NoiseSource,
+    ) -> None:
+        self._parameters = parameters
+        self._rules = parameters.rules(schedule.parties)
+        self._codec = Codec.of(parameters, self._rules)
+        self._packing = Packing.of(parameters)
+        self._member = Member(self._rules, leaders_of(schedule), party)
+        self._party = party
+        self._others = tuple(other for other in range(schedule.parties) if other != party)
+        self._value = value
+        self._weight = weight
+        self._noise = noise
+
+    @property
+    def rounds(self) -> int:
+        return self._rules.rounds
+
+    def start(self) -> Step[PackedSharingState]:
+        """Deal. This is done once: a party that is started again sends what its store has."""
+        numbers = encode(self._parameters, self._value, self._weight, self._noise)
+        dealt = deal(self._packing, numbers, self._party, Seed(self._noise.secret("shares", 0)))
+        contents = {member: self._codec.write_share(share) for member, share in dealt.shares.items()} | dict(dealt.seeds)
+        state = PackedSharingState(self._member.start(), {self._party: Kept(contents[self._party])}, {self._party: self._weight})
+        return Step(state, tuple(self._message((other,), DEALING, contents[other], self._weight) for other in self._others))
+
+    def end_round(
+        self, state: PackedSharingState, received: Sequence[Message], delivered: frozenset[PartyId]
+    ) -> Step[PackedSharingState]:
+        senders = Counter(message.sender for message in received)
+        # Who says two things at once says nothing.
+        arrived = [message for message in received if message.round == state.round and senders[message.sender] == 1]
+        if state.round == DEALING:
+            return self._proceed(self._with_shares(state, arrived))
+        state = replace(state, undelivered=tuple(other for other in state.undelivered if other not in delivered))
+        said = self._read(state.round, arrived)
+        member = self._member.end_round(state.member, self._heard(state.round, said, reached=bool(delivered)))
+        state = replace(state, member=member)
+        if not state.has_result:
+            state = self._with_sums(state, said, {message.sender: message.weight for message in arrived})
+        if member.decided and not state.inputs:
+            state = self._add_up(state)
+        return self._proceed(self._concluded(state))
+
+    def miss_round(self, state: PackedSharingState) -> Step[PackedSharingState]:
+        return self._proceed(replace(state, member=self._member.miss_round(state.member)))
+
+    def expects(self, state: PackedSharingState) -> frozenset[PartyId]:
+        if state.round == FIRST_PROPOSAL:
+            return frozenset(other for other in self._others if other == self._member.leader(state.round))
+        done = state.has_result or state.round > self.rounds
+        return frozenset() if done else frozenset(self._others)
+
+    # --- what arrives ---
+
+    def _with_shares(self, state: PackedSharingState, arrived: Sequence[Message]) -> PackedSharingState:
+        shares, weights = dict(state.shares), dict(state.weights)
+        for message in sorted(arrived, key=lambda one: one.sender):
+            try:
+                content = self._codec.check_dealt(message.content, self._party in self._packing.seeded(message.sender))
+            except Malformed:
+                continue
+            if math.isfinite(message.weight) and 0 < message.weight <= self._parameters.largest_weight:
+                shares[message.sender], weights[message.sender] = Kept(content), message.weight
+        member = self._member.after_dealing(state.member, mask_of(shares))
+        return replace(state, member=member, shares=shares, weights=weights)
+
+    def _read(self, round_: int, arrived: Sequence[Message]) -> dict[PartyId, Said]:
+        """What each sender said; what cannot be read has not arrived."""
+        said = {}
+        for message in sorted(arrived, key=lambda one: one.sender):
+            try:
+                said[message.sender] = self._codec.read(round_, message.content)
+            except Malformed:
+                continue
+        return said
+
+    def _heard(self, round_: int, said: Mapping[PartyId, Said], *, reached: bool) -> Heard:
+        holds = {sender: one.holds for sender, one in said.items() if one.holds is not None}
+        votes: dict[Proposal, Mask] = {}
+        for sender, one in said.items():
+            if one.vote is not None:
+                votes[one.vote] = votes.get(one.vote, 0) | 1 << sender
+        leader = self._member.leader(round_)
+        proposal = said[leader].proposal if leader is not None and leader in said else None
+        # Only the ballot of this round is its leader's to propose.
+        own = proposal is not None and 2 * proposal.ballot + 1 == round_
+        return Heard(holds, votes, proposal if own else None, reached)
+
+    def _with_sums(
+        self, state: PackedSharingState, said: Mapping[PartyId, Said], weights: Mapping[PartyId, float]
+    ) -> PackedSharingState:
+        """The first sum of each member counts."""
+        new = {
+            sender: Published(one.decided, weights[sender], Kept(one.share))
+            for sender, one in said.items()
+            if one.share is not None and sender not in state.sums
+        }
+        return replace(state, sums=dict(sorted((state.sums | new).items()))) if new else state
+
+    # --- the sum ---
+
+    def _add_up(self, state: PackedSharingState) -> PackedSharingState:
+        """The set is known: the own sum over it, and from now on everybody has to hear of it."""
+        inputs = state.member.decided
+        dealers = members_of(unpack(inputs))
+        state = replace(state, inputs=inputs, undelivered=self._others)
+        if not all(dealer in state.shares for dealer in dealers):
+            return replace(state, shares={}, weights={})
+        total = add(self._packing, [self._share(dealer, state.shares[dealer].content) for dealer in dealers])
+        weight = math.fsum(state.weights[dealer] for dealer in dealers)
+        own = Published(inputs, weight, Kept(self._codec.write_share(total)))
+        return replace(state, own=own, sums=state.sums | {self._party: own}, shares={}, weights={})
+
+    def _share(self, dealer: PartyId, content: bytes) -> Elements:
+        if self._party in self._packing.seeded(dealer):
+            return expand(self._packing, content, self._codec.blocks)
+        return self._codec.read_share(content)
+
+    def _concluded(self, state: PackedSharingState) -> PackedSharingState:
+        """With the result, once there are enough sums over one set: T of them are more than liars can make."""
+        counts = Counter(one.inputs for one in state.sums.values())
+        inputs = next((inputs for inputs, count in counts.items() if count >= self._rules.sums_needed), None)
+        if state.has_result or inputs is None:
+            return state
+        sums = {sender: one for sender, one in state.sums.items() if one.inputs == inputs}
+        weight, alike = Counter(one.weight for one in sums.values()).most_common(1)[0]
+        if alike <= self._rules.colluding:
+            return replace(state, remarks=("the members do not agree on the weight of those whose inputs count",))
+        secret = Seed(self._noise.secret("combinations of sums", state.round))
+        shares = {sender: self._codec.read_share(one.share.content) for sender, one in sums.items()}
+        found = conclude(self._packing, shares, self._rules.liars, self._parameters.dimension, secret)
+        remarks = (*found.messages(), *((found.problem,) if found.problem else ()))
+        if found.total is None:
+            return replace(state, remarks=remarks)
+        result = Kept(decode_sum(self._parameters, found.total, weight).astype("<f8").tobytes())
+        state = replace(state, result=result, weight=weight, sums={}, remarks=remarks)
+        if state.inputs:
+            return state
+        # Others voted: so many sums over one set say that it is decided.
+        return self._add_up(replace(state, member=self._member.concluded(state.member, inputs)))
+
+    # --- what is sent ---
+
+    def _proceed(self, state: PackedSharingState) -> Step[PackedSharingState]:
+        if state.round > self.rounds:
+            return self._end(state)
+        if state.round == STATUS:
+            return Step(state, self._tell(state, self._others, Said(unpack(state.member.holds))))
+        if state.round == FIRST_PROPOSAL:
+            proposal = state.member.proposal
+            return Step(state, () if proposal is None else self._tell(state, self._others, Said(proposal=proposal)))
+        return Step(state, self._later(state))
+
+    def _later(self, state: PackedSharingState) -> tuple[Message, ...]:
+        member = state.member
+        usual = Said(unpack(member.holds), member.vote, member.proposal)
+        if not state.inputs or state.round <= FIRST_VOTES:
+            return self._tell(state, self._others, usual)
+        share = None if state.own is None else state.own.share.content
+        weight = 0.0 if state.own is None else state.own.weight
+        published = self._tell(state, state.undelivered, Said(vote=member.vote, decided=state.inputs, share=share), weight)
+        if state.has_result:
+            return published
+        # Whom the sum has reached still hears that this party goes on.
+        reached = tuple(other for other in self._others if other not in state.undelivered)
+        return (*published, *self._tell(state, reached, usual))
+
+    def _end(self, state: PackedSharingState) -> Step[PackedSharingState]:
+        if not state.has_result:
+            return Step(state)
+        return Step(state, release=Release(np.frombuffer(state.result.content, dtype="<f8").astype(np.float64), state.weight))
+
+    def _tell(
+        self, state: PackedSharingState, recipients: tuple[PartyId, ...], said: Said, weight: float = 0.0
+    ) -> tuple[Message, ...]:
+        if not recipients:
+            return ()
+        return (self._message(recipients, state.round, self._codec.write(state.round, said), weight),)
+
+    def _message(self, recipients: tuple[PartyId, ...], round_: int, content: bytes, weight: float) -> Message:
+        return Message(self._party, recipients, round_, _NOTHING, weight, content)
+
+
+def warnings(rules: Rules, state: PackedSharingState) -> tuple[str, ...]:
+    """For a party's user, from its last state: whose sums disagree, and why there is no result if there is none."""
+    if state.has_result:
+        return state.remarks
+    if not state.inputs:
+        reason = f"this party did not hear in time of {rules.quorum} members that agree on whose inputs count"
+    else:
+        sums = sum(one.inputs == state.inputs for one in state.sums.values())
+        reason = f"{sums} of the {rules.sums_needed} sums that a result needs arrived"
+    if nothing_published(rules, state):
+        after = "nobody has published anything: what was charged is given back; a second run is a new study"
+    else:
+        after = (
+            "others may have the result, so that what was charged stays charged; a second run is a new study with its own charge"
+        )
+    return (*state.remarks, reason, after)
+
+
+def nothing_published(rules: Rules, state: PackedSharingState) -> bool:
+    """Whether more members than can lie or be wrong said, after their last vote, that they never voted."""
+    return not state.has_result and not state.member.decided and proves_unpublished(rules, unpack(state.member.abstained))

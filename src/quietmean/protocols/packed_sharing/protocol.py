@@ -1,0 +1,202 @@
+"""Packed secret sharing behind the common interface."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.assumptions import Assumption, Key
+from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.noise import NoiseGroup
+from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
+from quietmean.core.schema import OPEN
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.packed_sharing.ballots import members_of, unpack
+from quietmean.protocols.packed_sharing.design import designed, figures
+from quietmean.protocols.packed_sharing.follow import Outcome, follow
+from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS
+from quietmean.protocols.packed_sharing.messages import Codec
+from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
+from quietmean.protocols.packed_sharing.population import opened_sum
+from quietmean.protocols.packed_sharing.schedule import draw_schedule
+from quietmean.protocols.packed_sharing.spec import ANY, BALL, DEFAULTS, PackedSharingParameters, check_numbers
+from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
+from quietmean.transcript import Transcript, TranscriptBuilder
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
+
+
+class PackedSharing(PackedSharingParameters, SelfCalibrating):
+    """Secret sharing among equals (Ben-Or, Goldwasser and Wigderson 1988; packed: Franklin and Yung 1992) of noisy values.
+
+    The declared transcript is the ideal functionality: one sum over the inputs that were decided on, with the noise of each known
+    to it alone. That members see no more is exact up to random points from a stream; certificates use the bound for discrete
+    noise in :mod:`~quietmean.protocols.packed_sharing.loss`.
+    """
+
+    name = "packed-sharing"
+    summary = "everybody holds shares of everybody's noisy value, and only their sum is opened: near central accuracy, no server"
+    guarantee = (
+        "(epsilon, delta)-differential privacy under replacement against any coalition of the planned size that does anything, "
+        "an upper bound that holds before the start; assumes AES-256 as a source of random numbers, private channels, and that "
+        "whether and when parties deal, leave or are late does not depend on values or noise"
+    )
+    linear = False
+    releases_are_public = False
+    refuses_messages = True
+    batchable = False
+
+    def own_assumptions(self) -> tuple[Assumption, ...]:
+        return (
+            Assumption(
+                Key.PASSIVE,
+                "The adversary may be active: colluding parties may deviate, lie, lead ballots and decide who is heard in time. "
+                f"They can prevent a result, leave honest parties out down to {self.minimum} inputs, and falsify the result, but "
+                "not learn more than is stated.",
+            ),
+            Assumption(
+                Key.ATTENDANCE,
+                "Whether and when an honest party deals, crashes or is late does not depend on its value or noise; a store that "
+                "was set back or copied takes no part in a study that has begun.",
+            ),
+        )
+
+    def resolved(self, parties: int) -> Self:
+        return super(PackedSharing, self.filled(**DEFAULTS)).resolved(parties)
+
+    def check_parties(self, parties: int) -> None:
+        super().check_parties(parties)
+        check_numbers(self, parties)
+
+    @property
+    def usual_rounds(self) -> int:
+        return USUAL_ROUNDS
+
+    def design(self, target: Target) -> Design:
+        return Design(*designed(self, target))
+
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """Itself where the domain lies in its region, else on a grid for any domain as large as this one."""
+        if self._holds(domain):
+            return self
+        gridless = replace(self, region=ANY, **dict.fromkeys(("prime", "step", "sigma", "clip"), OPEN))
+        return designed(gridless, target, domain.largest)[0]
+
+    def _holds(self, domain: InputDomain) -> bool:
+        # Values beyond it by rounding are clipped.
+        room = self.clip * (1 + 1e-9)
+        if self.region == BALL:
+            return domain.farthest(self.centre) <= room
+        return domain.low >= self.centre - room and domain.high <= self.centre + room
+
+    def input_domain(self, target: Target) -> InputDomain:
+        """The ball or the box of the region, no wider than the sensitivity."""
+        if self.region == BALL:
+            return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
+        return super().input_domain(target)
+
+    def report_fields(self, target: Target) -> dict[str, Any]:
+        return dict(figures(self, target))
+
+    def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
+        """With as many coordinates as the plan has: some left out, or all repeated."""
+        return values[:, np.arange(self.dimension) % values.shape[1]]
+
+    # --- what happens ---
+
+    def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        return draw_schedule(parties, self.rounds, seed)
+
+    def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PackedSharingParty:
+        return PackedSharingParty(self, schedule, party, value, weight, noise)
+
+    def warnings(self, state: PackedSharingState) -> tuple[str, ...]:
+        return warnings(self.rules(self.members), state)
+
+    def nothing_published(self, state: PackedSharingState) -> bool:
+        return nothing_published(self.rules(self.members), state)
+
+    def as_carried_out(self, state: PackedSharingState) -> Self:
+        return replace(self, inputs=members_of(unpack(state.inputs))) if state.has_result else self
+
+    def outcome(self, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
+        """Whose inputs are in the sum, and who has it: replayed, or as the receipt states."""
+        found = follow(self.rules(schedule.parties), schedule, trace)
+        if self.inputs is None:
+            return found
+        stated = np.zeros(schedule.parties, dtype=np.bool_)
+        stated[list(self.inputs)] = True
+        return replace(found, inputs=stated)
+
+    def contributors(self, schedule: Schedule, trace: ExecutionTrace) -> NDArray[np.bool_]:
+        return self.outcome(schedule, trace).inputs
+
+    def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
+        counted = self.contributors(schedule, trace)
+        if not counted.any():
+            return np.inf
+        return float(counted.sum() * self.party_variance / weights[counted].sum() ** 2)
+
+    def batch(
+        self,
+        schedule: Schedule,
+        trace: ExecutionTrace,
+        values: Vector,
+        weights: NDArray[np.float64],
+        noise: PopulationNoise,
+    ) -> Releases:
+        outcome = self.outcome(schedule, trace)
+        vector, weight = np.zeros_like(values), np.zeros(len(values))
+        if outcome.inputs.any():
+            total, sum_of_weights = opened_sum(self, outcome.inputs, values, weights, noise)
+            vector[outcome.concluded], weight[outcome.concluded] = total, sum_of_weights
+        return Releases(vector, weight, outcome.concluded)
+
+    # --- privacy ---
+
+    def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        builder = TranscriptBuilder(schedule.parties)
+        counted = np.nonzero(self.contributors(schedule, trace))[0].tolist()
+        if counted:
+            noise = {builder.add_noise([party], self.sigma, NoiseGroup.INDEPENDENT): 1.0 for party in counted}
+            builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
+        return builder.build()
+
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
+        from quietmean.protocols.packed_sharing.loss import PackedLossConversion
+
+        return PackedLossConversion(self, self.contributors(schedule, trace))
+
+    def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        from quietmean.protocols.packed_sharing.loss import promised
+
+        return promised(self, parties, size, sensitivity)
+
+    def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
+        from quietmean.protocols.packed_sharing.loss import PackedLossConversion
+
+        conversion = PackedLossConversion(self, self.contributors(schedule, trace))
+        hidden = conversion.mu_against_any(size, np.zeros(schedule.parties), sensitivity)
+        return CoalitionBound(hidden, "one sum of noises of which a coalition knows its own, or each party's own noise")
+
+    # --- what is sent ---
+
+    def message_bytes(self, parties: int, dimension: int) -> float:
+        """Averaged over all that a party sends to one other in a usual run, and over all rounds that there may be."""
+        codec = Codec.of(self, self.rules(parties))
+        seeds = self.colluding_members / (parties - 1)
+        dealt = seeds * 32 + (1 - seeds) * codec.share_bytes
+        said = 4 * (2 * self.rules(parties).set_bytes + 16)
+        return (dealt + codec.share_bytes + said) / self.rounds
+
+    def content_limit(self, parties: int, dimension: int) -> int:
+        return Codec.of(self, self.rules(parties)).limit

@@ -1,0 +1,32 @@
+"""Who may send to whom in which round, and the order of leaders, both from the public seed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from quietmean.core.party import PartyId
+from quietmean.graphs import Schedule
+from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL
+from quietmean.randomness import BitStream, Seed
+
+
+def draw_schedule(parties: int, rounds: int, seed: Seed) -> Schedule:
+    """Everybody may send to all others in every round but the third, in which the first leader proposes.
+
+    It lists the others in the order in which they lead.
+    """
+    order = BitStream(seed.derive("packed sharing leaders", parties)).permutation(parties).tolist()
+    own = np.arange(parties)[:, None]
+    others = np.arange(parties - 1)[None, :]
+    table = np.empty((rounds, parties, parties - 1), dtype=np.int32)
+    # Row i without i itself.
+    table[:] = others + (others >= own)
+    table[FIRST_PROPOSAL - 1] = -1
+    table[FIRST_PROPOSAL - 1, order[0]] = order[1:]
+    return Schedule(table)
+
+
+def leaders_of(schedule: Schedule) -> tuple[PartyId, ...]:
+    """All parties, in the order in which they lead a ballot."""
+    first = int(np.nonzero(schedule.out_degree[FIRST_PROPOSAL - 1])[0][0])
+    return (first, *schedule.recipients(FIRST_PROPOSAL, first))

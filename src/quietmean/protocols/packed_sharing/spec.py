@@ -1,0 +1,274 @@
+"""The parameters of packed secret sharing, and what must hold between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import OPEN, Configured, is_kind, parameter, wrong_field
+from quietmean.protocols.packed_sharing.ballots import Rules
+from quietmean.randomness.layered_gaussian import LARGEST_SCALE
+
+# Both are prime: the larger takes 4 bytes a number, the smaller 2.
+LARGE_PRIME, SMALL_PRIME = 2**31 - 1, 65521
+BOX, BALL, ANY = "box", "ball", "any"
+# Integers are held in 64 bits before they are reduced.
+_LARGEST_INTEGER = 2.0**52
+# One byte.
+LARGEST_BALLOTS = 255
+_OVERFLOW_CHANCE = 2.0**-40
+# Steps in the noise of one party at least.
+LEAST_SCALE = 2.0
+_POSITIVE = "choose a finite number > 0"
+# What execution files may leave out.
+DEFAULTS: dict[str, Any] = {"lies": 0, "centre": 0.0, "largest_weight": 1.0, "region": BOX, "prime": LARGE_PRIME}
+
+
+def _read_parties(raw: Any) -> tuple[int, ...] | None:
+    """Raises :class:`InputError` for anything but a list of party numbers, or nothing."""
+    if raw is None:
+        return None
+    if not (isinstance(raw, list) and all(is_kind(one, int) for one in raw)):
+        raise wrong_field("inputs", raw, "a list of party numbers")
+    return tuple(sorted(set(raw)))
+
+
+def _write_parties(value: tuple[int, ...] | None) -> list[int] | None:
+    return None if value is None else list(value)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PackedSharingParameters(Configured):
+    """n parties deal their noisy values to m ``members``; of the parties ``colluding`` (c), of the members
+    ``colluding_members`` (c_m) collude at most.
+
+    ``secrets`` (l) numbers lie on one polynomial of degree < ``threshold`` = T = c_m + l modulo ``prime``. There is a result from
+    ``minimum`` (u_min) inputs on, ``lies`` (e) wrong sums are corrected, ``gone`` (f) members may leave at any moment, and
+    ``ballots`` (B) leaders propose whose inputs count. A value is rounded to whole multiples of ``step``, and each party adds
+    discrete Gaussian noise of standard deviation ``sigma``; both in the units of the values. A value of public weight w <=
+    ``largest_weight`` lies within w * ``clip`` of w * ``centre`` in every coordinate: with the ``region`` box, ``clip`` is a
+    whole number of steps, so that rounding stays inside; with ball, it is the radius; with any, nothing else is known.
+
+    ``inputs``: whose values were added up, where a receipt knows. n is not a parameter: :func:`check_numbers` takes it. Raises
+    :class:`InputError` for parameters that contradict each other.
+    """
+
+    members: int = parameter(
+        help="parties that hold shares: all of them", at_least=2, remedy="shares need at least 2 members to hold them"
+    )
+    colluding: int = parameter(help="parties that may collude", at_least=0, remedy="choose a number of parties >= 0")
+    colluding_members: int = parameter(
+        help="members that may collude: so many random points hide a value", at_least=0, remedy="choose a number of members >= 0"
+    )
+    secrets: int = parameter(
+        help="numbers of a value that share one polynomial",
+        option=True,
+        at_least=1,
+        remedy="a polynomial carries at least 1 number",
+    )
+    minimum: int = parameter(
+        help="inputs below which there is no result", option=True, at_least=1, remedy="a result needs at least 1 input"
+    )
+    lies: int = parameter(
+        help="wrong sums that are corrected", option=True, required=False, at_least=0, remedy="choose a number of members >= 0"
+    )
+    gone: int = parameter(
+        help="members that may be gone at any moment", option=True, at_least=0, remedy="choose a number of members >= 0"
+    )
+    ballots: int = parameter(
+        help="leaders that may propose, one after the other", option=True, at_least=1, remedy="choose 1 or more"
+    )
+    prime: int = parameter(help="modulus of all shares", option=True, required=False)
+    step: float = parameter(help="value of one step of the inputs", above=0, remedy=_POSITIVE)
+    sigma: float = parameter(help="standard deviation of each party's noise", above=0, remedy=_POSITIVE)
+    region: str = parameter(
+        help="where values lie", option=True, required=False, key="domain", flag="value-domain", choices=(BOX, BALL, ANY)
+    )
+    centre: float = parameter(help="what is taken off every coordinate", required=False, remedy="choose a finite number")
+    clip: float = parameter(help="the largest distance of a coordinate from the centre", above=0, remedy=_POSITIVE)
+    largest_weight: float = parameter(
+        help="the largest public weight of a party", option=True, required=False, above=0, remedy=_POSITIVE
+    )
+    dimension: int = parameter(help="coordinates of a value", at_least=1, remedy="a value has at least 1 coordinate")
+    inputs: tuple[int, ...] | None = parameter(
+        None, help="parties whose values were added up, where that is known", read=_read_parties, write=_write_parties
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prime is not OPEN and self.prime not in (LARGE_PRIME, SMALL_PRIME):
+            raise InputError(f"prime is {self.prime}: choose {LARGE_PRIME} (4 bytes a number) or {SMALL_PRIME} (2 bytes)")
+        if any(getattr(self, name) is OPEN for name in ("sigma", "step", "clip")):
+            return
+        if not LEAST_SCALE <= self.scale <= LARGEST_SCALE:
+            raise InputError(
+                f"sigma is {self.scale:g} steps: choose {LEAST_SCALE:g}..{LARGEST_SCALE:g} steps, by another step or sigma"
+            )
+        if self.clip / self.step > _LARGEST_INTEGER:
+            raise InputError(f"a step of {self.step:g} is too fine for values up to {self.clip:g}: raise it")
+
+    @property
+    def threshold(self) -> int:
+        """T: so many sums determine the result."""
+        return self.colluding_members + self.secrets
+
+    @property
+    def quorum(self) -> int:
+        """q: so many votes decide whose inputs count."""
+        return (self.members + self.colluding_members) // 2 + 1
+
+    @property
+    def scale(self) -> float:
+        """The noise of one party in steps."""
+        return self.sigma / self.step
+
+    @property
+    def blocks(self) -> int:
+        """Polynomials of one value: the numbers in one share."""
+        return -(-self.dimension // self.secrets)
+
+    @property
+    def word_bytes(self) -> int:
+        """Bytes of one number of a share on the wire."""
+        return 2 if self.prime == SMALL_PRIME else 4
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the machine: dealing, status, and two for each ballot, which overlap."""
+        return 2 * self.ballots + 4
+
+    @property
+    def one_unit(self) -> bool:
+        """Is a party's whole value within the region of one unit? Else it is a sum over several records."""
+        return self.largest_weight <= 1.0
+
+    @property
+    def party_variance(self) -> float:
+        """Variance per coordinate that one party's noise and rounding add to the sum; of rounding its mean over values."""
+        return self.sigma**2 + self.step**2 / 6
+
+    @property
+    def inputs_range(self) -> int:
+        """The largest size of one party's value in whole steps, without noise."""
+        return math.ceil(self.largest_weight * self.clip / self.step)
+
+    def rules(self, parties: int) -> Rules:
+        """What members decide by, for n = ``parties``."""
+        return Rules(
+            parties=parties,
+            colluding=self.colluding_members,
+            secrets=self.secrets,
+            quorum=self.quorum,
+            least=self.minimum,
+            gone=self.gone,
+            liars=self.lies,
+            ballots=self.ballots,
+        )
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One inequality: ``purpose`` it serves, whether it ``holds``, and what to say if not, remedy included."""
+
+    purpose: str
+    holds: bool
+    problem: str
+
+
+def conditions(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
+    """All that must hold for n = ``parties``, in the order in which it is checked; see docs/packed-sharing.md."""
+    yield from _roles(parameters, parties)
+    yield from _privacy(parameters, parties)
+    yield from _results(parameters)
+    room, needed = parameters.prime // 2, largest_sum(parameters, parties)
+    yield Condition(
+        "the sum is that of whole numbers",
+        needed <= room,
+        f"a sum over {parties} parties reaches {needed:.6g} steps but modulo {parameters.prime} there is room for {room}: take "
+        f"prime {LARGE_PRIME}, a larger step, a smaller largest_weight, or fewer parties",
+    )
+
+
+def _roles(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
+    m, c, cm = parameters.members, parameters.colluding, parameters.colluding_members
+    yield Condition("somebody to add up with", parties >= 2, f"{parties} party has nobody to add up with: at least 2 are needed")
+    yield Condition(
+        "every party is a member", m == parties, f"members is {m} of {parties} parties: all parties are members, choose {parties}"
+    )
+    yield Condition(
+        "every party is a member",
+        cm == c,
+        f"colluding_members is {cm} but {c} parties may collude, all of them members: choose {c}",
+    )
+    whole = parameters.region != BOX or (parameters.clip / parameters.step).is_integer()
+    yield Condition(
+        "rounding stays inside the box",
+        whole,
+        f"a box from -{parameters.clip:g} to {parameters.clip:g} around its centre is no whole number of steps of "
+        f"{parameters.step:g}: choose a step that divides {parameters.clip:g}",
+    )
+    yield Condition(
+        "a ballot takes one byte",
+        parameters.ballots <= LARGEST_BALLOTS,
+        f"ballots is {parameters.ballots}: choose 1..{LARGEST_BALLOTS}",
+    )
+
+
+def _privacy(parameters: PackedSharingParameters, parties: int) -> Iterator[Condition]:
+    m, c, u = parameters.members, parameters.colluding, parameters.minimum
+    yield Condition(
+        "secrecy: every secret and every member has a point of its own",
+        m + parameters.secrets < parameters.prime,
+        f"{m} members and {parameters.secrets} secrets need more points than {parameters.prime} has: choose fewer secrets",
+    )
+    yield Condition(
+        "privacy before the start: somebody's noise is unknown to all colluders",
+        u >= c + 1,
+        f"minimum is {u} inputs, of which {c} may be the colluders' own: nobody's noise is left, choose {c + 1} or more",
+    )
+    yield Condition(
+        "inputs",
+        u <= parties,
+        f"minimum is {u} inputs of {parties} parties: there would never be a result, choose {parties} or fewer",
+    )
+    yield Condition(
+        "one sum, whatever members do",
+        2 * parameters.quorum > m + parameters.colluding_members,
+        f"a quorum of {parameters.quorum} of {m} members is too small: two sums could be decided on",
+    )
+
+
+def _results(parameters: PackedSharingParameters) -> Iterator[Condition]:
+    m, f, e = parameters.members, parameters.gone, parameters.lies
+    staying = m - f
+    yield Condition(
+        "a decision with f members gone at any moment",
+        parameters.quorum <= staying,
+        f"a decision needs {parameters.quorum} of {m} votes as {parameters.colluding_members} members may collude, but with {f} "
+        f"gone there are {staying}: plan for fewer dropouts, or for fewer colluding parties",
+    )
+    needed = parameters.threshold + 2 * e
+    yield Condition(
+        "a result with f members gone at any moment, and e sums wrong",
+        needed <= staying,
+        f"a result needs {needed} sums ({parameters.colluding_members} colluding, {parameters.secrets} secrets, 2 for each of "
+        f"{e} wrong sums), but with {f} of {m} members gone there are {staying}: choose fewer secrets or lies, or plan for fewer "
+        "dropouts",
+    )
+
+
+def largest_sum(parameters: PackedSharingParameters, parties: int) -> float:
+    """What the sum over all ``parties`` does not exceed in steps, but for a chance of 2^-40, whatever the values are."""
+    # A discrete Gaussian's tails are no heavier than a Gaussian's of the same scale (Canonne, Kamath and Steinke 2020).
+    tail = math.sqrt(2 * math.log(2 * parameters.dimension / _OVERFLOW_CHANCE))
+    return parties * parameters.inputs_range + tail * math.sqrt(parties) * parameters.scale
+
+
+def check_numbers(parameters: PackedSharingParameters, parties: int) -> None:
+    """Raises :class:`InputError` for the first of the :func:`conditions` that does not hold."""
+    for one in conditions(parameters, parties):
+        if not one.holds:
+            raise InputError(one.problem)

@@ -1,0 +1,95 @@
+"""Packed sharing between real processes: some are killed for good at random instants, leaders among them, others come back."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.party import PartyId, Vector
+from quietmean.node.local import Kill, LocalOutcome, run_local
+from quietmean.planning import Plan, Target
+from quietmean.planning.calibrate import calibrate
+from quietmean.protocols.packed_sharing import PackedSharing
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
+
+
+def plan_of(parties: int, dimension: int) -> Plan:
+    target = Target(parties, 2.0, 1e-5, dimension, math.sqrt(dimension), colluding=1, dropouts=0.2)
+    return calibrate(target, PackedSharing.from_options({}))
+
+
+def values_of(plan: Plan) -> Vector:
+    """In the unit box, as statistics encode them."""
+    shape = plan.target.parties, plan.target.dimension
+    found: Vector = BitStream(insecure_seed(31)).uniform(shape[0] * shape[1]).reshape(shape)
+    return found
+
+
+def run(plan: Plan, directory: Path, kills: list[Kill], round_timeout: float = 6.0) -> LocalOutcome:
+    local = run_local(
+        plan,
+        values_of(plan),
+        directory / "run",
+        round_timeout=round_timeout,
+        gone_timeout=round_timeout / 4,
+        start_timeout=300.0,
+        kills=kills,
+    )
+    return asyncio.run(local)
+
+
+def check(plan: Plan, outcome: LocalOutcome, gone: set[PartyId]) -> None:
+    """All that stay have the same sum, over the inputs that their receipts state, as far off as the plan says."""
+    protocol, values = plan.protocol, values_of(plan)
+    assert isinstance(protocol, PackedSharing)
+    assert outcome.failures == {}
+    assert sorted(outcome.results) == sorted(set(range(plan.target.parties)) - gone)
+    first = next(iter(outcome.results.values()))
+    inputs = first.execution.contributors().nonzero()[0].tolist()
+    assert len(inputs) >= protocol.minimum
+    for result in outcome.results.values():
+        np.testing.assert_array_equal(result.total_vector, first.total_vector)
+        assert result.execution.contributors().nonzero()[0].tolist() == inputs
+    errors = (first.total_vector - values[inputs].sum(axis=0)) / math.sqrt(len(inputs) * protocol.sigma**2)
+    # Rounding adds less than 10 % to the variance: the mean of so many squares is within 6 standard errors of that.
+    assert (errors**2).mean() < 1.1 * (1 + 6 * math.sqrt(2 / errors.size))
+
+
+def test_five_processes_one_of_which_dies_after_dealing(tmp_path: Path) -> None:
+    plan = plan_of(5, 200)
+    outcome = run(plan, tmp_path, [Kill(3, round=2)])
+    check(plan, outcome, {3})
+
+
+@pytest.mark.slow
+def test_a_leader_dies_in_each_phase_and_others_come_back(tmp_path: Path) -> None:
+    """Whoever leads: one of six dies for good in each round in turn, and one more is killed and comes back."""
+    plan = plan_of(6, 200)
+    for round_ in (1, 2, 3, 4, 5):
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        dying = (round_ * 5) % 6
+        outcome = run(plan, folder, [Kill(dying, round_), Kill((dying + 2) % 6, round_, 1.0)])
+        check(plan, outcome, {dying})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_thirty_processes_of_which_six_are_killed_for_good(tmp_path: Path, seed: int) -> None:
+    plan = plan_of(30, 10_000)
+    chance = BitStream(insecure_seed(seed, "kills"))
+    victims = chance.permutation(30)[:9].tolist()
+    rounds, later = 1 + chance.integers(5, 9), 0.5 * chance.uniform(9)
+    kills = [Kill(victim, int(rounds[k]), None if k < 6 else 1.0, after=float(later[k])) for k, victim in enumerate(victims)]
+    outcome = run(plan, tmp_path, kills, round_timeout=30.0)
+    gone = set(victims[:6]) - set(outcome.results)
+    check(plan, outcome, gone)
+    print(
+        f"\n30 processes, d = 1e4: {outcome.seconds:.1f} s, {len(gone)} gone for good, "
+        f"{outcome.bytes_sent / len(outcome.results):.0f} bytes sent per survivor"
+    )

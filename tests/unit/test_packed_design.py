@@ -1,0 +1,252 @@
+"""Parameters of packed sharing: its conditions, its plans against the bars, and its charge against exact figures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain, Presence
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning.calibrate import calibrate
+from quietmean.privacy import Adversary, Charge, mu_of_budget
+from quietmean.privacy.concentrated import epsilon_of_rho
+from quietmean.protocols.packed_sharing import PackedSharing
+from quietmean.protocols.packed_sharing.accounting import charge, rounded_sensitivity, shares_distance
+from quietmean.protocols.packed_sharing.encoding import rounded
+from quietmean.protocols.packed_sharing.inputs import chance_of_fewer, least_inputs
+from quietmean.protocols.packed_sharing.loss import PackedLossConversion
+from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, LARGE_PRIME, SMALL_PRIME, check_numbers, conditions
+from quietmean.protocols.target import Target
+from quietmean.randomness import Seed
+
+EPSILON, DELTA = 1.0, 1e-6
+# Parties, colluding, dropouts, bar on the error over the curator's without dropouts.
+BARS = [
+    (100, 10, 0.0, 1.13),
+    (100, 10, 0.05, 1.20),
+    (100, 10, 0.1, 1.25),
+    (100, 10, 0.2, 1.35),
+    (100, 50, 0.0, 2.03),
+    (100, 50, 0.05, 2.24),
+    (100, 50, 0.1, 2.37),
+    (100, 50, 0.2, 2.67),
+    (10, 1, 0.1, 1.31),
+    (10, 5, 0.2, 3.6),
+]
+
+
+def target(parties: int = 10, colluding: int = 2, dropouts: float = 0.1, dimension: int = 20, **more: Any) -> Target:
+    return Target(
+        parties=parties,
+        epsilon=EPSILON,
+        delta=DELTA,
+        dimension=dimension,
+        colluding=colluding,
+        dropouts=dropouts,
+        **more,
+    )
+
+
+def planned(asked: Target, **options: Any) -> PackedSharing:
+    found = PackedSharing(**options).design(asked).protocol
+    assert isinstance(found, PackedSharing)
+    return found
+
+
+def central(asked: Target) -> float:
+    """The curator's error per coordinate without dropouts."""
+    return (asked.sensitivity / mu_of_budget(EPSILON, DELTA) / asked.parties) ** 2
+
+
+@pytest.mark.parametrize(("parties", "colluding", "dropouts", "bar"), BARS)
+@pytest.mark.parametrize(("dimension", "region"), [(1, BOX), (100, BOX), (100_000, BOX), (100, BALL), (100, ANY)])
+def test_error_over_the_curators(parties: int, colluding: int, dropouts: float, bar: float, dimension: int, region: str) -> None:
+    asked = target(parties, colluding, dropouts, dimension)
+    design = PackedSharing(region=region).design(asked)
+    assert (design.mse_noise + design.mse_dropout_bias) / central(asked) <= bar
+
+
+def test_the_worked_example() -> None:
+    found = planned(target(100, 10, 0.1, 100_000))
+    assert (found.members, found.threshold, found.secrets, found.quorum, found.minimum, found.gone) == (100, 90, 80, 56, 94, 10)
+    # Two bytes a number; without them, four.
+    assert found.prime == SMALL_PRIME
+    assert planned(target(100, 10, 0.1, 100_000), prime=LARGE_PRIME).blocks * 4 == 5000
+
+
+@pytest.mark.parametrize(
+    ("options", "bytes_per_coordinate"), [({"prime": LARGE_PRIME}, 4 * 2.5), ({}, 4 * 1.3)], ids=["4 bytes", "2 bytes"]
+)
+def test_bytes_a_party_sends(options: dict[str, Any], bytes_per_coordinate: float) -> None:
+    found = planned(target(100, 10, 0.1, 100_000), **options)
+    assert 99 * found.rounds * found.message_bytes(100, 100_000) <= bytes_per_coordinate * 100_000
+
+
+# --- conditions ---
+
+VALID = planned(target(12, 2, 0.1, 20))
+
+
+@pytest.mark.parametrize(
+    ("changes", "parties", "problem"),
+    [
+        ({}, 13, "members is 12 of 13 parties"),
+        ({"colluding": 3}, 12, "colluding_members is 2 but 3 parties may collude"),
+        ({"minimum": 2}, 12, "nobody's noise is left, choose 3 or more"),
+        ({"minimum": 13}, 12, "there would never be a result"),
+        ({"gone": 5}, 12, "a decision needs 8 of 12 votes"),
+        ({"secrets": 10}, 12, "a result needs 12 sums"),
+        ({"lies": 1}, 12, "2 for each of 1 wrong sums"),
+        ({"ballots": 256}, 12, "ballots is 256: choose 1..255"),
+        ({"clip": VALID.clip + VALID.step / 2}, 12, "is no whole number of steps"),
+        ({"largest_weight": 1e6}, 12, "there is room for"),
+    ],
+)
+def test_each_condition_is_refused_with_a_remedy(changes: dict[str, Any], parties: int, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        check_numbers(replace(VALID, **changes), parties)
+
+
+def test_a_plan_keeps_all_conditions() -> None:
+    assert all(one.holds for one in conditions(VALID, 12))
+    assert len({one.problem for one in conditions(VALID, 12)}) == len(list(conditions(VALID, 12)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (target(10, 6, 0.3), "a decision needs 9 of 10 votes"),
+        (target(10, 9, 0.1), "plan for fewer dropouts"),
+        (target(10, 1, 0.0), "2 for each of 5 wrong sums"),
+    ],
+)
+def test_impossible_targets_are_refused(asked: Target, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        planned(asked, **({"lies": 5} if "wrong" in problem else {}))
+
+
+def test_all_lying_members_are_corrected_where_there_is_room() -> None:
+    """m >= 3 c_m + l + f."""
+    assert planned(target(10, 2, 0.1, 1), lies=2).secrets == 1
+    assert planned(target(10, 2, 0.1, 20), lies=2).secrets == 10 - 1 - 3 * 2
+
+
+@pytest.mark.parametrize(("gone", "expected"), [(0.0, 100), (0.05, 96), (0.1, 94), (0.2, 90)])
+def test_least_inputs(gone: float, expected: int) -> None:
+    asked = target(100, 10, gone)
+    assert least_inputs(asked) == expected
+    assert chance_of_fewer(asked, expected) <= 1e-3 < chance_of_fewer(asked, expected + 1) or gone == 0.0
+
+
+def test_another_domain_gets_a_grid_with_room() -> None:
+    asked = target(10, 1, 0.1, 2)
+    plan = calibrate(asked, PackedSharing())
+    indicator = InputDomain((Presence(half=0.4, weight=0.5),))
+    moved = plan.with_domain(indicator).protocol
+    assert isinstance(moved, PackedSharing)
+    assert (moved.region, moved.centre) == (ANY, 0.0)
+    assert moved.clip >= indicator.largest
+    assert isinstance(plan.protocol, PackedSharing)
+    assert moved.sigma <= 1.01 * plan.protocol.sigma
+
+
+def test_records_get_room_for_weights() -> None:
+    from quietmean.core.domain import PrivacyUnit
+
+    found = planned(target(10, 1, 0.1, 3, unit=PrivacyUnit.RECORD))
+    assert found.prime == LARGE_PRIME
+    assert found.largest_weight >= 1e4
+    assert not found.one_unit
+    # Rounding the sum costs at most a step in each coordinate.
+    assert rounded_sensitivity(found, 1.0) == pytest.approx(1 / found.step + math.sqrt(3))
+
+
+# --- what noise is worth ---
+
+
+@pytest.mark.parametrize("region", [BOX, BALL, ANY])
+def test_rounded_values_keep_the_sensitivity(region: str) -> None:
+    """Any two values of the domain, rounded with whatever bits; and near ones, with the same bits."""
+    asked = target(10, 1, 0.1, 6)
+    found = planned(asked, region=region)
+    domain, rng = found.input_domain(asked), np.random.default_rng(1)
+    bound = rounded_sensitivity(found, 1.0)
+    for number in range(50):
+        one, other = (domain.moved(rng.normal(0.2, 3.0, 6)) for _ in range(2))
+        seeds = [Seed.public("rounding", number), Seed.public("rounding", number if region == ANY else -number - 1)]
+        apart = rounded(found, one, 1.0, seeds[0]) - rounded(found, other, 1.0, seeds[1])
+        # The charge has room for the rounding of the bound itself.
+        assert int(apart @ apart) <= bound**2 * (1 + 1e-12)
+        near = one + rng.normal(0, 1, 6) * 1e-3
+        apart = rounded(found, one, 1.0, seeds[0]) - rounded(found, domain.moved(near), 1.0, seeds[0])
+        assert np.linalg.norm(apart) <= rounded_sensitivity(found, float(np.linalg.norm(one - near))) + 1e-9
+
+
+def exact_delta(scale: float, change: int, unknown: int, epsilon: float) -> float:
+    """Of a sum of discrete Gaussians that is shifted: by its probabilities."""
+    reach = math.ceil(14 * scale)
+    single = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * scale**2))
+    pmf = single / single.sum()
+    for _ in range(unknown - 1):
+        pmf = np.convolve(pmf, single / single.sum())
+    here, there = np.pad(pmf, (0, change)), np.pad(pmf, (change, 0))
+    return float(np.maximum(here - math.exp(epsilon) * there, 0).sum())
+
+
+@pytest.mark.parametrize("unknown", [1, 2, 5])
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 2.0])
+def test_the_charge_bounds_the_exact_loss(unknown: int, epsilon: float) -> None:
+    parameters = replace(VALID, dimension=1, step=1.0, sigma=6.0, clip=4.0)
+    assert rounded_sensitivity(parameters, 8.0) == 8.0
+    found, exact = charge(parameters, 8.0, 12, unknown).delta(epsilon), exact_delta(6.0, 8, unknown, epsilon)
+    assert exact <= found <= 1.6 * exact
+
+
+def test_less_noise_than_by_concentrated_privacy() -> None:
+    """The bound of the conversion by way of zCDP, for one discrete Gaussian of the whole variance."""
+    found = planned(target(100, 10, 0.1, 1))
+    unknown = found.minimum - 10
+    change = rounded_sensitivity(found, 1.0)
+    concentrated = epsilon_of_rho((change / found.scale) ** 2 / (2 * unknown), DELTA)
+    assert charge(found, 1.0, 100, unknown).epsilon(DELTA) <= EPSILON < 0.96 * concentrated
+
+
+def test_draws_are_paid_for() -> None:
+    found = planned(target(100, 10, 0.1, 1000), prime=LARGE_PRIME)
+    assert shares_distance(found, 100) == pytest.approx(10 * found.blocks * 100 * 2.0**-62, rel=1e-6)
+    assert charge(found, 1.0, 100, 84).tv >= shares_distance(found, 100)
+    # Words of 31 or 32 bits would leave nothing of delta.
+    assert 10 * found.blocks * 100 * 2.0**-32 > DELTA
+
+
+def test_a_plan_keeps_its_target_whatever_happens() -> None:
+    plan = calibrate(target(10, 2, 0.2), PackedSharing())
+    bound = Charge.promised(plan.protocol.a_priori(10, 2, 1.0, DELTA))
+    assert 0.99 * EPSILON <= bound.epsilon(DELTA) <= EPSILON
+    # A larger coalition opens shares, and meets each party's own noise.
+    assert isinstance(plan.protocol, PackedSharing)
+    larger = plan.protocol.a_priori(10, 3, 1.0, DELTA)
+    assert larger.mu == pytest.approx(bound.mu * math.sqrt(plan.protocol.minimum - 2), rel=1e-3)
+
+
+def test_certificates_never_exceed_what_was_promised() -> None:
+    plan = calibrate(target(10, 2, 0.2), PackedSharing())
+    schedule = plan.schedule(Seed.public("packed certificate"))
+    promised = plan.protocol.a_priori(10, 2, 1.0, DELTA).mu
+    for gone in range(4):
+        trace = ExecutionTrace.everyone(plan.protocol.rounds, 10)
+        trace.online[1:, :gone] = False
+        conversion = plan.protocol.loss_conversion(schedule, trace, np.ones(10), DELTA)
+        assert isinstance(conversion, PackedLossConversion)
+        counted = plan.protocol.contributors(schedule, trace)
+        found = conversion.mu_against_any(2, np.zeros(10), 1.0)
+        assert found.max() <= promised
+        # Who never dealt is hidden from so few; without a sum everybody counts as in one that others may have.
+        assert (found[~counted] == 0).all() or not counted.any()
+        honest = [party for party in range(10) if party not in (4, 5)]
+        assert (conversion.mu(Adversary.collusion((4, 5)), honest, np.zeros(8), 1.0) == found[honest]).all()
