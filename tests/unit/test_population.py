@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.grid import LARGEST_SHARE
+from quietmean.core.numbers import RoundedNumbers
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, churn
 from quietmean.privacy.information.round_structure import find_rounds
@@ -118,7 +119,7 @@ def test_cancellation_is_noticed_however_many_rows_it_has() -> None:
 
 
 def test_whole_numbers_leave_over_what_a_division_rounds() -> None:
-    reading = NumericReading(np.zeros((4, 1)), WholeRows(0.25))
+    reading = NumericReading(np.zeros((4, 1)), WholeRows(RoundedNumbers(0.25)))
     members = np.arange(4)
     held = reading.injected(
         reading.zeros(), [Injection(members, [(1.0, NumericRows(np.array([[1.7], [-1.6], [2.0**40], [0.0]])))])]
