@@ -263,7 +263,8 @@ def test_sessions_agree_to_the_step_through_faults(tmp_path: Path) -> None:
     """Losses, doubled and late messages, a partition, a crash: the total of all that is held is that of the machines, exactly."""
     target = Target(parties=4, epsilon=1.0, delta=1e-6, dimension=2, colluding=1)
     plan = Plan(target, IncA(rounds=4, sigma_star=1.0, sigma_delta=3.0, value_bits=32).finalize(target))
-    values = np.cos(np.arange(8.0)).reshape(4, 2)
+    # Inside the plan's domain, from 0 to 0.7.
+    values = 0.35 + 0.3 * np.cos(np.arange(8.0)).reshape(4, 2)
     split = [Partition(frozenset({1}), 0.5, 6.0)]
     for seed in range(3):
         folder = tmp_path / str(seed)

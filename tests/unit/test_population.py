@@ -152,10 +152,10 @@ def test_readings_do_not_mix() -> None:
     np.testing.assert_array_equal(numeric.vectors(numeric.values + NoTerms(2, 1).normal("star", 0, 3.0)), np.zeros((2, 1)))
 
 
-@pytest.mark.parametrize("name", ["inca", "gossip"])
-def test_the_accountant_finds_the_rounds_of_a_program(name: str) -> None:
+@pytest.mark.parametrize(("name", "options"), [("inca", {"injection": "incremental"}), ("gossip", {})])
+def test_the_accountant_finds_the_rounds_of_a_program(name: str, options: dict[str, str]) -> None:
     """What makes accounts fast: rows of values come first, and each message is made of one round's messages."""
-    protocol, seed = get_protocol(name)().template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
+    protocol, seed = get_protocol(name).from_options(options).template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
     schedule = protocol.draw_schedule(20, seed)
     trace = churn(seed, schedule.rounds, 20, permanent=0.2, temporary=0.1)
     assert find_rounds(protocol.transcript(schedule, trace)) is not None

@@ -5,9 +5,9 @@ party injects u_r = c_r (q + H) + sum_k Z_rk Delta_k, c whole, where it is onlin
 has a whole inverse Y (determinant +-1).
 
 * A party that leaves after m <= T rounds: Delta = Y_m u changes its injections by u, with the first m columns Y_m of Y. No
-  injection is changed by (q, Delta) = (1, -Y_m c), and by the other columns of Y: for ``early`` these are m.. T - 1 of them, and
-  with (1, -Y_m c) they span what (1 on q, -1 on Delta_j), j = m..T, span. For ``incremental``, where Delta_j, j > m, do not
-  matter, it is (1 on q, -t on Delta_t), t <= m, alone.
+  injection is changed by (q, Delta) = (1, -Y_m c), and by the other columns of Y: for ``early`` these are T - m, and with
+  (1, -Y_m c) they span what (1 on q, -1 on Delta_j), j = m..T, span. For ``incremental`` Delta_j, j > m, is in no injection and
+  stays as it is; what is left is (1 on q, -t on Delta_t), t <= m, alone.
 * A party that finishes, online m times: its injections add up to p q, p the sum of the c_r it used. So q = sum(u) / p, and
   Delta = Y_(m-1) (u - c q) in the rounds before the last. That is whole if all u are multiples of p. No injection is changed by
   the other columns of Y, which are none where m = T + 1.
@@ -50,6 +50,9 @@ def whole_shift(parameters: IncaParameters, count: int, *, finishes: bool) -> Wh
     inverse = np.rint(np.linalg.inv(injection.noise[:-1]))
     before = count - 1 if finishes else count
     used, unused = inverse[:, :before], inverse[:, before:]
+    if injection.name == "incremental" and not finishes:
+        # What it had not added yet is in none of its injections.
+        used[count:], unused = 0.0, unused[:, :0]
     total = int(c[:count].sum())
     if finishes and not total:
         # Nothing of the value is left in what the party injected: q would have to change by a fraction.
@@ -62,8 +65,7 @@ def whole_shift(parameters: IncaParameters, count: int, *, finishes: bool) -> Wh
     else:
         in_value, in_noise = np.zeros((1, count)), used
         kernel = np.vstack([np.ones((1, 1)), -(used @ c[:count])[:, None]])
-        if parameters.injections.name != "incremental":
-            kernel = np.hstack([kernel, np.vstack([np.zeros((1, unused.shape[1])), unused])])
+        kernel = np.hstack([kernel, np.vstack([np.zeros((1, unused.shape[1])), unused])])
     lift = np.vstack([in_value, in_noise])
     norms = np.array([parameters.sigma_star / portions, *[parameters.sigma_delta] * injection.noise_terms])
     with np.errstate(divide="ignore"):
