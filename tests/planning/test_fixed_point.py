@@ -183,7 +183,7 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
 
 def test_predicted_bytes() -> None:
     """Five others hear the release; each of four rounds has one message."""
-    options = ({"noise": NoiseKind.INSECURE_FLOAT64, "injection": "early"}, {"value_bits": 32})
+    options: tuple[dict[str, Any], ...] = ({"noise": NoiseKind.INSECURE_FLOAT64, "injection": "early"}, {"value_bits": 32})
     plain, short = (rank(TARGET, [IncA(rounds=4, **one)])[0].to_json() for one in options)
     assert plain["bytes_per_party"] - short["bytes_per_party"] == (4 + 5) * 3 * 4
     assert plain["mse"] == short["mse"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -149,7 +149,7 @@ KNOWN = [(0, "delta", 1), (1, "delta", 1)]
 def test_the_true_delta_is_below_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "SMOOTHING", SMOOTHING)
     execution = CASES[name]
-    one = replace(execution, protocol=replace(execution.protocol, dimension=1))
+    one = replace(execution, protocol=replace(cast("Consensus", execution.protocol), dimension=1))
     mu = float(one.privacy(1e-6).against({2}).mu_upper[0])
     found = true_deltas(*distributions(execution, {2}, 0, KNOWN, public_from=2))
     allowed = [bound(mu, epsilon, 4) for epsilon in EPSILONS]

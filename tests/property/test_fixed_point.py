@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -370,7 +371,7 @@ def test_whole_changes_of_noise_make_the_changes_of_injections(
     """Against the rows (c, Z) and the guard of the protocol itself: kernel and lift, by their norms."""
     count = data.draw(st.integers(1, rounds + 1 if finishes else rounds))
     kind = "early" if early else "incremental"
-    fields = {"sigma_star": 0.7, "sigma_delta": 1.9, "sigma_guard": 1.3 if guard else 0.0}
+    fields: dict[str, Any] = {"sigma_star": 0.7, "sigma_delta": 1.9, "sigma_guard": 1.3 if guard else 0.0}
     inca = IncA(rounds=rounds, injection=kind, noise=NoiseKind.DISCRETE, grid=2.0**-20, dimension=1, **fields)
     shift = whole_shift(inca, count, finishes=finishes)
     assert shift.factor == (count if finishes and not early else 1)

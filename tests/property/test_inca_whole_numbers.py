@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ CASES = {
 
 def enumerated(case: Case) -> tuple[Array, Array]:
     execution = case.execution
-    many = replace(execution, protocol=replace(execution.protocol, dimension=10**7))
+    many = replace(execution, protocol=replace(cast("IncA", execution.protocol), dimension=10**7))
     return distributions(many, case.corrupt, TARGET)
 
 
@@ -128,3 +128,24 @@ def test_the_shift_is_rounded_where_that_costs_less_than_the_own_noise(monkeypat
     monkeypatch.setattr(loss, "SMOOTHING", SMOOTHING)
     case = CASES["early, so far apart that the shift is rounded"]
     assert certified(case) < 0.97 * case.change / math.sqrt(case.star**2 - SMOOTHING)
+
+
+@pytest.mark.parametrize("injection", ["early", "incremental"])
+def test_before_the_release_no_more_is_known_than_stated(injection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a party sent before the last round, to parties that all collude."""
+    monkeypatch.setattr(loss, "SMOOTHING", SMOOTHING)
+    # Two rounds, of which it misses the last: both of its injections before that are in what it sent.
+    rounds = (((1,), (0,), (0,)), ((2,), (0,), (1,)))
+    case = Case(injection, 1.6, 3.2, change=3 if injection == "early" else 1, sent=rounds, helped=False)
+    case = replace(case, online=((0, 1), (0, 1, 2)))
+    execution = case.execution
+    hidden = cast("IncA", execution.protocol).variance_before_release()
+    mu = execution.sensitivity / math.sqrt(hidden)
+    found = true_deltas(*enumerated(case))
+    assert all(true <= bound(mu, epsilon, 5) + LOST for true, epsilon in zip(found, EPSILONS, strict=True)), found
+    noise = cast("IncA", execution.protocol)
+    coarse, square = (1, 1.0) if injection == "early" else (3, (1 + 4) / 9)
+    assert hidden == pytest.approx(noise.sigma_star**2 + (noise.sigma_delta**2 - SMOOTHING) / square)
+    # A grid of so few steps that sums are not smooth: the noise that stays alone.
+    coarser = replace(noise, sigma_delta=1.1, sigma_guard=0.0)
+    assert coarser.variance_before_release() >= noise.sigma_star**2 - SMOOTHING * coarse**2

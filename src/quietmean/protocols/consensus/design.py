@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def _on_grid(found: Settings, target: Target) -> Settings:
     mu = mu_of_budget(target.epsilon, target.delta)
     # As a bound for every coalition: all edges are rounded along.
     more = math.sqrt((1.0 + conversion.dimension * conversion.most_rounding / mu**2) * conversion.correction) * (1 + 1e-10)
-    levels = {
+    levels: dict[str, Any] = {
         "sigma_local": round_up(found.sigma_local * more),
         "sigma_z": round_up(float(found.deviations.max(initial=0.0)) * more),
     }

@@ -2,8 +2,8 @@
 
 Everything that is sent follows from the whole numbers u_i = s~_i - sum_j B z_{i|j} and w_ij = z_{i|j} - z_{j|i}, from z^(0) of
 edges that were given up, and from messages themselves, in whatever arithmetic. So the adversary is given all of u and w, and
-z^(0) of every edge that not both ends used to the end or whose first message was intercepted. That is a linear view: the honest values
-with noise of covariance sigma_local^2 I + L, L the Laplacian of the remaining edges between honest parties, of weight
+z^(0) of every edge that not both ends used to the end or whose first message was intercepted. That is a linear view: the honest
+values with noise of covariance sigma_local^2 I + L, L the Laplacian of the remaining edges between honest parties, of weight
 s_i^2 s_j^2 / (s_i^2 + s_j^2) for standard deviations s of z^(0). Whole changes that leave it as it was are one for each of these
 edges: 1 on both ends of z^(0), and -B on their own noise, of squared norm 1 / s_i^2 + 1 / s_j^2 + 2 / sigma_local^2.
 """

@@ -87,7 +87,8 @@ class Exchange:
         self.quantisers = Quantisers(settings, parameters.iterations) if settings is not None else None
         self._values = out.keep(values, self._everyone, 0)
         self._own = out.send(z, online[1, links.sender], 1, self._receivers(deliveries.arrived[0]), owner=links.sender)
-        self._start, self._between = self._own, None
+        self._start = self._own
+        self._between: Rows | None = None
         if parameters.step:
             # As the machines on a grid: differences from z^(0).
             self._between = self._own - self._back @ self._own

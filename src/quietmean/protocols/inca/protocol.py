@@ -76,7 +76,9 @@ class IncA(IncaParameters, Protocol):
         found = replace(self, **whole_grid(self, target))
         loss = planned_loss(found, found.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
         more = loss.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
-        levels = {name: round_up(getattr(self, name) * more) for name in ("sigma_star", "sigma_delta", "sigma_guard")}
+        levels: dict[str, Any] = {
+            name: round_up(getattr(self, name) * more) for name in ("sigma_star", "sigma_delta", "sigma_guard")
+        }
         return replace(found, **levels)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
