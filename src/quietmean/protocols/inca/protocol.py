@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
 
 
+# Certificates of more parties take far longer with noise that is all injected at once: its terms last over all rounds.
+MOST_EARLY = 60
+
+
 def default_rounds(parties: int) -> int:
     """Enough rounds that unseen messages connect the honest parties, also when half of all parties collude."""
     return math.ceil(math.log2(parties)) + 6
@@ -46,7 +50,7 @@ class IncA(IncaParameters, Protocol):
         if isinstance(given, Injection) and discrete and not given.portions:
             replace(self, rounds=given.rounds).require_whole()
         # In whole numbers values that are injected at once need no finer steps than the noise.
-        usual = "early" if discrete else "incremental"
+        usual = "early" if discrete and target.parties <= MOST_EARLY else "incremental"
         return {"rounds": given.rounds if isinstance(given, Injection) else default_rounds(target.parties), "injection": usual}
 
     def resolved(self, parties: int) -> Self:
