@@ -89,7 +89,8 @@ def distributions(
     both = np.ascontiguousarray(np.concatenate(seen, axis=1).T + 0.0)
     _, place = np.unique(both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1]))), return_inverse=True)
     halves = np.split(place.ravel(), 2)
-    first, second = (np.bincount(half, probability, minlength=int(place.max()) + 1) for half in halves)
+    size = int(place.max()) + 1
+    first, second = (np.bincount(half, probability, minlength=size).astype(np.float64) for half in halves)
     return first, second
 
 

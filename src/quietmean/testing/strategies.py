@@ -49,10 +49,12 @@ def _inca(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     rounds = draw(st.integers(1, MAX_ROUNDS))
     noise = {"sigma_star": draw(deviations()), "sigma_delta": draw(deviations())}
     guard = draw(st.one_of(st.just({}), deviations().map(lambda deviation: {"sigma_guard": deviation})))
-    injection, numbers = draw(injections(rounds)), draw(st.one_of(_number_formats(), _whole_grids()))
+    injection = draw(injections(rounds))
+    numbers: dict[str, Any] = draw(st.one_of(_number_formats(), _whole_grids()))
     if "noise" in numbers and not isinstance(injection, str):
         injection = draw(whole_injections(rounds))
-    return {"rounds": rounds, "injection": injection} | noise | guard | numbers
+    document: dict[str, Any] = {"rounds": rounds, "injection": injection}
+    return document | noise | guard | numbers
 
 
 @st.composite

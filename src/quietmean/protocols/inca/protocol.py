@@ -50,7 +50,9 @@ class IncA(IncaParameters, Protocol):
         if isinstance(given, Injection) and discrete and not given.portions:
             replace(self, rounds=given.rounds).require_whole()
         # In whole numbers values that are injected at once need no finer steps than the noise.
-        usual = "early" if discrete and target.parties <= MOST_EARLY else "incremental"
+        # Who leaves takes more noise along uncancelled, though.
+        early = discrete and target.parties <= MOST_EARLY and not target.dropouts
+        usual = "early" if early else "incremental"
         return {"rounds": given.rounds if isinstance(given, Injection) else default_rounds(target.parties), "injection": usual}
 
     def resolved(self, parties: int) -> Self:
