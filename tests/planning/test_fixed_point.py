@@ -188,7 +188,8 @@ def test_predicted_bytes() -> None:
     options: tuple[dict[str, Any], ...] = ({"noise": NoiseKind.INSECURE_FLOAT64, "injection": "early"}, {"value_bits": 32})
     plain, short = (rank(TARGET, [IncA(rounds=4, **one)])[0].to_json() for one in options)
     assert plain["bytes_per_party"] - short["bytes_per_party"] == (4 + 5) * 3 * 4
-    assert plain["mse"] == short["mse"]
+    # Other executions are simulated for other noise.
+    assert plain["mse"] == pytest.approx(short["mse"], rel=0.01)
     assert 0 < short["grid_over_noise"] <= 8 * FINE
     assert 0 < short["rounding_mu_squared"] < 1e-6
     assert "grid_over_noise" not in plain
