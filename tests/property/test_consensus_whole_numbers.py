@@ -72,7 +72,7 @@ def check_hidden(execution: Execution, seed: int, place: int) -> None:
         link = int(np.nonzero((links.sender == party) & (links.receiver == its_other))[0][0])
         changed[party, "delta", int(links.slot[link])] = noise[party, "delta", int(links.slot[link])] + by
         changed[party, "star", 0] = noise[party, "star", 0] + int(links.sign[link]) * by
-    values = stream.integers(-2000, 2000, (execution.parties, 2)) * STEP
+    values: Vector = (stream.integers(-2000, 2000, (execution.parties, 2)) * STEP).astype(np.float64)
     assert told(execution, values, noise) == told(execution, values, changed)
 
 
