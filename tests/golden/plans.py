@@ -21,6 +21,7 @@ DESIGNED = {
 FLOATS = {
     "cordp-dme-float64": f"{DESIGNED['cordp-dme']} --noise insecure-float64",
     "curator-float64": f"{DESIGNED['curator']} --noise insecure-float64",
+    "consensus-float64": f"{DESIGNED['consensus']} --noise insecure-float64",
 }
 # Calibrated on simulated executions.
 CALIBRATED = {
@@ -31,6 +32,7 @@ CALIBRATED = {
     "gossip": "--parties 10 --protocol gossip --no-privacy --rounds 3",
     "ranking": "--parties 8 --epsilon 2 --delta 1e-4 --explain --protocol consensus --protocol cordp-dme --protocol local-dp",
 }
+CALIBRATED["inca-float64"] = f"{CALIBRATED['inca']} --noise insecure-float64"
 DESIGNED |= FLOATS
 PLANS = DESIGNED | CALIBRATED
 

@@ -23,6 +23,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.candidates import rank
 from quietmean.privacy import Adversary
 from quietmean.protocols import Protocol, get_protocol
+from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.inca.fixed_point import COARSEST, FINE, choose_grid, held_deviation
@@ -48,14 +49,63 @@ def inca(protocol: Protocol) -> IncA:
     return protocol
 
 
-def test_off_by_default_and_the_same_noise() -> None:
-    plain, short = planned(), planned(value_bits=32)
-    assert plain.digest == planned(value_bits=64).digest != short.digest
-    assert plain.grid == 0.0
-    assert "grid" not in plain.protocol.describe()
-    one, other = inca(plain.protocol), inca(short.protocol)
-    assert (one.sigma_star, one.sigma_delta) == (other.sigma_star, other.sigma_delta)
+def test_whole_numbers_by_default_and_32_bits_with_the_same_noise() -> None:
+    plain, short, floats = planned(), planned(value_bits=32), planned(noise="insecure-float64")
+    assert len({plain.digest, planned(value_bits=64).digest, short.digest, floats.digest}) == 3
+    assert (plain.grid > 0, short.grid > 0, floats.grid) == (True, True, 0.0)
+    assert "grid" not in floats.protocol.describe()
+    one, other, real = inca(plain.protocol), inca(short.protocol), inca(floats.protocol)
+    assert (one.injection, other.injection, real.injection) == ("early", "early", "incremental")
+    assert one.sigma_star == pytest.approx(other.sigma_star, rel=1e-5)
+    assert one.sigma_delta == pytest.approx(other.sigma_delta, rel=1e-5)
+    assert one.sigma_star == pytest.approx(real.sigma_star, rel=0.01)
     assert plain.prediction == short.prediction
+
+
+@pytest.mark.parametrize("injection", ["early", "incremental"])
+def test_smallest_scales_have_steps_enough_and_values_lie_on_whole_portions(injection: str) -> None:
+    plan = planned(injection=injection)
+    protocol = inca(plan.protocol)
+    portions = 5 if injection == "incremental" else 1
+    assert plan.value_step == portions * plan.grid
+    least = min(protocol.sigma_star / portions, protocol.sigma_delta) / plan.grid
+    assert 2.0**20 <= least < 2.0**21
+    hidden = replace(protocol, noise=None, grid=0.0).variance_before_release()
+    assert hidden * (1 - 1e-9) < protocol.variance_before_release() <= hidden
+    # Bounds of a coordinate are no multiples of five steps: records are rounded towards zero and stay inside.
+    inside = plan.admit(np.full(3, 1.0))
+    assert (inside <= plan.input_domain.largest).all()
+    assert on_grid(inside, plan.value_step)
+
+
+def test_injections_that_are_not_whole_are_refused_on_the_grid() -> None:
+    halves = {"c": [0.5, 0.25, 0.25], "Z": [[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]]}
+    with pytest.raises(InputError, match=r"no whole \(c, Z\) of determinant \+-1"):
+        calibrate(TARGET, IncA.from_options({"injection": halves}))
+    raw = {"rounds": 2, "sigma_star": 1.0, "sigma_delta": 3.0, "injection": halves}
+    with pytest.raises(InputError, match="choose early or incremental"):
+        IncA.parse({**raw, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}, 4)
+    assert IncA.parse(raw, 4).grid == 0.0
+    doubled = {"c": [1.0, 0.0, 0.0], "Z": [[2.0, 0.0], [-2.0, 1.0], [0.0, -1.0]]}
+    with pytest.raises(InputError, match="determinant"):
+        IncA.parse({**raw, "injection": doubled, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}, 4)
+    whole = {"c": [2.0, -1.0, 0.0], "Z": [[1.0, 0.0], [3.0, 1.0], [-4.0, -1.0]]}
+    assert IncA.parse({**raw, "injection": whole, "noise": "discrete", "grid": 2.0**-20, "dimension": 1}, 4).portions == 1
+
+
+def test_files_of_before_keep_their_float64_noise() -> None:
+    """A grid with 32 bits and no word of noise is rounded float64 noise."""
+    raw = {"rounds": 3, "sigma_star": 1.0, "sigma_delta": 3.0, "value_bits": 32, "grid": 2.0**-20, "largest_value": 10.0}
+    old = IncA.parse({**raw, "dimension": 2}, 4)
+    assert not old.whole
+    assert old.injection == "incremental"
+    assert any(
+        "in real arithmetic" in note
+        for note in Execution(old, old.draw_schedule(4, insecure_seed(1)), ExecutionTrace.everyone(3, 4), 1.0, np.ones(4))
+        .privacy(1e-6)
+        .terms.conversion.notes
+    )
+    assert IncA.parse({**raw, "dimension": 2, "noise": "discrete"}, 4).whole
 
 
 def test_the_grid_is_a_power_of_two_far_below_the_noise_and_in_the_plan() -> None:
@@ -63,9 +113,11 @@ def test_the_grid_is_a_power_of_two_far_below_the_noise_and_in_the_plan() -> Non
     again = Plan.from_json(json.loads(json.dumps(plan.to_json())))
     assert again.digest == plan.digest
     assert again.grid == plan.grid == 2.0 ** round(math.log2(plan.grid))
-    # Room for the cancelled noise, eighteen times as large here, takes the step to the next power of two.
+    # Room for the cancelled noise, some twenty times as large here, and eight times that, takes the step some powers of two up.
     protocol = inca(plan.protocol)
-    assert plan.grid <= 2 * FINE * min(protocol.sigma_star, protocol.sigma_delta)
+    assert plan.grid <= 8 * FINE * min(protocol.sigma_star, protocol.sigma_delta)
+    floats = inca(planned(value_bits=32, noise="insecure-float64").protocol)
+    assert floats.grid <= 2 * FINE * min(floats.sigma_star, floats.sigma_delta)
     assert protocol.largest_value >= TARGET.sensitivity
     assert protocol.dimension == 3
 
@@ -128,15 +180,17 @@ def test_whether_there_is_room_depends_on_the_domain_and_the_weight_and_not_on_t
         plan.machine(schedule, 0, np.zeros(4), 1.0, noise.party(0))
     with pytest.raises(InputError, match="values have 4 coordinates, the grid is for 3"):
         plan.protocol.check_values(np.zeros(4))
-    planned().protocol.check_values(1e9 * value)
+    planned(noise="insecure-float64").protocol.check_values(1e9 * value)
 
 
 def test_predicted_bytes() -> None:
     """Five others hear the release; each of four rounds has one message."""
-    plain, short = (rank(TARGET, [IncA(rounds=4, value_bits=bits)])[0].to_json() for bits in (64, 32))
+    options: tuple[dict[str, Any], ...] = ({"noise": NoiseKind.INSECURE_FLOAT64, "injection": "early"}, {"value_bits": 32})
+    plain, short = (rank(TARGET, [IncA(rounds=4, **one)])[0].to_json() for one in options)
     assert plain["bytes_per_party"] - short["bytes_per_party"] == (4 + 5) * 3 * 4
-    assert plain["mse"] == short["mse"]
-    assert 0 < short["grid_over_noise"] <= 2 * FINE
+    # Other executions are simulated for other noise.
+    assert plain["mse"] == pytest.approx(short["mse"], rel=0.01)
+    assert 0 < short["grid_over_noise"] <= 8 * FINE
     assert 0 < short["rounding_mu_squared"] < 1e-6
     assert "grid_over_noise" not in plain
 
@@ -144,17 +198,18 @@ def test_predicted_bytes() -> None:
 def test_certificates_count_the_rounding() -> None:
     plan = planned(value_bits=32)
     execution = plan.execution(insecure_seed(3), ExecutionTrace.everyone(4, 6))
+    assert not any("in real arithmetic" in note or "cut" in note for note in execution.privacy(1e-6).terms.conversion.notes)
     exact = certificate_of(execution.transcript(), Adversary.collusion({0}), 1.0)
     widened = execution.privacy(1e-6).against({0})
     assert (widened.mu > exact.mu).all()
     np.testing.assert_allclose(widened.mu, exact.mu, rtol=1e-6)
     assert widened.numbers == "upper bound"
-    coarse = replace(execution, protocol=replace(inca(plan.protocol), grid=2.0**-4))
+    coarse = replace(execution, protocol=replace(inca(plan.protocol), grid=2.0**-5))
     terms = coarse.privacy(1e-6).terms
     extra = replace(execution.privacy(1e-6), terms=terms).against({0}).mu
     assert (extra > 1.05 * exact.mu).all()
     again = Execution.from_json(execution.to_json())
-    assert again.privacy(1e-6).terms.conversion.mu(Adversary.collusion({0}), [1], np.ones(1), 1.0) > 1.0
+    assert again.privacy(1e-6).terms.conversion.mu(Adversary.collusion({0}), [1], np.full(1, 0.3), 1.0) > 0.3
     with pytest.raises(InputError, match="dimension is missing"):
         replace(execution, protocol=replace(inca(plan.protocol), dimension=None)).privacy(1e-6)
 

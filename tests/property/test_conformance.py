@@ -48,7 +48,9 @@ def test_inca_injects_one_portion_per_round_online(data: st.DataObject, seed: in
     noise = InsecurePopulationNoise(seed, execution.parties)
     portion = protocol.injections.portion
     injected = np.array([portion[:count].sum() for count in execution.trace.online.sum(axis=0)])
-    noisy = private + protocol.sigma_star * noise.normal("star", 0, private.shape[1])
+    numbers = protocol.numbers()
+    star, step = numbers.draw(noise, "star", 0, protocol.sigma_star, private.shape[1])
+    noisy = numbers.value(private) + star * step
     releases = execution.run_batch(private, noise)
     # Delta noise of up to 100 a term is added and taken out again, six terms of up to some ten coefficients each.
     scale = np.abs(private).max() + 1e3 * protocol.sigma_delta + protocol.sigma_star

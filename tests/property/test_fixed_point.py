@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,17 +16,20 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.grid import LARGEST_SHARE, divide, from_units, on_grid, to_units, whole_steps
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.numbers import Numbers, RoundedNumbers, numbers_for, rounded_numbers
 from quietmean.core.party import Message, PartyId, PopulationNoise, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Plan, Target
+from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
-from quietmean.protocols.inca import party as party_module
+from quietmean.protocols.inca import spec as spec_module
 from quietmean.protocols.inca.party import IncaParty
-from quietmean.protocols.inca.rounding import rounding_information, widened
+from quietmean.protocols.inca.rounding import inverse_product, rounding_information, widened
 from quietmean.protocols.inca.rounds import next_online
 from quietmean.protocols.inca.spec import Terms
+from quietmean.protocols.inca.whole_shift import whole_shift
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureStackedNoise, insecure_seed
 from quietmean.testing.strategies import PARAMETERS, executions
@@ -43,7 +47,7 @@ def on_a_grid(draw: st.DrawFn, protocol: str, step: float, max_parties: int = 7)
     """Any execution with any schedule, dropouts, lost and settled messages."""
 
     def parameters(parties: int) -> st.SearchStrategy[dict[str, object]]:
-        fields = {"value_bits": 32, "grid": step, "largest_value": 1e6}
+        fields = {"noise": None, "value_bits": 32, "grid": step, "largest_value": 1e6}
         levels = {"sigma_star": 0.5, "sigma_delta": 2.0} if protocol == "inca" else {}
         return PARAMETERS[protocol](parties).map(lambda raw: {**raw, **fields, **levels})
 
@@ -77,7 +81,7 @@ def held_units(execution: Execution, noise: PopulationNoise, record: Callable[[M
     return to_units(held, step)
 
 
-def check_mass(execution: Execution, seed: int) -> None:
+def check_mass(execution: Execution, seed: int, largest: int = LARGEST_SHARE) -> None:
     """All that is held at the end is all that was injected, to the unit, plus shares that were never settled."""
     sent: dict[tuple[int, PartyId], Units] = {}
 
@@ -89,13 +93,49 @@ def check_mass(execution: Execution, seed: int) -> None:
     injected = held_units(execution.with_trace(nothing_arrives), InsecurePopulationNoise(seed, execution.parties))
     twice = [sent[t, sender] for t, sender, _, later in execution.trace.settled.tolist() if not later]
     np.testing.assert_array_equal(held.sum(axis=0), injected.sum(axis=0) + np.array(twice, dtype=np.int64).sum(axis=0))
-    assert all(np.abs(units).max() <= LARGEST_SHARE for units in sent.values())
+    assert all(np.abs(units).max() <= largest for units in sent.values())
 
 
 @settings(max_examples=150, deadline=None)
 @given(grid_executions(), st.integers(0, 2**16))
 def test_no_unit_is_lost_or_made(execution: Execution, seed: int) -> None:
     check_mass(execution, seed)
+
+
+@st.composite
+def whole_executions(draw: st.DrawFn, step: float = ROOMY, max_parties: int = 7) -> Execution:
+    """With discrete noise, on a grid where no share is cut however many bits it takes."""
+    execution = on_a_grid(draw, "inca", step, max_parties)
+    inca = inca_of(execution)
+    injection = inca.injection if isinstance(inca.injection, str) else "early"
+    whole = replace(inca, noise=NoiseKind.DISCRETE, value_bits=64, largest_value=0.0, dimension=2, injection=injection)
+    return replace(execution, protocol=whole)
+
+
+@settings(max_examples=80, deadline=None)
+@given(whole_executions(), st.integers(0, 2**16), st.booleans())
+def test_whole_numbers_lose_no_unit_and_the_batch_kernel_has_them(execution: Execution, seed: int, stacked: bool) -> None:
+    check_mass(execution, seed, largest=2**53)
+    noise = (InsecureStackedNoise if stacked else InsecurePopulationNoise)(seed, execution.parties)
+    values = values_for(execution)
+    machines, batch = execution.run(values, noise), execution.run_batch(values, noise)
+    for party, release in machines.releases.items():
+        np.testing.assert_array_equal(release.vector, batch.vector[party])
+
+
+@settings(max_examples=40, deadline=None)
+@given(whole_executions(), st.integers(0, 2**16))
+def test_without_losses_the_total_is_that_of_values_and_noise(execution: Execution, seed: int) -> None:
+    """All that is cancelled is cancelled to the unit: what stays is the value and eta_star, each once."""
+    trace = ExecutionTrace.everyone(execution.schedule.rounds, execution.parties)
+    inca, values = inca_of(execution), values_for(execution)
+    noise = InsecurePopulationNoise(seed, execution.parties)
+    total = execution.with_trace(trace).run_batch(values, noise).vector.sum(axis=0)
+    numbers = inca.numbers()
+    star = [
+        numbers.noise(noise.party(party), NoiseGroup.INDEPENDENT, 0, inca.sigma_star, 2) for party in range(execution.parties)
+    ]
+    np.testing.assert_array_equal(total, (numbers.value(values) + np.array(star)).sum(axis=0))
 
 
 @settings(max_examples=40, deadline=None)
@@ -112,7 +152,7 @@ class _KeptInFloats(RoundedNumbers):
 
 
 def test_a_split_that_keeps_a_rounded_fraction_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(party_module, "rounded_numbers", _KeptInFloats)
+    monkeypatch.setattr(spec_module, "rounded_numbers", _KeptInFloats)
 
     @settings(WRONG, max_examples=150)
     @given(grid_executions(step=ROOMY), st.integers(0, 2**16))
@@ -224,7 +264,8 @@ def test_sessions_agree_to_the_step_through_faults(tmp_path: Path) -> None:
     """Losses, doubled and late messages, a partition, a crash: the total of all that is held is that of the machines, exactly."""
     target = Target(parties=4, epsilon=1.0, delta=1e-6, dimension=2, colluding=1)
     plan = Plan(target, IncA(rounds=4, sigma_star=1.0, sigma_delta=3.0, value_bits=32).finalize(target))
-    values = np.cos(np.arange(8.0)).reshape(4, 2)
+    # Inside the plan's domain, from 0 to 0.7.
+    values = 0.35 + 0.3 * np.cos(np.arange(8.0)).reshape(4, 2)
     split = [Partition(frozenset({1}), 0.5, 6.0)]
     for seed in range(3):
         folder = tmp_path / str(seed)
@@ -316,6 +357,41 @@ def check_shift(execution: Execution, seed: int) -> None:
         assert after[t, sender] - before[t, sender] == held[last, sender] // parts
 
 
+@settings(max_examples=60, deadline=None)
+@given(whole_executions(), st.integers(0, 2**16))
+def test_changes_that_split_evenly_pass_through_exactly_where_nothing_is_cut(execution: Execution, seed: int) -> None:
+    check_shift(execution, seed)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 9), st.booleans(), st.booleans(), st.booleans(), st.data())
+def test_whole_changes_of_noise_make_the_changes_of_injections(
+    rounds: int, finishes: bool, early: bool, guard: bool, data: st.DataObject
+) -> None:
+    """Against the rows (c, Z) and the guard of the protocol itself: kernel and lift, by their norms."""
+    count = data.draw(st.integers(1, rounds + 1 if finishes else rounds))
+    kind = "early" if early else "incremental"
+    fields: dict[str, Any] = {"sigma_star": 0.7, "sigma_delta": 1.9, "sigma_guard": 1.3 if guard else 0.0}
+    inca = IncA(rounds=rounds, injection=kind, noise=NoiseKind.DISCRETE, grid=2.0**-20, dimension=1, **fields)
+    shift = whole_shift(inca, count, finishes=finishes)
+    assert shift.factor == (count if finishes and not early else 1)
+    least = inverse_product(replace(inca, noise=None, grid=0.0), count, finishes=finishes)
+    # No whole change is smaller than the least one.
+    assert (np.linalg.eigvalsh(shift.product - least) >= -1e-9 * np.trace(shift.product)).all()
+    star, delta, hidden = (1.0 / level**2 if level else 0.0 for level in fields.values())
+    portions = inca.portions**2
+    guarded = hidden * portions
+    if not finishes:
+        made = delta * (1.0 if early else sum(t * t for t in range(1, count + 1)))
+        left = portions * star + made + (2.0 * delta * (rounds - count) if early else 0.0)
+        assert shift.kernel == pytest.approx(left + (guarded + made if guard else 0.0))
+        if early and delta < star:
+            # Never more than (1 on eta_star, -1 on Delta_j) for each term that was not taken out.
+            assert left <= (rounds - count + 1) * (star + delta) * (1 + 1e-12)
+    elif count == rounds + 1 and not guard:
+        assert shift.kernel == 0.0
+
+
 @settings(max_examples=100, deadline=None)
 @given(grid_executions(step=ROOMY), st.integers(0, 2**16))
 def test_changes_that_split_evenly_pass_through_exactly(execution: Execution, seed: int) -> None:
@@ -326,7 +402,7 @@ def test_changes_that_split_evenly_pass_through_exactly(execution: Execution, se
 def test_rounding_halves_to_even_would_void_the_privacy_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     from quietmean.core import numbers
 
-    def to_even(units: Units, parts: int) -> Units:
+    def to_even(units: Units, parts: int, largest: int | None = None) -> Units:
         return np.rint(units / parts).astype(np.int64)
 
     monkeypatch.setattr(numbers, "divide", to_even)

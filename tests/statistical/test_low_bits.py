@@ -34,9 +34,13 @@ _TESTS = 5000
 Bits = NDArray[np.bool_]
 
 
+# The fewest rounds that say all there is to say.
+OPTIONS: dict[str, dict[str, int]] = {"inca": {"rounds": 3}, "consensus": {"iterations": 3}}
+
+
 def execution_of(name: str) -> Execution:
     target = Target(parties=PARTIES, epsilon=1.0, delta=1e-6, dimension=TRIALS, colluding=1)
-    plan = calibrate(target, get_protocol(name)())
+    plan = calibrate(target, get_protocol(name).from_options(OPTIONS.get(name, {})))
     return plan.execution(Seed.public("low bits"), ExecutionTrace.everyone(plan.protocol.rounds, PARTIES))
 
 
@@ -100,9 +104,9 @@ def at_most(count: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["local-dp", "central-dp", "cordp-dme", "gopa", "muffliato"])
+@pytest.mark.parametrize("name", ["local-dp", "central-dp", "cordp-dme", "gopa", "muffliato", "inca", "consensus"])
 def test_messages_and_releases_show_no_more_than_certified(name: str) -> None:
-    """Against coalitions that see the single messages, and for releases; muffliato's floats are made of whole numbers."""
+    """Against coalitions that see the single messages, and for releases; some floats are made of whole numbers."""
     execution = execution_of(name)
     corrupt = frozenset({2}) if name == "central-dp" else frozenset({0})
     worst, distance = excess(execution, corrupt, 40)

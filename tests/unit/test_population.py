@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.grid import LARGEST_SHARE
+from quietmean.core.numbers import RoundedNumbers
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Flow, Schedule, churn
 from quietmean.privacy.information.round_structure import find_rounds
@@ -118,7 +119,7 @@ def test_cancellation_is_noticed_however_many_rows_it_has() -> None:
 
 
 def test_whole_numbers_leave_over_what_a_division_rounds() -> None:
-    reading = NumericReading(np.zeros((4, 1)), WholeRows(0.25))
+    reading = NumericReading(np.zeros((4, 1)), WholeRows(RoundedNumbers(0.25)))
     members = np.arange(4)
     held = reading.injected(
         reading.zeros(), [Injection(members, [(1.0, NumericRows(np.array([[1.7], [-1.6], [2.0**40], [0.0]])))])]
@@ -151,10 +152,10 @@ def test_readings_do_not_mix() -> None:
     np.testing.assert_array_equal(numeric.vectors(numeric.values + NoTerms(2, 1).normal("star", 0, 3.0)), np.zeros((2, 1)))
 
 
-@pytest.mark.parametrize("name", ["inca", "gossip"])
-def test_the_accountant_finds_the_rounds_of_a_program(name: str) -> None:
+@pytest.mark.parametrize(("name", "options"), [("inca", {"injection": "incremental"}), ("gossip", {})])
+def test_the_accountant_finds_the_rounds_of_a_program(name: str, options: dict[str, str]) -> None:
     """What makes accounts fast: rows of values come first, and each message is made of one round's messages."""
-    protocol, seed = get_protocol(name)().template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
+    protocol, seed = get_protocol(name).from_options(options).template(Target(20, 1.0, 1e-6)), Seed.public("rounds")
     schedule = protocol.draw_schedule(20, seed)
     trace = churn(seed, schedule.rounds, 20, permanent=0.2, temporary=0.1)
     assert find_rounds(protocol.transcript(schedule, trace)) is not None

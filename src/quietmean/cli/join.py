@@ -105,7 +105,7 @@ def command(
             path = files.receipt(receipt)
             save_refusal(path, shared.target, error.record, _origin(files, settings))
             if charge is not None:
-                charge.settle_refusal(error.record)
+                charge.settle_refusal(error.record, settings.plan.charge)
             raise ProtocolFailure(f"{error}; receipt {path}") from None
         except NothingPublished:
             if charge is not None:

@@ -205,14 +205,13 @@ class ChargedStudy:
             book.settle(self.study, outcome.charge(party), when=datetime.now(UTC), note="; ".join(parts))
             return book.account(self.account)
 
-    def settle_refusal(self, record: GateRecord) -> Account:
-        """Put what a study without a result cost at most in place of the plan."""
+    def settle_refusal(self, record: GateRecord, planned: Charge) -> Account:
+        """Put what a study without a result cost at most in place of the plan; the sampler's part stays."""
         from quietmean.ledger import Ledger
-        from quietmean.privacy import Charge
 
         note = f"no result, the gate was closed: {record.reason}"
         with Ledger.open(self.ledger) as book:
-            book.settle(self.study, Charge(record.before_release), when=datetime.now(UTC), note=note)
+            book.settle(self.study, replace(planned, mu=record.before_release), when=datetime.now(UTC), note=note)
             return book.account(self.account)
 
     def give_back(self, planned: Charge) -> None:

@@ -1,4 +1,7 @@
-"""A public fixed-point grid: vectors whose entries are whole multiples of a power of two, held as float64 without rounding."""
+"""A public fixed-point grid: vectors whose entries are whole multiples of a step, held as float64 without rounding.
+
+The step is a power of two, or a small whole number of times one, on which values may lie.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ def on_grid(vector: Vector, step: float) -> bool:
     """Are all entries, in any shape, finite multiples of ``step`` and below 2^53 steps in size? Both in the same units."""
     with np.errstate(over="ignore"):
         units = vector / step
-    return bool((np.abs(units) < LARGEST_UNITS).all() and (units == np.rint(units)).all())
+    whole = bool((np.abs(units) < LARGEST_UNITS).all() and (units == np.rint(units)).all())
+    # A quotient by another number than a power of two may be rounded to a whole one.
+    return whole and (_is_power(step) or bool((units * step == vector).all()))
 
 
 def to_units(vector: Vector, step: float) -> Units:
@@ -48,14 +53,16 @@ def from_units(units: NDArray[np.signedinteger], step: float) -> Vector:
     return vector
 
 
-def divide(units: Units, parts: int | Units) -> Units:
-    """units / parts, rounded to whole steps, halves up, and cut to +-(2^31 - 1). ``parts``: > 0, of any shape that broadcasts.
+def divide(units: Units, parts: int | Units, largest: int | None = LARGEST_SHARE) -> Units:
+    """units / parts, rounded to whole steps, halves up, and cut to +- ``largest`` steps unless that is None.
+
+    ``parts``: > 0, of any shape that broadcasts. Units are below 2^53.
 
     Halves go up whatever the sign: only so does a change of ``units`` by a multiple of ``parts`` change the result by exactly
     that many steps, on which the privacy bound for grids rests.
     """
     shares: Units = (2 * units + parts) // (2 * parts)
-    return np.clip(shares, -LARGEST_SHARE, LARGEST_SHARE)
+    return shares if largest is None else np.clip(shares, -largest, largest)
 
 
 def whole_steps(vector: Vector, step: float) -> Vector:
@@ -83,9 +90,16 @@ def towards_zero(vector: Vector, step: float) -> Vector:
         raise InputError(
             f"a coordinate of a value is no finite number or has no room on the plan's grid of {step:g}: scale it down"
         )
+    if not _is_power(step):
+        # The quotient may have been rounded up to a whole number.
+        units -= np.sign(units) * (np.abs(units * step) > np.abs(vector))
     # Adding zero makes a negative zero a plain one.
     whole: Vector = units * step + 0.0
     return whole
+
+
+def _is_power(step: float) -> bool:
+    return math.frexp(step)[0] == 0.5
 
 
 def ball_on_grid(vector: Vector, radius: float, step: float) -> Vector:

@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from quietmean.core.grid import LARGEST_UNITS, divide, from_units, on_grid, to_units, too_large, towards_zero, whole_steps
+from quietmean.core.grid import (
+    LARGEST_SHARE,
+    LARGEST_UNITS,
+    divide,
+    from_units,
+    on_grid,
+    to_units,
+    too_large,
+    towards_zero,
+    whole_steps,
+)
+from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Units, Vector
 
 Source = NoiseSource | PopulationNoise
@@ -23,10 +34,14 @@ class Numbers(ABC):
     """How values and noise become vectors, and how these are injected, split and added up.
 
     Parts kept and parts sent always sum to what was held. Vectors have the shape (d,) or, of a population, (n, d), and are in the
-    units of the values. ``step``: that of the grid, 0 for none.
+    units of the values. ``step``: that of the grid, 0 for none; ``value_step``: that of the grid to which values are rounded.
     """
 
     step: float = 0.0
+
+    @property
+    def value_step(self) -> float:
+        return self.step
 
     @abstractmethod
     def value(self, value: Vector) -> Vector:
@@ -102,14 +117,17 @@ class RealNumbers(Numbers):
 class WholeNumbers(Numbers):
     """Multiples of ``step``, held as float64 without rounding. Sums are exact, also where shares are rounded or cut.
 
-    Noise is the discrete Gaussian. Raises :class:`~quietmean.core.errors.ProtocolFailure` for numbers that the grid cannot hold.
+    Noise is the discrete Gaussian. ``largest_share``: to how many steps shares are cut, None if they are not.
+    Raises :class:`~quietmean.core.errors.ProtocolFailure` for numbers that the grid cannot hold.
     """
+
+    largest_share: ClassVar[int | None] = None
 
     def __init__(self, step: float) -> None:
         self.step = step
 
     def value(self, value: Vector) -> Vector:
-        return towards_zero(value, self.step)
+        return towards_zero(value, self.value_step)
 
     def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
         if not sigma:
@@ -127,11 +145,15 @@ class WholeNumbers(Numbers):
         return whole_steps(vector, self.step)
 
     def share(self, held: Vector, parts: int) -> Vector:
-        return from_units(divide(self._units(held), parts), self.step)
+        return from_units(self.divided(self._units(held), parts), self.step)
 
     def kept(self, held: Vector, parts: int, delivered: int) -> Vector:
         units = self._units(held)
-        return from_units(units - delivered * divide(units, parts), self.step)
+        return from_units(units - delivered * self.divided(units, parts), self.step)
+
+    def divided(self, units: Units, parts: int | Units) -> Units:
+        """The shares of numbers of steps: one of ``parts`` equal parts, > 0, of any shape that broadcasts."""
+        return divide(units, parts, self.largest_share)
 
     def total(self, vectors: Sequence[Vector]) -> Vector:
         # 2^10 numbers below 2^53 add up in 64 bits without overflow: check on the way.
@@ -148,8 +170,37 @@ class WholeNumbers(Numbers):
         return to_units(vector, self.step)
 
 
+class PortionedNumbers(WholeNumbers):
+    """Values, and noise that is injected along with them, on a grid of ``portions`` steps: each of so many portions is whole.
+
+    All other noise is on the grid itself.
+    """
+
+    def __init__(self, step: float, portions: int) -> None:
+        super().__init__(step)
+        self._with_values = WholeNumbers(step * portions)
+
+    @property
+    def value_step(self) -> float:
+        return self._with_values.step
+
+    def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:
+        if purpose in (NoiseGroup.INDEPENDENT, NoiseGroup.GUARD):
+            return self._with_values.draw(source, purpose, index, sigma, dimension)
+        return super().draw(source, purpose, index, sigma, dimension)
+
+
 class RoundedNumbers(WholeNumbers):
-    """Real values and normal noise, of which the sum is rounded to a multiple of ``step`` when it is injected."""
+    """Real values and normal noise, of which the sum is rounded to a multiple of ``step`` when it is injected.
+
+    Shares are cut to 32 bits.
+    """
+
+    largest_share = LARGEST_SHARE
+
+    @property
+    def value_step(self) -> float:
+        return 0.0
 
     def value(self, value: Vector) -> Vector:
         return value
@@ -166,9 +217,14 @@ class RoundedNumbers(WholeNumbers):
 REAL = RealNumbers()
 
 
-def whole_numbers(step: float) -> Numbers:
-    """Whole multiples of ``step`` with discrete noise; float64 for a step of 0."""
-    return WholeNumbers(step) if step else REAL
+def whole_numbers(step: float, portions: int = 1) -> Numbers:
+    """Whole multiples of ``step`` with discrete noise; float64 for a step of 0.
+
+    ``portions``: in how many equal parts values are injected.
+    """
+    if not step:
+        return REAL
+    return WholeNumbers(step) if portions == 1 else PortionedNumbers(step, portions)
 
 
 def rounded_numbers(step: float) -> Numbers:

@@ -151,9 +151,8 @@ def a_priori_at_gate(target: Target, protocol: Protocol) -> APriori:
     mu = _kept_mu(target, protocol)
     if mu >= promised.mu:
         return promised
-    return APriori(
-        mu, "a gate before the release: every party certifies what happened, and publishes nothing that could cost more"
-    )
+    why = "a gate before the release: every party certifies what happened, and publishes nothing that could cost more"
+    return APriori(mu, why, promised.beta, promised.tv)
 
 
 def kept_at_gate(target: Target, execution: Execution) -> Execution:

@@ -209,7 +209,7 @@ class Plan:
     @property
     def value_step(self) -> float:
         """The step of the public grid to which values are rounded before they are used; 0 where they are float64."""
-        return self.protocol.numbers().step
+        return self.protocol.numbers().value_step
 
     def require_rounded(self, value: Vector) -> None:
         """Raises :class:`InputError` for a sum over records, (d,), that is not on the grid; the error does not contain it.

@@ -152,7 +152,9 @@ def _levels(protocol: IncA, variances: Array) -> IncA:
     scales = np.sqrt(np.maximum(variances[1:], 1e-12 * max(float(variances[1:].max()), 1e-300)))
     delta = float(scales.max())
     injection = Injection("general", protocol.injections.portion, protocol.injections.noise * (scales / delta))
-    return replace(protocol, injection=injection, sigma_star=float(np.sqrt(variances[0])), sigma_delta=delta)
+    # In real numbers: whole ones have no such injection.
+    real: dict[str, Any] = {"noise": None, "value_bits": 64, "grid": 0.0, "largest_value": 0.0} if protocol.whole else {}
+    return replace(protocol, injection=injection, sigma_star=float(np.sqrt(variances[0])), sigma_delta=delta, **real)
 
 
 def _excess(

@@ -149,7 +149,7 @@ class GridLossConversion(LossConversion):
         self.correction = max((_corrected(variance) for variance in variances), default=1.0)
         self.dimension = dimension
         self._rounding = rounding
-        self._most_rounding = most_rounding
+        self.most_rounding = most_rounding
         self.tv = TOTAL_VARIATION * draws * dimension
         self.notes = (
             Assumption(
@@ -173,7 +173,7 @@ class GridLossConversion(LossConversion):
         return self._widened(view, self._rounding(adversary, honest) if self._rounding else 0.0)
 
     def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
-        return self._widened(view, self._most_rounding)
+        return self._widened(view, self.most_rounding)
 
     def _widened(self, view: Array, rounded: float) -> Array:
         # What is not seen at all stays so: the shift of nothing.

@@ -109,11 +109,7 @@ class DiscreteNoise(Configured, ABC):
             return
         if self.dimension is not None and values.shape[-1] > self.dimension:
             raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {self.dimension}: plan for as many")
-        if not np.abs(values).max(initial=0.0) <= LARGEST_VALUE * self.step:
-            raise InputError(
-                f"a coordinate of a party's value is larger than {LARGEST_VALUE * self.step:g}, for which there is room on the "
-                "plan's grid: scale the values down, or hand in fewer records"
-            )
+        check_steps(values, self.step)
 
     @property
     @abstractmethod
@@ -160,6 +156,15 @@ class DiscreteNoise(Configured, ABC):
             draws=draws,
             rounding=rounding,
             most_rounding=most_rounding,
+        )
+
+
+def check_steps(values: Vector, step: float) -> None:
+    """Raises :class:`InputError` if values, (d,) or (n, d), have no room on the grid. The error does not contain them."""
+    if not np.abs(values).max(initial=0.0) <= LARGEST_VALUE * step:
+        raise InputError(
+            f"a coordinate of a party's value is larger than {LARGEST_VALUE * step:g}, for which there is room on the "
+            "plan's grid: scale the values down, or hand in fewer records"
         )
 
 

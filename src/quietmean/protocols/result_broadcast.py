@@ -17,6 +17,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.core.schema import refuse_unknown, require_known
 from quietmean.graphs import make_schedule
+from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.fields import optional_field
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.spec import IncaParameters, Injection
@@ -83,7 +84,7 @@ class ResultBroadcast:
             sigma_delta=0.0,
             schedule="uniform",
             out_degree=self.out_degree,
-            value_bits=32 if grid else 64,
+            noise=NoiseKind.DISCRETE if grid else None,
             grid=grid,
         )
         own = release or Release(_zeros(dimension), 0.0)

@@ -49,12 +49,35 @@ def _inca(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     rounds = draw(st.integers(1, MAX_ROUNDS))
     noise = {"sigma_star": draw(deviations()), "sigma_delta": draw(deviations())}
     guard = draw(st.one_of(st.just({}), deviations().map(lambda deviation: {"sigma_guard": deviation})))
-    return {"rounds": rounds, "injection": draw(injections(rounds))} | noise | guard | draw(_number_formats())
+    injection = draw(injections(rounds))
+    numbers: dict[str, Any] = draw(st.one_of(_number_formats(), _whole_grids()))
+    if "noise" in numbers and not isinstance(injection, str):
+        injection = draw(whole_injections(rounds))
+    document: dict[str, Any] = {"rounds": rounds, "injection": injection}
+    return document | noise | guard | numbers
+
+
+@st.composite
+def whole_injections(draw: st.DrawFn, rounds: int) -> Any:
+    """What IncA accepts with whole numbers: early, incremental, or a random whole (c, Z) of determinant +-1."""
+    kind = draw(st.sampled_from(["incremental", "early", "general"]))
+    if kind != "general":
+        return kind
+    numbers = BitStream(insecure_seed(draw(st.integers(0, 2**32 - 1)), "whole injection"))
+    lower, upper = (np.tril(numbers.integers(3, rounds**2).reshape(rounds, rounds) - 1, -1) for _ in range(2))
+    noise = (lower + np.eye(rounds)) @ (upper.T + np.eye(rounds))
+    portion = (numbers.integers(3, rounds) - 1).tolist()
+    return {"c": [*portion, 1 - sum(portion)], "Z": np.vstack([noise, -noise.sum(axis=0)]).tolist()}
 
 
 @st.composite
 def _gossip(draw: st.DrawFn, parties: int) -> dict[str, Any]:
     return {"rounds": draw(st.integers(1, MAX_ROUNDS))} | draw(_number_formats())
+
+
+def _whole_grids() -> st.SearchStrategy[dict[str, Any]]:
+    """Whole numbers, with scales of some steps to some hundred million."""
+    return st.sampled_from([-20, -11]).map(lambda power: {"noise": "discrete", "grid": 2.0**power, "dimension": 3})
 
 
 def _number_formats() -> st.SearchStrategy[dict[str, Any]]:
@@ -209,7 +232,10 @@ def executions(
 def _parsed(draw: st.DrawFn, protocol: type[Protocol], parties: int, parameters: Parameters | None) -> Protocol:
     grid = draw(_grids()) if issubclass(protocol, DiscreteNoise) else {}
     if parameters is not None:
-        return protocol.parse(draw(parameters(parties)) | grid, parties)
+        chosen = draw(parameters(parties))
+        # Other noise than Gaussian is not on a grid.
+        fits = chosen.get("local_noise", "gaussian") == "gaussian"
+        return protocol.parse(chosen | (grid if fits else {}), parties)
     document = draw(documents(protocol, parties).filter(lambda found: not grid or "noise" not in found)) | grid
     try:
         return protocol.parse(document, parties)

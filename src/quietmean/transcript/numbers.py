@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.grid import LARGEST_UNITS, divide, from_units, to_units, too_large, whole_steps
-from quietmean.core.numbers import REAL, Numbers, RoundedNumbers
+from quietmean.core.grid import LARGEST_UNITS, from_units, to_units, too_large, whole_steps
+from quietmean.core.numbers import REAL, Numbers, WholeNumbers
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import Flow
 from quietmean.transcript.population import Floats, Injection, Ints, Mask, PopulationTerms, Reading, Receivers, Rows
@@ -84,14 +84,15 @@ class RealRows(Arithmetic):
 
 
 class WholeRows(Arithmetic):
-    """Multiples of ``step`` as int64: injections are rounded once, divisions leave over what shares are rounded by.
+    """Multiples of the step of ``numbers`` as int64: divisions leave over what shares are rounded by.
 
-    Raises :class:`~quietmean.core.errors.ProtocolFailure` for numbers that the grid cannot hold.
+    Injections are rounded once, if they are not whole. Raises :class:`~quietmean.core.errors.ProtocolFailure` for numbers that
+    the grid cannot hold.
     """
 
-    def __init__(self, step: float) -> None:
-        super().__init__(RoundedNumbers(step))
-        self.step = step
+    def __init__(self, numbers: WholeNumbers) -> None:
+        super().__init__(numbers)
+        self.step, self._divided = numbers.step, numbers.divided
 
     def zeros(self, shape: tuple[int, int]) -> Array:
         return np.zeros(shape, dtype=np.int64)
@@ -107,7 +108,7 @@ class WholeRows(Arithmetic):
     def divided(self, held: NumericRows, parts: Ints) -> tuple[NumericRows, NumericRows]:
         units = held.numbers()
         self._check(units)
-        share = divide(units, parts[:, None])
+        share = self._divided(units, parts[:, None])
         return NumericRows(share), NumericRows(units - parts[:, None] * share)
 
     def vectors(self, held: Array) -> Vector:
@@ -120,6 +121,11 @@ class WholeRows(Arithmetic):
 
 
 REAL_ROWS = RealRows(REAL)
+
+
+def divisible_rows(numbers: Numbers) -> Arithmetic:
+    """The arithmetic of a protocol that divides what parties hold."""
+    return WholeRows(numbers) if isinstance(numbers, WholeNumbers) else RealRows(numbers)
 
 
 @dataclass(frozen=True, eq=False)

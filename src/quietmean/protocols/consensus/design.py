@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
@@ -50,13 +52,34 @@ def designed(asked: Settings, target: Target) -> tuple[Settings, float, str]:
     # A thousandth more than needed keeps rounding on the safe side.
     sigma_z = round_up(1.001 * sigma * math.sqrt(max(honest / _SLACK - 1, 0.0) / gap)) if honest > 1 else 0.0
     noisy = replace(asked.filled(theta=0.2, c=AUTO), local_noise="gaussian", sigma_local=sigma, sigma_z=sigma_z)
-    found = complete(replace(noisy, graph="harary", connectivity=target.colluding + 1), target.parties)
+    found = _on_grid(complete(replace(noisy, graph="harary", connectivity=target.colluding + 1), target.parties), target)
+    sigma = found.sigma_local
     refuse_overload_of(asked, found)
     certificate = (
         f"every coalition of {target.colluding} parties: proven, since no {target.colluding} parties disconnect the graph of "
         f"{len(found.edges)} edges; whoever hears all differences included"
     )
     return found, sigma**2 / target.parties + quantisation_error(found), certificate
+
+
+def _on_grid(found: Settings, target: Target) -> Settings:
+    """With discrete noise, and so much more of it as whole numbers need; unchanged where float64 noise is asked for."""
+    from quietmean.privacy import mu_of_budget
+    from quietmean.protocols.consensus.loss import WholeLossConversion
+
+    grid = found.on_grid(target, [found.sigma_local, *found.deviations[:1, 0].tolist()])
+    if not grid:
+        return found
+    whole = replace(found, **grid)
+    conversion = WholeLossConversion(whole, np.ones(len(whole.edges), dtype=np.bool_))
+    mu = mu_of_budget(target.epsilon, target.delta)
+    # As a bound for every coalition: all edges are rounded along.
+    more = math.sqrt((1.0 + conversion.dimension * conversion.most_rounding / mu**2) * conversion.correction) * (1 + 1e-10)
+    levels: dict[str, Any] = {
+        "sigma_local": round_up(found.sigma_local * more),
+        "sigma_z": round_up(float(found.deviations.max(initial=0.0)) * more),
+    }
+    return replace(whole, **levels)
 
 
 def refuse_overload_of(asked: ConsensusParameters, found: ConsensusParameters) -> None:

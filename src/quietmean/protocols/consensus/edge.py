@@ -17,7 +17,8 @@ GIVEN_UP = -1
 class Edge:
     """The state of an edge at party i. Its neighbour j holds the same with own and other exchanged.
 
-    ``own`` is z_{i|j}, ``other`` z_{j|i}, shape (d,); ``*_before`` what they were one iteration earlier (for two-step
+    ``own`` is z_{i|j}, ``other`` z_{j|i}, shape (d,), on a grid what they differ by from z^(0), and then ``between`` is
+    z_{i|j}^(0) - z_{j|i}^(0); ``*_before`` what they were one iteration earlier (for two-step
     differences only). ``*_weight``: z of the weights. ``told``: the copy of x_i that j holds, ``heard``: the copy of x_j that i
     holds (for quantised broadcasts only). ``silent`` counts rounds without any delivery, -1 once the edge is given up.
     """
@@ -31,6 +32,7 @@ class Edge:
     told: Vector | None = None
     heard: Vector | None = None
     silent: int = 0
+    between: Vector | None = None
 
 
 class EdgeRules:
@@ -38,6 +40,7 @@ class EdgeRules:
 
     def __init__(self, parameters: ConsensusParameters, sign: float, rows: tuple[int, int], dimension: int) -> None:
         self._settings = parameters.quantisation
+        self._whole = bool(parameters.step)
         self._broadcast = parameters.broadcast
         self._rest = 1.0 - parameters.theta
         self._pull = 2.0 * parameters.c * sign
@@ -54,6 +57,10 @@ class EdgeRules:
             # The states of the two ends would differ: the edge is not used at all, and both ends know that.
             return Edge(own * 0.0, own * 0.0, silent=GIVEN_UP)
         edge = Edge(own, other)
+        if self._whole:
+            # From here on everything follows from this, from values minus z^(0), and from messages.
+            edge = Edge(own * 0.0, other * 0.0, between=own - other)
+        own, other = edge.own, edge.other
         if self._settings is not None and self._settings.two_step:
             return replace(edge, own_before=own, other_before=other)
         if self._settings is not None and self._broadcast:
@@ -109,13 +116,13 @@ class EdgeRules:
             after = replace(after, own_before=edge.own, other_before=edge.other)
         if outward is not None:
             meaning, weight = outward
-            step = self._step(edge.own, edge.other, meaning, 1.0) if self._broadcast else meaning
+            step = self._step(edge, meaning, 1.0) if self._broadcast else meaning
             weight_step = self._weight_step(edge.own_weight, edge.other_weight, weight, 1.0) if self._broadcast else weight
             after = replace(after, other=edge.other + step, other_weight=edge.other_weight + weight_step)
             after = replace(after, told=meaning) if edge.told is not None else after
         if inward is not None:
             meaning, weight = inward
-            step = self._step(edge.other, edge.own, meaning, -1.0) if self._broadcast else meaning
+            step = self._step(edge, meaning, -1.0) if self._broadcast else meaning
             weight_step = self._weight_step(edge.other_weight, edge.own_weight, weight, -1.0) if self._broadcast else weight
             after = replace(after, own=edge.own + step, own_weight=edge.own_weight + weight_step)
             after = replace(after, heard=meaning) if edge.heard is not None else after
@@ -125,7 +132,7 @@ class EdgeRules:
         """The vector to transmit, shape (d,), before quantisation."""
         if self._broadcast:
             return x if edge.told is None else x - edge.told
-        step = self._step(edge.own, edge.other, x, 1.0)
+        step = self._step(edge, x, 1.0)
         return step if edge.other_before is None else step + (edge.other - edge.other_before)
 
     def _meaning(self, decoded: Vector, reference: Vector | None, now: Vector, before: Vector | None) -> Vector:
@@ -134,9 +141,11 @@ class EdgeRules:
         # A difference over two iterations, as a step from now.
         return decoded if before is None else decoded - (now - before)
 
-    def _step(self, from_: Vector, to: Vector, x: Vector, end: float) -> Vector:
-        """z_{j|i}^(t+1) - z_{j|i}^(t) of equation (11); ``x`` is that of the end that changes it."""
-        step: Vector = (from_ - to + x * (self._pull * end)) * self._rest
+    def _step(self, edge: Edge, x: Vector, end: float) -> Vector:
+        """z_{j|i}^(t+1) - z_{j|i}^(t) of equation (11); ``x`` is that of the end that changes it: i for 1, j for -1."""
+        from_, to = (edge.own, edge.other) if end > 0 else (edge.other, edge.own)
+        apart = from_ - to if edge.between is None else edge.between * end + from_ - to
+        step: Vector = (apart + x * (self._pull * end)) * self._rest
         return step
 
     def _weight_step(self, from_: float, to: float, x: float, end: float) -> float:

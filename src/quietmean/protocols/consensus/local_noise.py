@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from quietmean.core.noise import NoiseGroup
+from quietmean.core.numbers import numbers_for
 from quietmean.core.party import NoiseSource, Vector
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.randomness import BitStream, Seed
@@ -20,9 +21,10 @@ def local_noise(parameters: ConsensusParameters, value: Vector, noise: NoiseSour
     """
     sigma = parameters.sigma_local
     if parameters.local_noise == "none":
-        return value
+        return numbers_for(value, parameters.numbers()).value(value)
     if parameters.local_noise == "gaussian":
-        return value + noise.normal(NoiseGroup.INDEPENDENT, 0, value.size) * sigma
+        numbers = numbers_for(value, parameters.numbers())
+        return numbers.value(value) + numbers.noise(noise, NoiseGroup.INDEPENDENT, 0, sigma, value.size)
     # From the middle of a cell of 2^-53: neither end of the interval occurs.
     unit = BitStream(Seed(noise.secret("local noise", 0))).uniform(value.size) + 2.0**-54
     if parameters.local_noise == "uniform":

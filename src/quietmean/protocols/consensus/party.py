@@ -2,14 +2,20 @@
 
 A message that does not arrive leaves z unchanged at both ends: both know what arrived. The mean stays the only fixed point. An
 edge that was silent in both directions for some rounds is given up by both ends, so that the remaining parties reach their mean.
+
+On a grid a party computes with whole numbers u = value + noise - sum B z^(0) and w = z_{i|j}^(0) - z_{j|i}^(0), and with
+differences from z^(0). So its messages are functions of u, w and other messages, however these are rounded; z^(0) itself comes
+in again only where an edge is given up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from quietmean.core.noise import NoiseGroup
+from quietmean.core.numbers import numbers_for
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.protocols.consensus.edge import GIVEN_UP, Edge, EdgeRules
 from quietmean.protocols.consensus.local_noise import local_noise
@@ -50,8 +56,10 @@ class ConsensusParty:
             )
             for link in own
         )
+        self._numbers = numbers_for(value, parameters.numbers())
         self._value = local_noise(parameters, value, noise)
         self._weight = weight
+        self._level = lru_cache(maxsize=2)(self._levelled)
 
     @property
     def rounds(self) -> int:
@@ -100,7 +108,13 @@ class ConsensusParty:
         return frozenset(other for other, edge in active if edge.silent != GIVEN_UP)
 
     def _perturbation(self, slot: int) -> Vector:
-        return self._noise.normal(NoiseGroup.CANCELLING, slot, self._dimension) * self._scales[slot]
+        return self._numbers.noise(self._noise, NoiseGroup.CANCELLING, slot, self._scales[slot], self._dimension)
+
+    def _levelled(self, used: tuple[int, ...]) -> Vector:
+        """What estimates start from, with the edges in use: on a grid the noisy value minus z^(0), in whole numbers."""
+        if not self._parameters.step:
+            return self._value
+        return self._numbers.total([self._value, *(self._perturbation(slot) * -self._signs[slot] for slot in used)])
 
     def _opened(self, inbox: dict[PartyId, Message], delivered: frozenset[PartyId]) -> tuple[Edge, ...]:
         edges = []
@@ -112,14 +126,13 @@ class ConsensusParty:
     def _estimate(self, state: ConsensusState) -> tuple[Vector, float]:
         """x_i of equation (10), and the same of the weights, from the edges in use."""
         total: Vector | float = 0.0
-        total_weight, degree = 0.0, 0
-        for edge, sign in zip(state.edges, self._signs, strict=True):
-            if edge.silent != GIVEN_UP:
-                total = edge.own * sign + total
-                total_weight += edge.own_weight * sign
-                degree += 1
-        share = 1.0 / (1.0 + self._parameters.c * degree)
-        x: Vector = (self._value - total) * share
+        total_weight = 0.0
+        used = tuple(slot for slot, edge in enumerate(state.edges) if edge.silent != GIVEN_UP)
+        for slot in used:
+            total = state.edges[slot].own * self._signs[slot] + total
+            total_weight += state.edges[slot].own_weight * self._signs[slot]
+        share = 1.0 / (1.0 + self._parameters.c * len(used))
+        x: Vector = (self._level(used) - total) * share
         return x, (self._weight - total_weight) * share
 
     def _proceed(self, state: ConsensusState) -> Step[ConsensusState]:

@@ -87,6 +87,12 @@ class Exchange:
         self.quantisers = Quantisers(settings, parameters.iterations) if settings is not None else None
         self._values = out.keep(values, self._everyone, 0)
         self._own = out.send(z, online[1, links.sender], 1, self._receivers(deliveries.arrived[0]), owner=links.sender)
+        self._start = self._own
+        self._between: Rows | None = None
+        if parameters.step:
+            # As the machines on a grid: differences from z^(0).
+            self._between = self._own - self._back @ self._own
+            self._own = self._own * 0.0
         self._other = self._back @ self._own
         self._own_before, self._other_before = self._own, self._other
         self._delivered_x: Rows | float = 0.0
@@ -112,7 +118,8 @@ class Exchange:
         """x_i of equation (10), and the same of the weights, from the edges in use."""
         degree = np.bincount(self._links.sender[self.active], minlength=self._parameters.parties)
         share: Floats = 1.0 / (1.0 + self._parameters.c * degree.astype(np.float64))
-        x = (self._values - self._in_use @ self._own) * share
+        level = self._values if self._between is None else self._values - self._in_use @ self._start
+        x = (level - self._in_use @ self._own) * share
         self._watch(iteration, x)
         return x, (self._weights - self._in_use.numbers(self._own_weight)) * share
 
@@ -142,7 +149,7 @@ class Exchange:
     def _unicast(self, iteration: int, x: Rows, delivered: Flags, received: Flags) -> tuple[Rows, Rows]:
         """Steps of z_{j|i} as i computes it, and of z_{i|j} as i decodes it from the message of j."""
         x = self._out.keep(x, self._everyone, iteration + 1)
-        step = self._step(self._own, self._other, self._mine @ x, 1.0)
+        step = self._z_step(self._mine @ x, 1.0)
         lag, lag_back = (self._other - self._other_before, self._own - self._own_before) if self._two_step else (0.0, 0.0)
         sends, arrived = self._sending(iteration)
         sent = self._quantised(iteration, step + lag, np.arange(len(self._links)), sends)
@@ -161,7 +168,13 @@ class Exchange:
             mine, theirs = self._delivered_x + sent, self._received_x + self._back @ sent
             self._delivered_x = _moved(self._delivered_x, mine, delivered)
             self._received_x = _moved(self._received_x, theirs, received)
-        return self._step(self._own, self._other, mine, 1.0), self._step(self._other, self._own, theirs, -1.0)
+        return self._z_step(mine, 1.0), self._z_step(theirs, -1.0)
+
+    def _z_step(self, x: Rows, end: float) -> Rows:
+        """The step of z_{j|i} for ``end`` 1, of z_{i|j} for -1; ``x`` is that of the end that changes it."""
+        from_, to = (self._own, self._other) if end > 0 else (self._other, self._own)
+        step: Rows = self._step(from_ if self._between is None else self._between * end + from_, to, x, end)
+        return step
 
     def _step(self, from_: Any, to: Any, x: Any, end: float) -> Any:
         """z_{j|i}^(t+1) - z_{j|i}^(t) of equation (11); ``x`` is that of the end that changes it."""

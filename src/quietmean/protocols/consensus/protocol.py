@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
+
+if TYPE_CHECKING:
+    from quietmean.privacy import LossConversion
 
 
 class Consensus(ConsensusParameters, SelfCalibrating):
@@ -91,9 +94,8 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
         if self.local_noise != "gaussian" or not self.sigma_local:
             return super().a_priori(parties, size, sensitivity, delta)
-        return APriori(
-            sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
-        )
+        mu, why = sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
+        return self.grid_loss([self.sigma_local], parties + self.deviations.size).promise(mu, why)
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
         from quietmean.protocols.consensus.worst_case import worst_coalition
@@ -111,6 +113,16 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         sizes = np.bincount(group[trace.finished], minlength=self.parties)
         together: NDArray[np.bool_] = trace.finished & (group == int(np.argmax(sizes)))
         return together
+
+    def loss_conversion(
+        self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
+    ) -> LossConversion:
+        """On a grid the bound for whole numbers; without one, that of the view in real arithmetic."""
+        if not self.step:
+            return self.grid_loss([], 0)
+        from quietmean.protocols.consensus.loss import whole_loss
+
+        return whole_loss(self, schedule, trace)
 
     def message_bytes(self, parties: int, dimension: int) -> float:
         if self.quantisation is None:
@@ -135,6 +147,7 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         weight: float,
         noise: NoiseSource,
     ) -> ConsensusParty:
+        self.check_values(value)
         return ConsensusParty(self, party, value, weight, noise)
 
     def transcript(self, schedule: Schedule, trace: ExecutionTrace) -> Transcript:

@@ -14,7 +14,7 @@ from quietmean.protocols.consensus.edges_in_use import Deliveries, Flags
 from quietmean.protocols.consensus.population import Exchange, noisy_values, perturbation
 from quietmean.protocols.consensus.spec import ConsensusParameters
 from quietmean.protocols.protocol import Releases
-from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms
+from quietmean.transcript.numbers import NumericReading, NumericRows, NumericTerms, RealRows
 
 # Called after each iteration t = 1, 2, ... with the estimates x^(t), shape (n, d).
 Watch = Callable[[int, Vector], None]
@@ -49,7 +49,8 @@ def run_consensus(
     initial: Vector | None = None,
 ) -> ConsensusRun:
     """Run on values (n, d), weights (n,). ``initial``: z^(0) of every link, shape (2m, d), instead of drawn noise."""
-    reading, terms = NumericReading(values), NumericTerms(noise, *values.shape)
+    arithmetic = RealRows(parameters.numbers())
+    reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, *values.shape, numbers=arithmetic.numbers)
     noisy = reading.vectors(noisy_values(parameters, reading.values, terms))
     z = reading.vectors(perturbation(parameters, terms)) if initial is None else initial
     return follow(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, watch)

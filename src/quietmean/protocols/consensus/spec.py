@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.schema import AUTO, OPEN, is_kind, parameter
 from quietmean.graphs.undirected import Edges, is_connected
+from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.graph_fields import GraphParameters, never_written
 
 Array = NDArray[np.float64]
@@ -87,7 +88,7 @@ def _is_quantised(parameters: ConsensusParameters) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ConsensusParameters(GraphParameters):
+class ConsensusParameters(GraphParameters, DiscreteNoise):
     """``edges`` (m, 2) are those of a connected graph of ``parties``. ``theta`` = 0 is PDMM, 1/2 ADMM; ``c`` > 0 its step.
 
     ``sigma_z``, shape (m, 2): standard deviations of z^(0) on every edge, that of the smaller party first; one number stands for
@@ -95,6 +96,9 @@ class ConsensusParameters(GraphParameters):
     counts the differences that every edge carries each way. An edge over which nothing came through in either direction for
     ``patience`` rounds is given up. With ``bits`` differences are quantised (:class:`Quantisation`). ``graph`` and what belongs
     to it say how edges are made where none are given.
+
+    With ``step`` values, their noise and z^(0) are whole multiples of it. What parties compute is a function of values minus
+    z^(0), of the differences of z^(0) over edges, and of messages, whatever its rounding.
     """
 
     theta: float = parameter(
@@ -195,6 +199,8 @@ class ConsensusParameters(GraphParameters):
             raise InputError("sigma_z must be a finite number >= 0, or two of them for each edge")
         if (self.local_noise == "none") != (self.sigma_local == 0):
             raise InputError(f"local_noise {self.local_noise!r} with sigma_local {self.sigma_local:g}: give both or none")
+        if self.step and self.local_noise not in ("none", "gaussian"):
+            raise InputError(f"local_noise {self.local_noise!r} is not on a grid: choose gaussian, or leave grid out")
         if not is_connected(self.edges, self.parties):
             raise InputError(f"the graph of {len(self.edges)} edges does not connect all {self.parties} parties: add edges")
         if self.broadcast and self.quantisation is not None and self.quantisation.two_step:
@@ -205,6 +211,15 @@ class ConsensusParameters(GraphParameters):
         """Is everything known that the iteration needs?"""
         needed = (self.edges, self.parties, self.theta, self.c, self.sigma_z, self.iterations, self.local_noise, self.sigma_local)
         return not any(value is OPEN or value is AUTO for value in (*needed, self.bits))
+
+    @property
+    def own_deviation(self) -> float:
+        return self.sigma_local
+
+    @property
+    def grid(self) -> float:
+        # Messages after the first are no multiples of the step.
+        return 0.0
 
     @property
     def broadcast(self) -> bool:

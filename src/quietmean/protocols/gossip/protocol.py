@@ -30,7 +30,7 @@ from quietmean.protocols.inca.spec import (
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
-from quietmean.transcript.numbers import REAL_ROWS, Arithmetic, WholeRows
+from quietmean.transcript.numbers import Arithmetic, divisible_rows
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows
 
 
@@ -102,4 +102,4 @@ class Gossip(Protocol):
         return population(self.mixing, schedule, trace, values, weights, noise, out)
 
     def arithmetic(self) -> Arithmetic:
-        return WholeRows(self.grid) if self.grid else REAL_ROWS
+        return divisible_rows(self.mixing.numbers())

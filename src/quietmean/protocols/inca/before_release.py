@@ -7,6 +7,10 @@ left; and it does not matter how the others choose, from what they have seen, wh
 is as good as x~ + G + Q with independent Gaussian Q of variance sigma_Delta^2 / |w|^2, where w is the shortest vector with
 Z w = c in these rows. So the view is mu-GDP with mu = D / sqrt(sigma_star^2 + sigma_guard^2 + sigma_Delta^2 / |w|^2): |w|^2 is 1
 for ``early`` and sum_s (s / (T + 1))^2, s = 1..T, for ``incremental``. The proof is in ``docs/mathematics.md``.
+
+With discrete noise the u are whole, and multiplied by the whole inverse of Z they are Delta + (q + H) w, q and H in steps of the
+grid of the values, w whole. That is a discrete Gaussian with the covariance of the real one, up to factors below 1 + 1e-50: so
+sigma_Delta^2 becomes sigma_Delta^2 - 8 g^2, g the step, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -43,7 +47,25 @@ def hidden_variance(parameters: IncaParameters) -> float:
     if not parameters.injections.portion[:-1].any():
         return math.inf
     cancelled = delta**2 / square if square > 0 else math.inf
-    return parameters.sigma_star**2 + parameters.sigma_guard**2 + cancelled
+    variance = parameters.sigma_star**2 + parameters.sigma_guard**2 + cancelled
+    return _of_whole_numbers(parameters, square) if parameters.whole else variance
+
+
+def _of_whole_numbers(parameters: IncaParameters, square: float) -> float:
+    """The same with discrete noise; where there is too little for the sum to be smooth, by the noise that stays alone."""
+    # Running parties certify nothing: they start without this import.
+    from quietmean.privacy.loss import SMOOTHING
+
+    unit, coarse = parameters.grid**2, (parameters.grid * parameters.portions) ** 2
+    star, guard, delta = parameters.sigma_star**2, parameters.sigma_guard**2, parameters.sigma_delta**2
+    alone = max(0.0, star - SMOOTHING * coarse)
+    if not (star and delta and 0.0 < square < math.inf):
+        return alone
+    # What is left to chance of one of two terms once their sum is known: of eta_star and the guard, of both and Delta.
+    left = [1.0 / (1.0 / (star + guard) + square / delta), *([1.0 / (1.0 / star + 1.0 / guard)] if guard else [])]
+    if min(left) < SMOOTHING * coarse or delta <= SMOOTHING * unit:
+        return alone
+    return max(alone, star + guard + (delta - SMOOTHING * unit) / square)
 
 
 def guarded(parameters: Parameters, variance: float) -> Parameters:

@@ -1,4 +1,7 @@
-"""Which public grid values lie on, so that shares take 32 bits.
+"""Which public grid the numbers of a plan lie on.
+
+With discrete noise it is 2^-20 of the smallest deviation, in steps of the grid of what is drawn, as for other protocols. With
+``value_bits`` = 32 it is one on which shares take 32 bits.
 
 The grid follows from public parameters alone. With C = sum |c_t|, X the largest coordinate of any value and s a bound on the
 standard deviation of the noise in what a party holds, a share (one of k + 1 parts) has room for 8 (C X + 12 s) / (k + 1):
@@ -10,12 +13,14 @@ standard deviation of the noise in what a party holds, a share (one of k + 1 par
   cyclic schedules and 11.3 on uniform ones (20 % dropped out permanently, up to 20 % offline in a round), with noise of at most
   3 s. So with coordinates up to 0.7 X cutting would take more than 30 standard deviations.
 
-Cutting never changes a sum, but what is cut is no longer covered by the certificate; so values beyond X are refused.
+With discrete noise a share that does not fit is sent in 64 bits. With float64 noise it is cut: that never changes a sum, but what
+is cut is no longer covered by the certificate. Values beyond X are refused either way.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_SHARE
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.discrete import NoiseKind, check_steps, choose_step
 from quietmean.protocols.inca.rounding import rounding_information
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.protocols.target import Target
@@ -57,6 +63,17 @@ def choose_grid(parameters: IncaParameters, target: Target) -> tuple[float, floa
     return grid, max(parameters.largest_value, _digits_down(_room(parameters, grid)))
 
 
+def whole_grid(parameters: IncaParameters, target: Target) -> dict[str, Any]:
+    """The fields of a grid for discrete noise. Raises :class:`InputError` where there is none with room for all of it."""
+    parameters.require_whole()
+    deviations = [sigma for sigma in _deviations(replace(parameters, noise=NoiseKind.DISCRETE)) if sigma]
+    if parameters.value_bits == 32:
+        grid, largest = choose_grid(replace(parameters, noise=NoiseKind.DISCRETE), target)
+    else:
+        grid, largest = choose_step(min(deviations), max(deviations), target.parties), 0.0
+    return {"noise": NoiseKind.DISCRETE, "grid": grid, "largest_value": largest, "dimension": target.dimension}
+
+
 def check_room(parameters: IncaParameters, values: Vector) -> None:
     """Raises :class:`InputError` if a coordinate of ``values``, (d,) or (n, d), is too large for the grid.
 
@@ -66,12 +83,20 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
         return
     if parameters.dimension is not None and values.shape[-1] > parameters.dimension:
         raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {parameters.dimension}: plan for as many")
-    if np.abs(values).max(initial=0.0) > parameters.largest_value:
+    if parameters.value_bits == 64:
+        check_steps(values, parameters.grid)
+    elif np.abs(values).max(initial=0.0) > parameters.largest_value:
         raise InputError(
             f"a coordinate of a party's value is larger than {parameters.largest_value:g}, for which the plan's grid has room: "
             "plan with the option largest_value, the largest coordinate of any party's vector (a sum over its records where a "
             "record is protected), or with value_bits = 64"
         )
+
+
+def share_bytes(parameters: IncaParameters) -> float:
+    """Bytes of one number: 4 on a grid on which hardly any share needs more, else 8."""
+    room = LARGEST_SHARE * (parameters.out_degree + 1) * parameters.grid
+    return 4.0 if parameters.grid and room >= _DEVIATIONS * held_deviation(parameters) else 8.0
 
 
 def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target) -> dict[str, Any]:
@@ -84,7 +109,16 @@ def grid_figures(parameters: IncaParameters, schedule: Schedule, target: Target)
 
 
 def _deviations(parameters: IncaParameters) -> tuple[float, float, float]:
-    """Standard deviations of the noise that stays, of the noise that is cancelled, and of the guard; 0 where there is none."""
+    """Of the noise that stays, of the noise that is cancelled, and of the guard; 0 where there is none.
+
+    With discrete noise those of one portion: so they compare to the step.
+    """
+    star, delta, guard = _levels(parameters)
+    portions = parameters.injections.portions if parameters.noise == NoiseKind.DISCRETE else 1
+    return star / portions, delta, guard / portions
+
+
+def _levels(parameters: IncaParameters) -> tuple[float, float, float]:
     return parameters.sigma_star, parameters.sigma_delta if parameters.injections.noise_terms else 0.0, parameters.sigma_guard
 
 
@@ -104,7 +138,7 @@ def held_deviation(parameters: IncaParameters) -> float:
     gain = 1.0 + parameters.out_degree
     if injection.name != "incremental":
         gain = math.fsum(math.fsum(abs(entry) for entry in column) ** 2 for column in injection.noise.T.tolist())
-    star, delta, guard = _deviations(parameters)
+    star, delta, guard = _levels(parameters)
     return math.sqrt((_portions(parameters) * star) ** 2 + gain * delta**2 + (2.0 * _portions(parameters) * guard) ** 2)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from quietmean.core.noise import NoiseGroup
-from quietmean.core.numbers import numbers_for, rounded_numbers
+from quietmean.core.numbers import numbers_for
 from quietmean.core.party import Message, NoiseSource, PartyId, Release, Step, Vector
 from quietmean.graphs import Schedule
 from quietmean.protocols.inca.spec import GUARD_TERM, IncaParameters, Terms
@@ -41,12 +41,13 @@ class IncaParty:
         self._schedule = schedule
         self._party = party
         self._weight = weight
-        self._numbers = numbers_for(value, rounded_numbers(parameters.grid))
-        dimension = value.size
-        self._noisy_value = value + noise.normal(NoiseGroup.INDEPENDENT, 0, dimension) * parameters.sigma_star
+        numbers = self._numbers = numbers_for(value, parameters.numbers())
+        star, delta, guard = parameters.sigma_star, parameters.sigma_delta, parameters.sigma_guard
+        size = value.size
+        self._noisy_value = numbers.value(value) + numbers.noise(noise, NoiseGroup.INDEPENDENT, 0, star, size)
         # A row mostly subtracts the noise that the one before it added: that need not be drawn twice.
-        self._cancelled_noise = lru_cache(maxsize=2)(lambda index: noise.normal(NoiseGroup.CANCELLING, index, dimension))
-        self._guard = lru_cache(maxsize=1)(lambda: noise.normal(NoiseGroup.GUARD, 0, dimension))
+        self._cancelled_noise = lru_cache(maxsize=2)(lambda index: numbers.draw(noise, NoiseGroup.CANCELLING, index, delta, size))
+        self._guard = lru_cache(maxsize=1)(lambda: numbers.draw(noise, NoiseGroup.GUARD, 0, guard, size))
 
     @property
     def rounds(self) -> int:
@@ -95,8 +96,7 @@ class IncaParty:
     def _injection(self, portion: float, terms: Terms) -> Vector:
         vector = self._noisy_value * portion
         for index, coefficient in terms:
-            if index == GUARD_TERM:
-                vector = vector + self._guard() * (coefficient * self._parameters.sigma_guard)
-            else:
-                vector = vector + self._cancelled_noise(index) * (coefficient * self._parameters.sigma_delta)
+            array, factor = self._guard() if index == GUARD_TERM else self._cancelled_noise(index)
+            vector = vector + array * (coefficient * factor)
+        # On a grid with discrete noise this is whole up to rounding, and becomes so exactly.
         return self._numbers.injected(vector)

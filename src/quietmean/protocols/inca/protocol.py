@@ -11,19 +11,25 @@ from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
+from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
-from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures
+from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures, share_bytes, whole_grid
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
 from quietmean.protocols.protocol import Protocol
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
-from quietmean.transcript.numbers import REAL_ROWS, Arithmetic, WholeRows
+from quietmean.transcript.numbers import Arithmetic, divisible_rows
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
+
+
+# Certificates of more parties take far longer with noise that is all injected at once: its terms last over all rounds.
+MOST_EARLY = 60
 
 
 def default_rounds(parties: int) -> int:
@@ -40,8 +46,17 @@ class IncA(IncaParameters, Protocol):
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"
 
     def defaults(self, target: Target) -> dict[str, Any]:
-        given = self.injection
-        return {"rounds": given.rounds if isinstance(given, Injection) else default_rounds(target.parties)}
+        given, discrete = self.injection, self.noise != NoiseKind.INSECURE_FLOAT64
+        if isinstance(given, Injection) and discrete and not given.portions:
+            replace(self, rounds=given.rounds).require_whole()
+        # In whole numbers values that are injected at once need no finer steps than the noise.
+        # Who leaves takes more noise along uncancelled, though.
+        early = discrete and target.parties <= MOST_EARLY and not target.dropouts
+        usual = "early" if early else "incremental"
+        return {"rounds": given.rounds if isinstance(given, Injection) else default_rounds(target.parties), "injection": usual}
+
+    def resolved(self, parties: int) -> Self:
+        return super(IncA, self.filled(injection="incremental")).resolved(parties)
 
     def with_noise(self, star: float, delta: float) -> Self:
         return replace(self, sigma_star=star, sigma_delta=delta)
@@ -53,10 +68,24 @@ class IncA(IncaParameters, Protocol):
         return guarded(self, variance)
 
     def finalize(self, target: Target) -> Self:
-        if self.value_bits == 64:
+        """On a grid, with so much more noise as whole numbers need."""
+        if self.noise == NoiseKind.INSECURE_FLOAT64:
+            if self.value_bits == 64:
+                return self
+            grid, largest = choose_grid(self, target)
+            return replace(self, grid=grid, largest_value=largest, dimension=target.dimension)
+        if not self.is_private:
             return self
-        grid, largest = choose_grid(self, target)
-        return replace(self, grid=grid, largest_value=largest, dimension=target.dimension)
+        from quietmean.privacy import mu_of_budget
+        from quietmean.protocols.inca.loss import planned_loss
+
+        found = replace(self, **whole_grid(self, target))
+        loss = planned_loss(found, found.draw_schedule(target.parties, Seed.public("figures")), target.dropouts)
+        more = loss.inflation(mu_of_budget(target.epsilon, target.delta), target.parties)
+        levels: dict[str, Any] = {
+            name: round_up(getattr(self, name) * more) for name in ("sigma_star", "sigma_delta", "sigma_guard")
+        }
+        return replace(found, **levels)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """Of a grid: its step over the smallest standard deviation of any noise, and what it adds to mu squared at most."""
@@ -73,10 +102,13 @@ class IncA(IncaParameters, Protocol):
         return IncaParty(self, schedule, party, value, weight, noise)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
-        return APriori(
-            sensitivity / self.sigma_star if self.sigma_star else np.inf,
-            "each party's own noise: all that is cancelled may lose its cover if shares are lost",
-        )
+        mu = sensitivity / self.sigma_star if self.sigma_star else np.inf
+        why = "each party's own noise: all that is cancelled may lose its cover if shares are lost"
+        if not self.whole:
+            return APriori(mu, why)
+        from quietmean.protocols.inca.loss import own_noise_loss
+
+        return own_noise_loss(self, parties).promise(mu, why)
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
         from quietmean.protocols.inca.worst_case import worst_coalition
@@ -93,7 +125,7 @@ class IncA(IncaParameters, Protocol):
     population = population
 
     def arithmetic(self) -> Arithmetic:
-        return WholeRows(self.grid) if self.grid else REAL_ROWS
+        return divisible_rows(self.numbers())
 
     @property
     def refunds(self) -> bool:
@@ -105,6 +137,9 @@ class IncA(IncaParameters, Protocol):
     ) -> LossConversion:
         if not self.grid:
             return super().loss_conversion(schedule, trace, weights, delta)
-        from quietmean.protocols.inca.loss import RoundedLossConversion
+        from quietmean.protocols.inca.loss import RoundedLossConversion, whole_loss
 
-        return RoundedLossConversion(self, schedule, trace)
+        return whole_loss(self, schedule, trace) if self.whole else RoundedLossConversion(self, schedule, trace)
+
+    def vector_bytes(self, dimension: int) -> float:
+        return share_bytes(self) * dimension

@@ -9,6 +9,11 @@ is as before; the numbers it does not see change by some h. Round every h at ran
 before. The change of the noise differs from the first one by something of mean zero and mean squared norm at most b^2 for each of
 the d coordinates, so that some rounding costs at most mu^2 + d b^2. A constant shift of Gaussian noise that leaves the view as it
 was bounds its trade-off function: the execution is sqrt(mu^2 + d b^2)-GDP, for any adversary, if no share is cut to 32 bits.
+
+With discrete noise the noise itself must change by whole numbers. So every h is rounded to a multiple of (k + 1) F, for which the
+changes of noise of :class:`~quietmean.protocols.inca.whole_shift.WholeShift` are whole, F the least common multiple of what all
+parties need; and where changes of noise leave all injections as they are, their whole basis is rounded along, too: a quarter of
+its squared norms is added for each party.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from numpy.typing import NDArray
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.inca.rounds import next_online
 from quietmean.protocols.inca.spec import IncaParameters
+from quietmean.protocols.inca.whole_shift import whole_shift
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,6 +42,11 @@ def rounding_information(parameters: IncaParameters, schedule: Schedule, trace: 
     if not parameters.grid:
         return 0.0
     costs = _Costs(parameters, trace)
+    return (costs.factor**2 * _of_shares(costs, schedule, trace) + costs.kernels) * parameters.grid**2 / 4.0
+
+
+def _of_shares(costs: _Costs, schedule: Schedule, trace: ExecutionTrace) -> float:
+    """The squared norms of the changes of noise that move one share by one step, over all shares."""
     if not costs.finite:
         return math.inf
     upcoming = next_online(trace)
@@ -62,7 +73,7 @@ def rounding_information(parameters: IncaParameters, schedule: Schedule, trace: 
         rows, slots = np.nonzero(delivered[later - 1, holders])
         receivers = schedule.neighbours[later[rows] - 1, holders[rows], slots].astype(np.int64)
         total += float(costs.of(receivers, later[rows], later[rows]).sum())
-    return total * parameters.grid**2 / 4.0
+    return total
 
 
 def widened(mu: Array, information: float, dimension: int) -> Array:
@@ -71,7 +82,11 @@ def widened(mu: Array, information: float, dimension: int) -> Array:
 
 
 class _Costs:
-    """Squared standardised norms of the least changes of a party's noise that make given changes of its injections."""
+    """Squared standardised norms of the changes of a party's noise that make given changes of its injections.
+
+    They are the least ones, or with discrete noise whole ones for changes by multiples of ``factor``; ``kernels`` is the sum over
+    all parties of the squared norms of whole changes that change no injection.
+    """
 
     def __init__(self, parameters: IncaParameters, trace: ExecutionTrace) -> None:
         self._turns = np.cumsum(trace.online, axis=0) - 1
@@ -79,9 +94,17 @@ class _Costs:
         kinds, self._kind = np.unique(2 * trace.online.sum(axis=0) + trace.finished, return_inverse=True)
         size = parameters.rounds + 1
         self._products = np.zeros((kinds.size, size, size))
+        self.factor, self.kernels = 1, 0.0
         for number, kind in enumerate(kinds.tolist()):
-            count = kind // 2
-            self._products[number, :count, :count] = inverse_product(parameters, count, finishes=bool(kind % 2))
+            count, finishes = kind // 2, bool(kind % 2)
+            if parameters.whole:
+                shift = whole_shift(parameters, count, finishes=finishes)
+                self.factor = math.lcm(self.factor, shift.factor)
+                self.kernels += shift.kernel * int((self._kind == number).sum())
+                product = shift.product
+            else:
+                product = inverse_product(parameters, count, finishes=finishes)
+            self._products[number, :count, :count] = product
 
     @property
     def finite(self) -> bool:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.grid import check_step
-from quietmean.core.schema import OPEN, Configured, parameter
+from quietmean.core.numbers import Numbers, rounded_numbers, whole_numbers
+from quietmean.core.schema import OPEN, Configured, given_value, parameter
 from quietmean.graphs import SCHEDULES
+from quietmean.protocols.discrete import NoiseKind
 
 # Conditions of a valid injection are checked in floating point; files carry 15 digits at best.
 _TOLERANCE = 1e-9
@@ -43,6 +45,22 @@ class Injection:
     @property
     def noise_terms(self) -> int:
         return int(self.noise.shape[1])
+
+    @cached_property
+    def portions(self) -> int:
+        """Into how many steps a value must be divisible for all its portions to be whole; 0 where whole numbers do not work.
+
+        They do where (c, Z) is whole with determinant +-1, or where c is 1 / (T + 1) throughout and Z without its last row is so:
+        then the noise behind whole changes of injections is whole as well.
+        """
+        if not self.noise_terms:
+            return int(self.name == "plain")
+        rows = len(self.portion)
+        equal = bool((np.abs(self.portion * rows - 1.0) <= _TOLERANCE).all())
+        whole = bool((self.noise == np.rint(self.noise)).all()) and (equal or bool((self.portion == np.rint(self.portion)).all()))
+        if not whole or abs(abs(np.linalg.det(self.noise[:-1])) - 1.0) > _TOLERANCE * rows**2:
+            return 0
+        return rows if equal else 1
 
     @cached_property
     def rows(self) -> tuple[Terms, ...]:
@@ -129,10 +147,10 @@ def _terms(row: NDArray[np.float64]) -> Terms:
     return tuple((int(index) + 1, float(row[index])) for index in np.nonzero(row)[0])
 
 
-def check_fixed_point(value_bits: int, grid: float, largest_value: float) -> None:
-    """Raises :class:`InputError` for fields of a grid that do not fit together."""
-    if value_bits == 64 and (grid or largest_value):
-        name, number = ("grid", grid) if grid else ("largest_value", largest_value)
+def check_fixed_point(value_bits: int, grid: float, largest_value: float, discrete: bool = False) -> None:
+    """Raises :class:`InputError` for fields of a grid that do not fit together. ``discrete``: is the noise?"""
+    if value_bits == 64 and ((grid and not discrete) or largest_value):
+        name, number = ("grid", grid) if grid and not discrete else ("largest_value", largest_value)
         raise InputError(f"{name} is {number:g} but value_bits is 64: a grid belongs to 32-bit values, set value_bits = 32 too")
     if value_bits not in (32, 64):
         raise InputError(f"value_bits is {value_bits}: choose 32 (whole numbers on a public grid) or 64 (float64)")
@@ -149,8 +167,16 @@ def _has_grid(parameters: Any) -> bool:
     return bool(parameters.grid)
 
 
+def _has_short_grid(parameters: Any) -> bool:
+    return bool(parameters.grid) and parameters.value_bits == 32
+
+
 def _has_guard(parameters: Any) -> bool:
     return bool(parameters.sigma_guard)
+
+
+def _has_kind(parameters: IncaParameters) -> bool:
+    return parameters.noise is not None
 
 
 def _states_dimension(parameters: IncaParameters) -> bool:
@@ -183,9 +209,9 @@ OUT_DEGREE: dict[str, Any] = {
     "flag": "neighbours",
 }
 VALUE_BITS: dict[str, Any] = {
-    "help": "bits of a value on the wire: 64, or 32 for whole numbers on a public grid",
+    "help": "bits of a value on the wire: 32 for a public grid on which shares take no more, else 64",
     "option": True,
-    "written": _has_grid,
+    "written": _has_short_grid,
 }
 GRID: dict[str, Any] = {
     "help": "step of the public grid, a power of two; 0 for none",
@@ -197,7 +223,7 @@ LARGEST_VALUE: dict[str, Any] = {
     "option": True,
     "at_least": 0,
     "remedy": "give the largest absolute coordinate of any party's value",
-    "written": _has_grid,
+    "written": _has_short_grid,
 }
 
 
@@ -207,17 +233,19 @@ class IncaParameters(Configured):
 
     ``sigma_guard`` is that of the guard: noise that is injected along with the value, in the same portions, and taken out in the
     last round. Until then it hides the value also from parties that see all that its owner sends.
-    ``injection``: "incremental", "early" or any (c, Z). ``value_bits``: 64 for float64 values; with 32 every number that a party
-    holds is a multiple of ``grid`` (a power of two, in the values' units) and shares take 32 bits; then no coordinate of a value
-    may be larger than ``largest_value``. A grid of 0 is chosen once the noise is known; until then values are
-    float64. Certificates of executions on a grid need the ``dimension`` of the values.
+    ``injection``: "incremental", "early" or any (c, Z). With ``grid``, a power of two in the units of the values, every number
+    that a party holds is a multiple of it; a grid of 0 is chosen once the noise is known, and until then values are float64.
+    ``noise`` that is discrete is whole as well; files of versions before that have float64 noise, and with ``value_bits`` = 32
+    a grid to which injections are rounded and shares of at most 32 bits. ``value_bits`` = 32 asks for a grid on which shares
+    take 32 bits; then no coordinate of a value may be larger than ``largest_value``. Certificates of executions on a grid need
+    the ``dimension`` of the values.
     """
 
     rounds: int = parameter(**ROUNDS)
     injection: str | Injection = parameter(
-        "incremental",
-        help='how values and noise are injected: incremental, early, or in a file an object with "c" and "Z"',
+        help='how values and noise are injected: early, incremental, or in a file an object with "c" and "Z"',
         option=True,
+        required=False,
         read=_read_injection,
         write=_describe_injection,
     )
@@ -232,6 +260,12 @@ class IncaParameters(Configured):
     )
     schedule: str = parameter("permutation", **SCHEDULE)
     out_degree: int = parameter(1, **OUT_DEGREE)
+    noise: NoiseKind | None = parameter(
+        None,
+        help="discrete by default; insecure-float64 for noise whose low bits are not accounted for",
+        option=True,
+        written=_has_kind,
+    )
     value_bits: int = parameter(64, **VALUE_BITS)
     grid: float = parameter(0.0, **GRID)
     largest_value: float = parameter(0.0, **LARGEST_VALUE)
@@ -241,12 +275,14 @@ class IncaParameters(Configured):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_fixed_point(self.value_bits, self.grid, self.largest_value)
+        check_fixed_point(self.value_bits, self.grid, self.largest_value, self.noise == NoiseKind.DISCRETE)
         if isinstance(self.injection, str) and self.injection not in ("incremental", "early"):
             raise InputError(f'injection {self.injection!r} is unknown: use "incremental", "early" or an object with "c" and "Z"')
         if self.rounds is not OPEN:
             # Made once, so that a wrong one is refused here.
             self.injections  # noqa: B018
+            if self.whole:
+                self.require_whole()
 
     @classmethod
     def read(cls, raw: Mapping[str, Any]) -> Self:
@@ -260,10 +296,34 @@ class IncaParameters(Configured):
     @cached_property
     def injections(self) -> Injection:
         """The injection of every round. Raises :class:`InputError` where it does not fit the number of rounds."""
-        if isinstance(self.injection, str):
-            return Injection.named(self.injection, self.rounds)
-        _check_portions(self.injection.portion.shape, self.rounds)
-        return self.injection
+        injection = given_value(self.injection, "incremental")
+        if isinstance(injection, str):
+            return Injection.named(injection, self.rounds)
+        _check_portions(injection.portion.shape, self.rounds)
+        found: Injection = injection
+        return found
+
+    @property
+    def whole(self) -> bool:
+        """Are values and noise whole numbers of steps?"""
+        return bool(self.grid) and self.noise == NoiseKind.DISCRETE
+
+    @property
+    def portions(self) -> int:
+        """Of how many steps the grid is on which values lie, and the noise that is injected in the same portions."""
+        return self.injections.portions if self.whole else 1
+
+    def require_whole(self) -> None:
+        """Raises :class:`InputError` for an injection with which whole numbers prove nothing."""
+        if not self.injections.portions:
+            raise InputError(
+                "injection is no whole (c, Z) of determinant +-1, which discrete noise needs: choose early or incremental, or "
+                "noise = insecure-float64"
+            )
+
+    def numbers(self) -> Numbers:
+        """What values and noise are, for the machines and for the population program alike."""
+        return whole_numbers(self.grid, self.portions) if self.whole else rounded_numbers(self.grid)
 
     def terms(self, count: int, *, last: bool) -> Terms:
         """The noise that a party injects after ``count`` injections; in the ``last`` round it takes out all that it added.

@@ -42,8 +42,8 @@ class PackedLossConversion(LossConversion):
             ),
             Assumption(
                 Key.HISTORY,
-                f"At most {parameters.colluding_members} members collude, who see one sum of {parameters.minimum} inputs or more, "
-                "whichever they choose and whatever happens; larger coalitions are charged each party's own noise.",
+                f"At most {parameters.colluding_members} members collude; they see one sum, of {parameters.minimum} inputs or "
+                "more, whichever they choose and whatever happens; larger coalitions are charged each party's own noise.",
             ),
             Assumption(
                 Key.SAMPLER,

@@ -1,0 +1,93 @@
+"""Certificates of executions with whole numbers.
+
+Everything that is sent follows from the whole numbers u_i = s~_i - sum_j B z_{i|j} and w_ij = z_{i|j} - z_{j|i}, from z^(0) of
+edges that were given up, and from messages themselves, in whatever arithmetic. So the adversary is given all of u and w, and
+z^(0) of every edge that not both ends used to the end or whose first message was intercepted. That is a linear view: the honest
+values with noise of covariance sigma_local^2 I + L, L the Laplacian of the remaining edges between honest parties, of weight
+s_i^2 s_j^2 / (s_i^2 + s_j^2) for standard deviations s of z^(0). Whole changes that leave it as it was are one for each of these
+edges: 1 on both ends of z^(0), and -B on their own noise, of squared norm 1 / s_i^2 + 1 / s_j^2 + 2 / sigma_local^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId
+from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.privacy import Adversary, GridLossConversion
+from quietmean.protocols.consensus.edges_in_use import edges_in_use
+from quietmean.protocols.consensus.spec import ConsensusParameters
+
+Array = NDArray[np.float64]
+
+# What linear algebra may be off, relatively.
+_MARGIN = 1e-9
+
+
+class WholeLossConversion(GridLossConversion):
+    """The bound for whole numbers that are given away as above, or that of the own noise of each party."""
+
+    def __init__(self, parameters: ConsensusParameters, used: NDArray[np.bool_]) -> None:
+        """``used``, shape (m,): the edges that both ends used to the end."""
+        deviations = parameters.deviations
+        self._own, self._edges = parameters.sigma_local, parameters.edges
+        noisy = (deviations > 0).all(axis=1)
+        self._hiding = used & noisy
+        with np.errstate(divide="ignore"):
+            inverse = deviations**-2.0
+        # Of the change along an edge, and what it shares.
+        self._norms = inverse.sum(axis=1) + (2.0 / self._own**2 if self._own else math.inf)
+        self._weights = np.divide(1.0, inverse.sum(axis=1), out=np.zeros(len(inverse)), where=noisy)
+        self._unit = parameters.step**2
+        super().__init__(
+            step=parameters.step,
+            dimension=parameters.dimension or 1,
+            deviations=[self._own, *deviations[deviations > 0].tolist()],
+            draws=parameters.parties + deviations.size,
+            most_rounding=float(self._norms[self._hiding].sum()) * self._unit / 4.0,
+        )
+
+    def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
+        if not self._own:
+            return np.where(view > 0, np.inf, 0.0)
+        hiding = self._hidden(adversary, honest)
+        given = np.maximum(view, sensitivity * np.sqrt(self._information(honest, hiding)) * (1 + _MARGIN))
+        # Who sent nothing is not among what is given away.
+        given = np.where(view > 0, given, 0.0)
+        rounded = float(self._norms[hiding].sum()) * self._unit / 4.0
+        return np.minimum(self._widened(given, rounded), self._alone(sensitivity))
+
+    def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
+        if not self._own:
+            return np.where(view > 0, np.inf, 0.0)
+        return np.minimum(super().mu_against_any(size, view, sensitivity), self._alone(sensitivity))
+
+    def _hidden(self, adversary: Adversary, honest: Sequence[PartyId]) -> NDArray[np.bool_]:
+        """The edges between honest parties of which z^(0) is not known."""
+        known = {party for party, round_ in adversary.observed if round_ <= 1}
+        members = np.array(sorted(set(honest) - known), dtype=np.int64)
+        hidden: NDArray[np.bool_] = self._hiding & np.isin(self._edges, members).all(axis=1)
+        return hidden
+
+    def _information(self, honest: Sequence[PartyId], hiding: NDArray[np.bool_]) -> Array:
+        """The diagonal of (sigma_local^2 I + L)^-1, shape (n_H,)."""
+        place = {party: row for row, party in enumerate(honest)}
+        covariance = np.eye(len(honest)) * self._own**2
+        for (one, other), weight in zip(self._edges[hiding].tolist(), self._weights[hiding].tolist(), strict=True):
+            first, second = place[one], place[other]
+            covariance[[first, second], [first, second]] += weight
+            covariance[[first, second], [second, first]] -= weight
+        information: Array = np.diag(np.linalg.inv(covariance)).copy()
+        return information
+
+    def _alone(self, sensitivity: float) -> float:
+        return sensitivity / self._own * math.sqrt(self.correction)
+
+
+def whole_loss(parameters: ConsensusParameters, schedule: Schedule, trace: ExecutionTrace) -> WholeLossConversion:
+    """Of an execution."""
+    return WholeLossConversion(parameters, edges_in_use(parameters, schedule, trace))
