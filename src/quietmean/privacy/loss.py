@@ -18,13 +18,12 @@ from quietmean.core.bounds import APriori
 from quietmean.core.party import PartyId
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
+from quietmean.privacy.dominating import SMOOTHING
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 Array = NDArray[np.float64]
 
 EXACT, UPPER_BOUND = "exact", "upper bound"
-# r^2 of Theorem D in squared steps: the factor e^eta that is dropped for it is below 1 + 1e-50 for any study.
-SMOOTHING = 8.0
 # What one comparison of low bits achieves against float64 noise, a column.
 FLOAT64_DELTA = 0.06
 _LARGEST_EPSILON = 500.0
