@@ -22,6 +22,7 @@ from quietmean.privacy.conversion import delta_of_mu, epsilon_of_mu
 from quietmean.privacy.loss import EXACT, UPPER_BOUND
 from quietmean.protocols import Protocol, get_protocol
 from quietmean.protocols.execution import Execution
+from quietmean.protocols.random_rounding import conditional_norm
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import (
     dominating_gaussian,
@@ -31,7 +32,6 @@ from quietmean.protocols.secagg.accounting import (
     wrap_chance,
 )
 from quietmean.protocols.secagg.certificate import DiscreteLossConversion
-from quietmean.protocols.secagg.encoding import conditional_norm
 from quietmean.protocols.secagg_plus import SecAggPlus
 from quietmean.randomness import Seed
 from quietmean.report.certificate import write_certificate_report

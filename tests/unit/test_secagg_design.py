@@ -18,9 +18,9 @@ from quietmean.privacy.concentrated import delta_of_rho
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.privacy.gaussian import mu_of_budget
 from quietmean.protocols import get_protocol
+from quietmean.protocols.random_rounding import rounded_norm
 from quietmean.protocols.secagg import SecAgg
 from quietmean.protocols.secagg.accounting import concentrated, spent_delta, spent_epsilon, sum_bound
-from quietmean.protocols.secagg.encoding import rounded_norm
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed

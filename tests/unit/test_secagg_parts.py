@@ -13,17 +13,14 @@ from scipy.stats import chi2
 
 from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
+from quietmean.protocols.random_rounding import conditional_norm, round_at_random, round_conditionally, rounded_norm
 from quietmean.protocols.secagg import SecAgg, wire
 from quietmean.protocols.secagg.encoding import (
     _hadamard,
-    _round_at_random,
-    _round_conditionally,
-    conditional_norm,
     decode_sum,
     encode,
     rotate,
     rotate_back,
-    rounded_norm,
 )
 from quietmean.protocols.secagg.keys import Secrets, commitment, is_usable, own_mask, pair_mask, put_on, seal, unseal
 from quietmean.protocols.secagg.shamir import PRIME, SHARE_BYTES, combine, lagrange, share
@@ -229,10 +226,10 @@ def test_noise_and_rounding_are_unbiased_and_as_large_as_they_should_be() -> Non
 def test_conditional_rounding_keeps_its_bound_and_independent_rounding_does_not() -> None:
     vector = np.full(64, 0.5)
     radius = float(np.linalg.norm(vector))
-    norms = [np.linalg.norm(_round_conditionally(vector, radius, insecure_seed(10, run))) for run in range(300)]
+    norms = [np.linalg.norm(round_conditionally(vector, radius, insecure_seed(10, run))) for run in range(300)]
     bound = conditional_norm(radius, 64, 1.0)
     assert max(norms) <= bound
-    free = np.array([np.linalg.norm(_round_at_random(vector, insecure_seed(10, run))) for run in range(300)])
+    free = np.array([np.linalg.norm(round_at_random(vector, insecure_seed(10, run))) for run in range(300)])
     assert (free > bound).any()
     # The bound with a smaller chance is kept by all; at most 39 % were to exceed the other.
     assert free.max() <= rounded_norm(radius, 64, 1.0, 1e-6)
@@ -242,4 +239,4 @@ def test_conditional_rounding_keeps_its_bound_and_independent_rounding_does_not(
 def test_a_bound_that_no_rounding_keeps_ends_in_truncation() -> None:
     # A radius below the vector's own norm never comes from the encoding; the loop must end all the same.
     vector = np.full(64, 9.9)
-    np.testing.assert_array_equal(_round_conditionally(vector, 1.0, Seed.public("x")), np.full(64, 9))
+    np.testing.assert_array_equal(round_conditionally(vector, 1.0, Seed.public("x")), np.full(64, 9))

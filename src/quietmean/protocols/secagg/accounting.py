@@ -19,7 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from quietmean.core.errors import InputError
-from quietmean.protocols.secagg.encoding import conditional_norm, rounded_norm
+from quietmean.protocols.random_rounding import conditional_norm, rounded_norm
 from quietmean.protocols.secagg.spec import CONDITIONAL, SecAggParameters
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE, TOTAL_VARIATION
 

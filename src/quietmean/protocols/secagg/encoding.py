@@ -16,18 +16,13 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, Vector
+from quietmean.protocols.random_rounding import clip_to_ball, round_at_random, round_conditionally
 from quietmean.protocols.secagg.keys import Words
 from quietmean.protocols.secagg.spec import CONDITIONAL, NO_NOISE, SecAggParameters
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.discrete_gaussian import discrete_gaussian
 
-Integers = NDArray[np.int64]
-
-# The chance that one rounding exceeds the norm bound of conditional rounding, which is then drawn again.
-CONDITIONAL_BETA = math.exp(-0.5)
-_ATTEMPTS = 200
 _COLUMNS = 64
-_BLOCK = 8192
 
 
 def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: NoiseSource) -> Words:
@@ -39,15 +34,15 @@ def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: No
         )
     if parameters.dimension not in (None, value.size):
         raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")
-    clipped = _clip(value - weight * parameters.centre, weight * parameters.clip)
+    clipped = clip_to_ball(value - weight * parameters.centre, weight * parameters.clip)
     if parameters.noise == NO_NOISE:
         return _to_ring(np.rint(clipped / parameters.granularity).astype(np.int64), parameters.bits)
     rotated = rotate(clipped, parameters) / parameters.granularity
     seed = Seed(noise.secret("rounding", 0))
     if parameters.rounding == CONDITIONAL:
-        rounded = _round_conditionally(rotated, weight * parameters.clip / parameters.granularity, seed)
+        rounded = round_conditionally(rotated, weight * parameters.clip / parameters.granularity, seed)
     else:
-        rounded = _round_at_random(rotated, seed)
+        rounded = round_at_random(rotated, seed)
     rounded += discrete_gaussian(Seed(noise.secret(NoiseGroup.INDEPENDENT, 0)), parameters.scale, rounded.size)
     return _to_ring(rounded, parameters.bits)
 
@@ -75,14 +70,9 @@ def wrap(words: Words, bits: int) -> Words:
     return words
 
 
-def _to_ring(integers: Integers, bits: int) -> Words:
+def _to_ring(integers: NDArray[np.int64], bits: int) -> Words:
     wrapped = integers & ((1 << bits) - 1)
     return wrapped.astype(np.uint16) if bits <= 16 else wrapped.astype(np.uint32)
-
-
-def _clip(vector: Vector, radius: float) -> Vector:
-    norm = float(np.linalg.norm(vector))
-    return vector * (radius / norm) if norm > radius else vector
 
 
 def rotate(vector: Vector, parameters: SecAggParameters) -> Vector:
@@ -134,39 +124,3 @@ def _butterflies(block: Vector) -> Vector:
         block, spare = following, spare[::-1]
         distance *= 2
     return block
-
-
-def _round_at_random(vector: Vector, seed: Seed) -> Integers:
-    """Up or down so that the mean is right."""
-    stream, rounded = BitStream(seed), np.empty(vector.size, dtype=np.int64)
-    # Blocks stay in the cache.
-    for begin in range(0, vector.size, _BLOCK):
-        block = vector[begin : begin + _BLOCK]
-        rounded[begin : begin + _BLOCK] = np.floor(block + stream.uniform(block.size))
-    return rounded
-
-
-def _round_conditionally(vector: Vector, radius: float, seed: Seed) -> Integers:
-    """The same, drawn again until the norm is below :func:`conditional_norm`: within the bound with certainty."""
-    square = conditional_norm(radius, vector.size, 1.0) ** 2
-    for attempt in range(_ATTEMPTS):
-        rounded = _round_at_random(vector, seed.derive(attempt))
-        if float((rounded.astype(np.float64) ** 2).sum()) <= square:
-            return rounded
-    # Reached with a probability of 1e-43 at most. Towards zero the norm can only fall.
-    return np.trunc(vector).astype(np.int64)
-
-
-def conditional_norm(radius: float, words: int, granularity: float) -> float:
-    """The norm that a rounded vector of norm <= ``radius`` keeps with probability 1 - exp(-1/2) at least, and then always."""
-    return rounded_norm(radius, words, granularity, CONDITIONAL_BETA)
-
-
-def rounded_norm(radius: float, words: int, granularity: float, beta: float) -> float:
-    """What the L2 norm of a vector of norm <= ``radius`` exceeds with probability <= ``beta`` once rounded at random to a grid.
-
-    Kairouz, Liu and Steinke 2021, Theorem 1 (Delta_2); the second part of the minimum is certain.
-    """
-    step = granularity * math.sqrt(words)
-    likely = radius**2 + step**2 / 4 + math.sqrt(2 * math.log(1 / beta)) * granularity * (radius + step / 2)
-    return min(math.sqrt(likely), radius + step)
