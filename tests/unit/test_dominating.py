@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from quietmean.privacy.conversion import delta_of_mu
 from quietmean.privacy.dominating import (
@@ -81,6 +83,35 @@ def test_without_the_correction_it_would_be_below(scale: float, parties: int) ->
         for change, epsilon in itertools.product((1, 2, 3, 7), EPSILONS)
     ]
     assert max(ratios) > 1.001
+
+
+def bare_delta(variance: float, change: int, parties: int, epsilon: float) -> float:
+    """The mutant: mu = D / s."""
+    return delta_of_mu(change / math.sqrt(parties * variance), epsilon)
+
+
+def proven_delta(variance: float, change: int, parties: int, epsilon: float) -> float:
+    return discrete_charge(variance, change, 1, unknown=parties, drawn=parties).delta(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "change", "parties"), [(2.0, 1e-3, 2, 1), (2.0, 1e-3, 4, 3), (3.0, 1e-3, 2, 2), (1.0, 1e-5, 3, 2)]
+)
+def test_the_least_noise_keeps_exactly_the_target(epsilon: float, delta: float, change: int, parties: int) -> None:
+    """By an independent convolution: what is designed is within the budget; the mutant's design is not, for these numbers."""
+
+    def designed(spent: Callable[[float, int, int, float], float]) -> float:
+        def excess(log_variance: float) -> float:
+            return math.log(spent(math.exp(log_variance), change, parties, epsilon) / delta)
+
+        return math.exp(brentq(excess, math.log(0.3), math.log(200.0), xtol=1e-13))
+
+    truth = {
+        spent: exact_delta(*shifted(noise(math.sqrt(designed(spent)), parties), change), epsilon) / delta
+        for spent in (proven_delta, bare_delta)
+    }
+    assert truth[proven_delta] <= 1 + 1e-9
+    assert truth[bare_delta] > 1
 
 
 def test_how_close_it_is() -> None:

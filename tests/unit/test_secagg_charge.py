@@ -14,10 +14,10 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.planning import Target
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge, compose, mu_of_budget
+from quietmean.privacy.dominating import model_factor
 from quietmean.protocols import get_protocol
 from quietmean.protocols.secagg import SecAgg
-from quietmean.protocols.secagg.accounting import dominating_gaussian
-from quietmean.protocols.secagg.certificate import added_mu, additive_columns
+from quietmean.protocols.secagg.accounting import hidden_by
 from quietmean.randomness import Seed
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 
@@ -51,7 +51,7 @@ def exact_delta(first: Array, second: Array, epsilon: float) -> float:
 def charged(scale: float, change: float, parties: int, rounding: str = "independent") -> Charge:
     raw = {"threshold": 2, "minimum": 2, "granularity": 1.0, "sigma": scale, "clip": change / 2, "rounding": rounding}
     parameters = SecAgg.parse({**raw, "dimension": 1}, 2)
-    return Charge(added_mu(parameters, change, parties, 1, DELTA), *additive_columns(parameters, parties, 1, DELTA, 0.0))
+    return hidden_by(parameters, change, unknown=parties, drawn=parties, dimension=1, delta=DELTA)
 
 
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0, 4.0])
@@ -84,16 +84,20 @@ def test_a_charge_without_its_model_error_is_found_out() -> None:
 
 def test_the_additive_columns() -> None:
     raw = {"threshold": 2, "minimum": 2, "granularity": 1.0, "sigma": 64.0, "clip": 1.0, "dimension": 100}
-    independent = SecAgg.parse({**raw, "rounding": "independent"}, 2)
-    beta, tv = additive_columns(independent, 50, 128, DELTA, 2.0**-40)
-    assert beta == 1e-5 * DELTA + 2.0**-40
-    _, eta = dominating_gaussian(1.0, 64.0, 50, 128)
-    assert tv == pytest.approx(50 * 128 * TOTAL_VARIATION + eta / 2, rel=1e-6)
+
+    def columns(graph: float, **more: object) -> Charge:
+        return hidden_by(SecAgg.parse({**raw, **more}, 2), 1.0, unknown=40, drawn=50, dimension=100, delta=DELTA, graph=graph)
+
+    independent = columns(2.0**-40, rounding="independent")
+    assert independent.beta == 1e-5 * DELTA + 2.0**-40
+    assert independent.tv == pytest.approx(50 * 128 * TOTAL_VARIATION + model_factor(64.0**2, 128, 50) / 2, rel=1e-6)
     # Beside a delta of 1e-9 and epsilon 1, for a ledger of a hundred such studies: still nothing.
-    assert 100 * (1 + math.e) * tv < 0.01 * 1e-9
-    conditional = SecAgg.parse({**raw, "rounding": "conditional"}, 2)
-    assert additive_columns(conditional, 50, 128, DELTA, 0.0)[0] == 0.0
-    assert additive_columns(SecAgg.parse({**raw, "noise": "none", "sigma": 0.0}, 2), 50, 128, DELTA, 0.0) == (0.0, 0.0)
+    assert 100 * (1 + math.e) * independent.tv < 0.01 * 1e-9
+    assert columns(0.0, rounding="conditional").beta == 0.0
+    # From some 3000 steps of one party on, nothing but the sampler is left.
+    assert columns(0.0, sigma=1024.0).tv == pytest.approx(50 * 128 * TOTAL_VARIATION + model_factor(2.0**20, 128, 50) / 2)
+    assert columns(0.0, sigma=4096.0).tv == pytest.approx(50 * 128 * TOTAL_VARIATION, rel=1e-9)
+    assert columns(0.0, noise="none", sigma=0.0) == Charge(math.inf)
 
 
 @pytest.mark.parametrize("eta", [1e-12, 0.01, 0.5, 3.0])
@@ -125,9 +129,9 @@ def test_executions_cost_at_most_what_was_reserved_in_every_column(name: str, un
         for party in range(20):
             charge = certificate.charge(party)
             assert not charge.exceeds(reserved), (charge, reserved)
-            # Not the mu that only has the same epsilon at one delta.
-            assert charge.mu <= certificate.mu[party]
-        assert certificate.charge(1).mu < mu_of_budget(certificate.max_epsilon, DELTA)
+            # What adds up is what is shown.
+            assert charge.mu == certificate.mu[party]
+        assert certificate.charge(1).mu == pytest.approx(mu_of_budget(certificate.max_epsilon, DELTA), rel=1e-4)
 
 
 def test_what_other_protocols_reserve() -> None:

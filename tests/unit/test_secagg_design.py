@@ -14,13 +14,11 @@ from scipy.stats import hypergeom
 from quietmean.core.errors import InputError
 from quietmean.planning import Plan, Target
 from quietmean.planning.calibrate import calibrate
-from quietmean.privacy.concentrated import delta_of_rho
-from quietmean.privacy.conversion import delta_of_mu
-from quietmean.privacy.gaussian import mu_of_budget
+from quietmean.privacy import Charge
 from quietmean.protocols import get_protocol
-from quietmean.protocols.random_rounding import rounded_norm
+from quietmean.protocols.random_rounding import conditional_norm, rounded_norm
 from quietmean.protocols.secagg import SecAgg
-from quietmean.protocols.secagg.accounting import concentrated, spent_delta, spent_epsilon, sum_bound
+from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood, upper_tail
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.insecure import insecure_seed
@@ -39,38 +37,16 @@ def chosen(name: str = "secagg", options: dict[str, Any] | None = None, **target
 
 
 def test_the_anchor_of_the_literature() -> None:
-    """n = 100, d = 20, epsilon = 2, unit ball, 16 bits: 0.037 in total; central DP with continuous noise has 0.0318."""
+    """n = 100, d = 20, epsilon = 2, unit ball, 16 bits: 0.037 in total by concentrated DP; 0.0318 with a curator."""
     plan = planned(options={"bits": 16}, parties=100, dimension=20, epsilon=2.0, sensitivity=2.0, colluding=0)
-    assert 20 * plan.prediction["mse_noise"] == pytest.approx(0.037, abs=5e-4)
     assert isinstance(plan.protocol, SecAgg)
     assert plan.protocol.rounding == "conditional"
     central = 20 * (2 * 1.993812 / 100) ** 2
-    assert 20 * plan.prediction["mse_noise"] > central
+    assert 1 < 20 * plan.prediction["mse_noise"] / central < 1.005
 
 
-@pytest.mark.parametrize(("mu", "epsilon"), [(0.2, 0.5), (1.0, 2.0), (3.0, 8.0)])
-def test_the_conversion_is_an_upper_bound_on_the_gaussian(mu: float, epsilon: float) -> None:
-    exact, bound = delta_of_mu(mu, epsilon), delta_of_rho(mu**2 / 2, epsilon)
-    assert exact <= bound <= 12 * exact
-    # Mironov's conversion for comparison: exp(-(epsilon - rho)^2 / (4 rho)) is weaker.
-    rho = mu**2 / 2
-    assert bound < math.exp(-((epsilon - rho) ** 2) / (4 * rho))
-
-
-def test_the_conversion_at_its_ends() -> None:
-    assert delta_of_rho(0.0, 1.0) == 0.0
-    assert delta_of_rho(1e4, 1.0) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_many_coarse_noises_cost_more_than_one() -> None:
-    assert concentrated(2.0, 5.0, 4, 100) == pytest.approx(2.0**2 / (4 * 25) / 2, rel=1e-6)
-    coarse = concentrated(2.0, 0.9, 4, 100)
-    tau = 10 * sum(math.exp(-2 * math.pi**2 * 0.81 * k / (k + 1)) for k in (1, 2, 3))
-    plain = 2 / (2 * 0.9)
-    assert coarse == pytest.approx(min(plain**2 + tau * 50, (plain + tau * 10) ** 2) / 2, rel=1e-12)
-    # One of the noises alone is enough where the bound for many says less, and below half a step it says nothing.
-    for scale in (0.6, 0.4):
-        assert concentrated(2.0, scale, 4, 100) == pytest.approx((2 / scale) ** 2 / 2, rel=1e-12)
+def spent(given: SecAgg, unknown: int, *, parties: int, sensitivity: float = 1.0, dimension: int = 3) -> Charge:
+    return hidden_by(given, sensitivity, unknown=unknown, drawn=parties, dimension=dimension, delta=1e-5)
 
 
 def test_rounding_at_random_exceeds_its_norm_as_seldom_as_stated() -> None:
@@ -90,19 +66,57 @@ def test_the_design_just_keeps_its_budget() -> None:
     for options in ({}, {"bits": 16}, {"largest_weight": 9.0}, {"clip": 0.2}):
         given = chosen(options=options, parties=30, dropouts=0.1, colluding=3)
         honest = given.minimum - 3
-        assert spent_delta(given, 1.0, honest, 3, 1.0, 1e-5) <= 1e-5
-        less = replace(given, sigma=given.sigma * 0.999)
-        assert spent_delta(less, 1.0, honest, 3, 1.0, 1e-5) > 1e-5
+        assert spent(given, honest, parties=30).delta(1.0) <= 1e-5
+        less = replace(given, sigma=given.sigma * 0.9999)
+        assert spent(less, honest, parties=30).delta(1.0) > 1e-5
         assert given.minimum == 27
         words = given.words(3)
         assert sum_bound(given, 30, words, 2.0**-20) <= 2.0 ** (given.bits - 1) * given.granularity * 1.0001
 
 
+@pytest.mark.parametrize(("bits", "parties"), [(7, 3), (8, 4)])
+def test_a_coarse_design_keeps_its_budget_by_convolution(bits: int, parties: int) -> None:
+    """Noise of a few steps, in an independent computation: rounding as it is done, all values of one party against each other."""
+    given = chosen(options={"bits": bits, "domain": "ball"}, parties=parties, colluding=1, epsilon=2.0, delta=1e-3, dimension=1)
+    assert 2 <= given.scale < 30
+    assert given.rounding == "conditional"
+    radius, reach = given.clip / given.granularity, math.ceil(20 * given.scale)
+    longest = conditional_norm(radius, 1, 1.0)
+    one = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * given.scale**2))
+    total = np.array([1.0])
+    for _ in range(given.minimum - 1):
+        total = np.convolve(total, one / one.sum())
+
+    def view(point: float) -> Any:
+        room = math.ceil(radius) + 2
+        table = np.zeros(2 * room + 1)
+        for place in (math.floor(point), math.floor(point) + 1):
+            if abs(place) <= longest:
+                table[place + room] = 1 - abs(point - place)
+        return np.convolve(total, table / table.sum())
+
+    worst = max(
+        np.maximum(view(one_end) - math.exp(2.0) * view(-one_end), 0).sum()
+        for one_end in (radius, math.floor(radius), radius - 0.5)
+    )
+    assert 1e-6 < worst <= 1e-3
+
+
+def test_noise_of_less_than_two_steps_is_refused() -> None:
+    with pytest.raises(InputError, match="take more bits"):
+        planned(options={"bits": 5, "domain": "ball"}, parties=3, colluding=0, epsilon=8.0, dimension=1)
+
+
+def test_a_delta_below_what_the_graph_costs_is_refused() -> None:
+    with pytest.raises(InputError, match=r"delta is 1e-12, but the sampler"):
+        planned("secagg-plus", parties=60, delta=1e-12)
+
+
 def test_noise_that_protects_nobody_counts_as_none() -> None:
     given = chosen()
-    assert spent_delta(given, 1.0, 0, 3, 1.0, 1e-5) == 1.0
+    assert spent(given, 0, parties=12) == Charge(math.inf)
     open_sum = SecAgg(threshold=2, minimum=2, granularity=0.1, sigma=0.0, clip=1.0, noise="none")
-    assert spent_delta(open_sum, 1.0, 5, 3, 1.0, 1e-5) == 1.0
+    assert spent(open_sum, 5, parties=12) == Charge(math.inf)
 
 
 def test_rounding_is_conditional_only_where_a_whole_value_is_replaced() -> None:
@@ -222,5 +236,5 @@ def test_simulated_errors_are_as_predicted(name: str) -> None:
     assert abs(result.mse - result.prediction) < 4 * result.mse_standard_error
     # By the bound for the noise of all but the one colluder.
     assert isinstance(plan.protocol, SecAgg)
-    expected = mu_of_budget(spent_epsilon(plan.protocol, 2.0, 19, 8, plan.target.delta), plan.target.delta)
+    expected = spent(plan.protocol, 19, parties=20, sensitivity=2.0, dimension=8).mu
     np.testing.assert_allclose(result.certificate.mu, expected, rtol=1e-6)

@@ -15,19 +15,6 @@ from collections.abc import Callable
 from quietmean.core.errors import InputError
 
 
-def delta_of_rho(rho: float, epsilon: float) -> float:
-    """Upper bound on delta at ``epsilon`` of a rho-concentrated DP release: the least over Renyi orders above 1."""
-
-    def log_delta(order: float) -> float:
-        return (order - 1) * (order * rho - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
-
-    if rho <= 0:
-        return 0.0
-    if math.isinf(rho):
-        return 1.0
-    return math.exp(min(0.0, _least(lambda exponent: log_delta(1 + math.exp(exponent)), -12.0, 25.0)))
-
-
 def epsilon_of_rho(rho: float, delta: float) -> float:
     """Upper bound on epsilon at ``delta`` of a rho-concentrated DP release: the least over Renyi orders above 1; rounded up.
 

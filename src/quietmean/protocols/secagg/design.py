@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from quietmean.core.errors import InputError
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, given_value
-from quietmean.protocols.secagg.accounting import calibrated_scale, spent_delta, sum_bound
+from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
 from quietmean.protocols.secagg.party import ROUNDS
 from quietmean.protocols.secagg.spec import (
     CONDITIONAL,
@@ -22,13 +23,18 @@ from quietmean.protocols.secagg.spec import (
 from quietmean.protocols.target import Target
 from quietmean.randomness.discrete_gaussian import LARGEST_SCALE
 
+if TYPE_CHECKING:
+    from quietmean.privacy import Charge
+
 # The chance that a coordinate of the sum wraps, for the worst values.
 WRAP_CHANCE = 2.0**-20
 # Of the sensitivity, the grid's step where bits are plenty: rounding then adds some 0.1 % to it.
 _FINE = 2.0**-12
 _FINE_NORM = 0.06
-# Steps in the noise of one party at least: below, sums of discrete Gaussians differ too much from one.
-_LEAST_STEPS = 4.0
+# Steps in the noise of one party where bits are plenty, and at least: below, sums of discrete Gaussians differ too much from one.
+_USUAL_STEPS, _LEAST_STEPS = 4.0, 2.0
+# Scales below it hide nothing: no search goes on there.
+_SMALLEST_SCALE = 1e-3
 # Weights of parties beyond this need an explicit option.
 _LARGEST_WEIGHT = 2.0**20
 
@@ -38,12 +44,16 @@ Settings = TypeVar("Settings", bound=SecAggParameters)
 
 @dataclass(frozen=True)
 class Shape:
-    """Neighbours that a party shares with, and the fewest inputs; ``claim``: what the thresholds were chosen for."""
+    """Neighbours that a party shares with, and the fewest inputs; ``claim``: what the thresholds were chosen for.
+
+    ``graph_failure``: the chance that the random graph of shares fails, which is part of delta.
+    """
 
     threshold: int
     minimum: int
     neighbours: int | None
     claim: str
+    graph_failure: float = 0.0
 
 
 def complete_shape(asked: SecAggParameters, target: Target) -> Shape:
@@ -78,10 +88,10 @@ def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, f
         raise InputError(
             f"of {shape.minimum} inputs {target.colluding} may be the colluders' own: nobody's noise is left, raise minimum"
         )
-    parameters = _settle(asked, target, _first_guess(asked, target, shape, honest), honest)
+    parameters = _settle(asked, target, _first_guess(asked, target, shape, honest), shape)
     certificate = (
-        f"zero-concentrated DP of the sum of {honest} or more honest parties' discrete Gaussian noise (upper bound), if X25519, "
-        f"HKDF, AES-256 and AES-GCM hold and the aggregator follows the protocol; {shape.claim}"
+        f"the Gaussian that dominates the sum with {honest} or more honest parties' discrete Gaussian noise (upper bound), if "
+        f"X25519, HKDF, AES-256 and AES-GCM hold and the aggregator follows the protocol; {shape.claim}"
     )
     return parameters, parameters.party_variance / counted_parties(target), certificate
 
@@ -115,40 +125,83 @@ def _first_guess(asked: Settings, target: Target, shape: Shape, honest: int) -> 
     )
 
 
-def _settle(asked: Settings, target: Target, guess: Settings, honest: int) -> Settings:
+def _settle(asked: Settings, target: Target, guess: Settings, shape: Shape) -> Settings:
     """The grid must hold the sum, whose size depends on the noise, which depends on the grid: a few turns settle it."""
     check_numbers(guess, target.parties)
     parameters = guess
     for _ in range(6):
         parameters = _with_grid(asked, target, parameters)
-        trial = parameters
-
-        def spent(scale: float, trial: Settings = trial) -> float:
-            noisy = replace(trial, sigma=scale * trial.granularity)
-            return spent_delta(noisy, target.sensitivity, honest, target.dimension, target.epsilon, target.delta)
-
-        scale = calibrated_scale(spent, target.delta, parameters.scale)
-        parameters = replace(parameters, sigma=round_up(scale * parameters.granularity))
+        parameters = replace(parameters, sigma=round_up(_least_scale(target, parameters, shape) * parameters.granularity))
+    if parameters.scale < _LEAST_STEPS:
+        raise _too_few_bits(parameters, target)
     return parameters
+
+
+def _least_scale(target: Target, parameters: SecAggParameters, shape: Shape) -> float:
+    """The least noise of one party in steps with which a plan keeps its budget, all that is drawn and rounded counted."""
+
+    def spent(scale: float) -> Charge:
+        return hidden_by(
+            replace(parameters, sigma=scale * parameters.granularity),
+            target.sensitivity,
+            unknown=shape.minimum - target.colluding,
+            drawn=target.parties,
+            dimension=target.dimension,
+            delta=target.delta,
+            graph=shape.graph_failure,
+        )
+
+    besides = float(spent(LARGEST_SCALE / 2).additive(target.epsilon))
+    if besides >= target.delta:
+        raise InputError(
+            f"delta is {target.delta:g}, but the sampler, rounding and the random graph alone may cost {besides:.2g}: choose a "
+            "larger delta, fewer dimensions, or a protocol without a random graph"
+        )
+    scale = _least(lambda scale: spent(scale).delta(target.epsilon) <= target.delta, parameters.scale)
+    if scale is None:
+        raise InputError(
+            f"noise of more than {LARGEST_SCALE:g} steps would be needed for delta {target.delta:g}: take fewer bits or a larger "
+            "epsilon"
+        )
+    return scale
+
+
+def _least(enough: Callable[[float], bool], start: float) -> float | None:
+    """The least scale in steps that is enough, rounded up; None if none up to the largest of the sampler is."""
+    low = high = start
+    while high <= LARGEST_SCALE and not enough(high):
+        low, high = high, high * 1.5
+    if high > LARGEST_SCALE:
+        return None
+    while low >= _SMALLEST_SCALE and enough(low):
+        low, high = low / 1.5, low
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high * (1 + 1e-9)
 
 
 def _with_grid(asked: Settings, target: Target, parameters: Settings) -> Settings:
     words, half = parameters.words(target.dimension), 2.0 ** (parameters.bits - 1)
-    fine = min(target.sensitivity * min(_FINE, _FINE_NORM / math.sqrt(words)), parameters.sigma / _LEAST_STEPS)
+    fine = min(target.sensitivity * min(_FINE, _FINE_NORM / math.sqrt(words)), parameters.sigma / _USUAL_STEPS)
     fine = round_up(max(fine, 2 * parameters.sigma / LARGEST_SCALE))
     given = asked.largest_weight is not OPEN
     single = replace(parameters, largest_weight=parameters.largest_weight if given else 1.0)
     needed = sum_bound(single, target.parties, words, WRAP_CHANCE) / half
     granularity = fine if needed <= fine else round_up(needed)
     if granularity > parameters.sigma:
-        raise InputError(
-            f"{parameters.bits} bits are too few for a sum over {target.parties} parties of weight up to "
-            f"{single.largest_weight:g}: take more bits (up to 32)"
-        )
+        raise _too_few_bits(single, target)
     weight = single.largest_weight if given else _headroom(single, target.parties, words, half * granularity)
     sized = replace(single, granularity=granularity, largest_weight=weight)
     whole = target.sensitivity >= 2 * sized.clip * sized.largest_weight
     return replace(sized, rounding=CONDITIONAL if whole else INDEPENDENT)
+
+
+def _too_few_bits(parameters: SecAggParameters, target: Target) -> InputError:
+    return InputError(
+        f"{parameters.bits} bits are too few for a sum over {target.parties} parties of weight up to "
+        f"{parameters.largest_weight:g}: take more bits (up to 32)"
+    )
 
 
 def _headroom(parameters: SecAggParameters, parties: int, words: int, room: float) -> float:

@@ -56,7 +56,7 @@ class SecAggPlus(SecAgg):
 
     def graph_failure(self, parties: int) -> float:
         # No graph is relied on that fails with more.
-        return 0.0 if self.neighbours == parties - 1 else 2.0**-LEAST_BITS
+        return _graph_failure(self.neighbours, parties)
 
     def _pairs(self, parties: int, seed: Seed) -> NDArray[np.int64]:
         """The pairs that share a mask, shape (M, 2): parties at most degree / 2 places apart on a random ring."""
@@ -83,7 +83,11 @@ def _shape(asked: SecAggPlus, target: Target) -> Shape:
         f"threshold {found.threshold} of {found.neighbours + 1} shares; over the random graph secrecy fails with probability "
         f"{_chance(found.security_bits)} and the run with {_chance(found.correctness_bits)} at most"
     )
-    return Shape(found.threshold, minimum, found.neighbours, claim)
+    return Shape(found.threshold, minimum, found.neighbours, claim, _graph_failure(found.neighbours, parties))
+
+
+def _graph_failure(neighbours: int, parties: int) -> float:
+    return 0.0 if neighbours == parties - 1 else 2.0**-LEAST_BITS
 
 
 def _chance(bits: float) -> str:
