@@ -100,7 +100,7 @@ def test_files_of_before_keep_their_float64_noise() -> None:
     assert not old.whole
     assert old.injection == "incremental"
     assert any(
-        "in real arithmetic" in note
+        "in real arithmetic" in note.text
         for note in Execution(old, old.draw_schedule(4, insecure_seed(1)), ExecutionTrace.everyone(3, 4), 1.0, np.ones(4))
         .privacy(1e-6)
         .terms.conversion.notes
@@ -198,7 +198,9 @@ def test_predicted_bytes() -> None:
 def test_certificates_count_the_rounding() -> None:
     plan = planned(value_bits=32)
     execution = plan.execution(insecure_seed(3), ExecutionTrace.everyone(4, 6))
-    assert not any("in real arithmetic" in note or "cut" in note for note in execution.privacy(1e-6).terms.conversion.notes)
+    assert not any(
+        "in real arithmetic" in note.text or "cut" in note.text for note in execution.privacy(1e-6).terms.conversion.notes
+    )
     exact = certificate_of(execution.transcript(), Adversary.collusion({0}), 1.0)
     widened = execution.privacy(1e-6).against({0})
     assert (widened.mu > exact.mu).all()

@@ -186,9 +186,9 @@ class PhaseRunner:
         context = self._context
         seconds = context.round_timeout / 2
         taken_in = [] if self._copies else context.store.received(*here, context.party)
-        confirming = [self._confirm(here, message.sender, seconds) for message in taken_in]
+        confirming = asyncio.gather(*(self._confirm(here, message.sender, seconds) for message in taken_in))
         beating = asyncio.gather(*(context.heartbeat(party, seconds) for party in context.others))
-        answers, *_ = await asyncio.gather(beating, *confirming)
+        _, answers = await asyncio.gather(confirming, beating)
         ahead = [party for party, answer in zip(context.others, answers, strict=True) if answer and answer.status == REFUSED]
         if ahead:
             # It would draw, vote or send again, otherwise than before.

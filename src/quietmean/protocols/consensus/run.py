@@ -50,7 +50,7 @@ def run_consensus(
 ) -> ConsensusRun:
     """Run on values (n, d), weights (n,). ``initial``: z^(0) of every link, shape (2m, d), instead of drawn noise."""
     arithmetic = RealRows(parameters.numbers())
-    reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, *values.shape, numbers=arithmetic.numbers)
+    reading, terms = NumericReading(values, arithmetic), NumericTerms(noise, len(values), values.shape[1], arithmetic.numbers)
     noisy = reading.vectors(noisy_values(parameters, reading.values, terms))
     z = reading.vectors(perturbation(parameters, terms)) if initial is None else initial
     return follow(parameters, Deliveries.of(parameters, schedule, trace), trace.online, noisy, weights, z, watch)
