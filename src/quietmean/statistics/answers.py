@@ -53,8 +53,7 @@ def combined(answers: Sequence[Answer]) -> Estimates:
     terms = tuple(means) if len(means) == len(answers) else tuple(label for one in answers for label in one.labels)
     found = [answer.estimates for answer in answers]
     parts = [(one.value, one.standard_error, one.low, one.high) for one in found]
+    value, error, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     # Where nothing is said about a population, the interval is unknown.
     populations = [np.full((len(one.terms), 2), np.nan) if one.of_population is None else one.of_population for one in found]
-    return Estimates(
-        terms, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)), interval_population=np.vstack(populations)
-    )
+    return Estimates(terms, value, error, low, high, interval_population=np.vstack(populations))

@@ -76,8 +76,8 @@ class Estimates:
         """The estimates of a statistic that is one number; intervals are pairs, ``population`` a number."""
         arrays = {name: np.atleast_1d(one) for name, one in more.items() if name in ("population", "p_value") and one is not None}
         arrays |= {name: np.array([one]) for name, one in more.items() if name.startswith("interval") and one is not None}
-        columns = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
-        return cls((WHOLE,), *columns, **{**more, **arrays})
+        values, errors, lows, highs = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
+        return cls((WHOLE,), values, errors, lows, highs, **{**more, **arrays})
 
     @property
     def of_noise(self) -> Array:
@@ -108,8 +108,8 @@ class Estimates:
     def of_terms(self, terms: Sequence[str]) -> Self:
         """Values, errors and ranges of some terms only."""
         places = [self.terms.index(term) for term in terms]
-        arrays = (one[places] for one in (self.value, self.standard_error, self.low, self.high))
-        return type(self)(tuple(terms), *arrays)
+        value, error, low, high = (one[places] for one in (self.value, self.standard_error, self.low, self.high))
+        return type(self)(tuple(terms), value, error, low, high)
 
     def drawable(self) -> Self:
         """The terms with an estimate; a range without an end is drawn as far as four errors from it."""

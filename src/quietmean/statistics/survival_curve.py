@@ -58,7 +58,7 @@ class Curve:
     def survival(self) -> Array:
         """At the end of each usable bin. Unprojected: noise may make it rise."""
         d, a = self.events[: self.usable], self.at_risk[: self.usable]
-        survival: Array = np.cumprod(1 - d / a)
+        survival: Array = np.cumprod(1 - d / a, dtype=np.float64)
         return survival
 
     @cached_property

@@ -20,14 +20,17 @@ ROUNDING = 1e-9
 def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> tuple[float, Array]:
     """The largest L2 distance found between the vectors of two records, and these two, shape (2, columns).
 
-    From random pairs, column by column: the two cells of a column are set to the best two of many candidates, as long as that
-    helps. ``step``: of the grid to which records are rounded. A lower bound of the true sensitivity.
+    From random pairs, or one record twice, column by column: the two cells of a column are set to the best two of many
+    candidates, as long as that helps. ``step``: of the grid to which records are rounded. A lower bound of the true sensitivity.
     """
     stream = BitStream(insecure_seed(seed, "farthest records"))
     choices = [_candidates(column, stream) for column in workload.columns]
     best, found = 0.0, np.zeros((2, len(choices)))
-    for _ in range(restarts):
+    for restart in range(restarts):
         pair = np.array([[values[int(stream.integers(len(values), 1)[0])] for values in choices] for _ in range(2)])
+        if restart % 2:
+            # Of the same levels: where these differ, other cells are not at their ends.
+            pair[1] = pair[0]
         distance, grown = -1.0, 0.0
         while grown > distance:
             distance = grown

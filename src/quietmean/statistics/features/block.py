@@ -30,7 +30,7 @@ WEIGHT_ALONE, WEIGHT_IN_GROUPS = 1.65, 0.9
 # Rounding to a grid of steps of the scale's part h moves the moments' matrices by less than 4.1 h; those of an even spread have
 # eigenvalues above 0.079: so large a part of it, for each h, keeps every rounded record among the mixtures.
 _MIXING = 64.0
-_MOST_MIXING = 0.1
+_MOST_MIXING = 0.5
 
 
 @dataclass(frozen=True)
