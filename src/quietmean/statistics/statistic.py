@@ -126,7 +126,8 @@ class Released:
 
     def weighted(self, feature: Feature, weights: Array) -> tuple[float, float]:
         """A weighted sum of quantities with weights (size,), and its standard deviation."""
-        return float(weights @ self.mean(feature)), float(np.sqrt(max(weights @ self.covariance(feature) @ weights, 0.0)))
+        variance = float(weights @ self.covariance(feature) @ weights)
+        return float(weights @ self.mean(feature)), max(variance, 0.0) ** 0.5
 
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""

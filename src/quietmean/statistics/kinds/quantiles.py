@@ -51,7 +51,7 @@ def cumulative(released: Released, feature: PrefixTable) -> Cumulative | None:
     weights = np.tri(len(edges), feature.size)
     counted = np.ones(feature.size)
     counted[-1] = 0.0
-    present, error = float(counted @ cells), math.sqrt(max(counted @ covariance @ counted, 0.0))
+    present, error = float(counted @ cells), math.sqrt(max(float(counted @ covariance @ counted), 0.0))
     if present <= LEAST_PRESENT * error:
         return None
     return Cumulative(edges, weights @ cells, present, weights, counted, covariance)
