@@ -62,7 +62,7 @@ CASES = {
     "mean": Case("mean(x)", 0, 0.0, 500),
     "mean of present": Case("mean(holes)", 0, 0.0, 500),
     "variance": Case("variance(x)", 0, 1.8, 2000),
-    "proportion": Case("proportion(yes)", 0, 0.36, 500),
+    "proportion": Case("proportion(yes)", 0, 0.36, 150),
     "difference": Case("group-means(y, by=group)", 2, 0.5, 2000),
     "slope": Case("linear-regression(y ~ x)", 1, 0.8, 5000),
     "correlation": Case("correlation(x, y)", 0, CORRELATION, 5000),

@@ -120,7 +120,7 @@ class ColumnBlock(Feature):
         one[4, [2, 4]] = -FOURTH, FOURTH
         one[1:] *= 1 - mixing
         one[1:, 0] += mixing * SPREAD
-        return np.kron(np.eye(self.groups), one)
+        return np.asarray(np.kron(np.eye(self.groups), one), dtype=np.float64)
 
     def events(self) -> Mapping[Hashable, Array]:
         if self.by is not None:

@@ -64,7 +64,8 @@ class PrefixTable(Feature):
         """A little of all cells is mixed into each, so that what is rounded stays a mixture of encodings."""
         mixing = self._mixing(scale, step)
         even = scale / 2 * self._code().mean(axis=0)
-        return np.rint(((1 - mixing) * scaled + mixing * even) / step) * step + 0.0
+        rounded: Array = np.rint(((1 - mixing) * scaled + mixing * even) / step) * step + 0.0
+        return rounded
 
     def response(self, scale: float, step: float) -> Array:
         code = self._code()
