@@ -242,8 +242,8 @@ def test_t_test_and_anova_without_noise_are_welchs() -> None:
     assert found.tests["anova"].statistic == pytest.approx(oracle.statistic**2, rel=1e-9)
     assert found.tests["anova"].p_value == pytest.approx(oracle.pvalue, rel=1e-9)
     for row, weights in enumerate(WEIGHTS):
-        expected = stats.ttest_1samp(weights, 0).confidence_interval(0.95)
-        np.testing.assert_allclose(found.of_population[row], [expected.low, expected.high], rtol=1e-9)
+        own: Any = stats.ttest_1samp(weights, 0).confidence_interval(0.95)
+        np.testing.assert_allclose(found.of_population[row], [own.low, own.high], rtol=1e-9)
     pooled = np.sqrt(sum((len(one) - 1) * one.var(ddof=1) for one in WEIGHTS) / (len(np.concatenate(WEIGHTS)) - 2))
     assert found.value[3] == pytest.approx((WEIGHTS[1].mean() - WEIGHTS[0].mean()) / pooled, rel=1e-9)
 

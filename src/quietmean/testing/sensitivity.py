@@ -13,6 +13,8 @@ Array = NDArray[np.float64]
 
 # Numbers tried for each column: so many evenly between the bounds, so many at random, and what is outside or missing.
 _EVEN, _RANDOM = 17, 8
+# Pairs that a search begins with.
+_PAIRS = 256
 # Relative to the distance: encodings are computed in float64.
 ROUNDING = 1e-9
 
@@ -20,17 +22,14 @@ ROUNDING = 1e-9
 def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> tuple[float, Array]:
     """The largest L2 distance found between the vectors of two records, and these two, shape (2, columns).
 
-    From random pairs, or one record twice, column by column: the two cells of a column are set to the best two of many
+    From the best of many random pairs, column by column: the two cells of a column are set to the best two of many
     candidates, as long as that helps. ``step``: of the grid to which records are rounded. A lower bound of the true sensitivity.
     """
     stream = BitStream(insecure_seed(seed, "farthest records"))
     choices = [_candidates(column, stream) for column in workload.columns]
     best, found = 0.0, np.zeros((2, len(choices)))
-    for restart in range(restarts):
-        pair = np.array([[values[int(stream.integers(len(values), 1)[0])] for values in choices] for _ in range(2)])
-        if restart % 2:
-            # Of the same levels: where these differ, other cells are not at their ends.
-            pair[1] = pair[0]
+    for _ in range(restarts):
+        pair = _start(workload, choices, stream, step)
         distance, grown = -1.0, 0.0
         while grown > distance:
             distance = grown
@@ -50,6 +49,21 @@ def check_sensitivity(workload: Workload, *, restarts: int = 6, seed: int = 0, s
     claimed = workload.sensitivity
     assert distance <= claimed * (1 + ROUNDING), f"records {records.tolist()} are {distance:.9g} apart, not {claimed:.9g} at most"
     return distance / claimed
+
+
+def _start(workload: Workload, choices: list[Array], stream: BitStream, step: float) -> Array:
+    """The farthest of random pairs of records, half of whose numbers lie on their bounds."""
+    drawn = []
+    for column, values in zip(workload.columns, choices, strict=True):
+        cells = values[stream.integers(len(values), 2 * _PAIRS)]
+        if column.numeric:
+            ends = np.where(stream.integers(2, 2 * _PAIRS) == 1, column.high, column.low)
+            cells = np.where(stream.integers(2, 2 * _PAIRS) == 1, ends, cells)
+        drawn.append(cells)
+    records = np.column_stack(drawn)
+    vectors = workload.of_records(records, step=step)
+    farthest = int(np.linalg.norm(vectors[:_PAIRS] - vectors[_PAIRS:], axis=1).argmax())
+    return records[[farthest, _PAIRS + farthest]]
 
 
 def _improved(workload: Workload, pair: Array, place: int, values: Array, step: float) -> tuple[float, Array]:
