@@ -172,6 +172,8 @@ def test_questions_that_columns_cannot_answer(text: str, words: str) -> None:
     ("declared", "words"),
     [
         ({}, "must have either bounds, levels or boolean"),
+        ({"high": 1}, "'x' has no low: give both bounds"),
+        ({"low": 1}, "'x' has no high: give both bounds"),
         ({"low": 0, "high": 1, "boolean": True}, "must have either bounds, levels or boolean"),
         ({"levels": ("a",)}, "two or more different levels"),
         ({"levels": ("a", "a")}, "two or more different levels"),

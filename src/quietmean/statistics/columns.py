@@ -48,6 +48,9 @@ class Column(BaseModel):
                 f"column {self.name!r} must have either bounds, levels or boolean: give --bounds LOW HIGH (in a study file low "
                 'and high), --levels A B (levels = ["A", "B"]) or --boolean (boolean = true)'
             )
+        if len(bounded) == 1:
+            (lacking,) = {"low", "high"} - bounded
+            raise InputError(f"column {self.name!r} has no {lacking}: give both bounds, low and high")
         if bounded and not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InputError(
                 f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give --bounds LOW HIGH"
