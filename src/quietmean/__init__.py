@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
     from quietmean.core.errors import InputError, QuietmeanError
     from quietmean.core.input_domain import InputDomain
@@ -101,11 +102,15 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("quietmean")
+    if name == "statistics":
+        from importlib import import_module
+
+        return import_module("quietmean.statistics")
     raise AttributeError(f"module 'quietmean' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, "__version__", "statistics"])
 
 
 class _Package(ModuleType):

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import quietmean as qm
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import Ball, Box, InputDomain, Part, Presence
+from quietmean.core.input_domain import Ball, Box, InputDomain, Part
+from quietmean.core.mixtures import Blocks, Prefixes, Simplex
 from quietmean.core.party import NoiseSource, Vector
 from quietmean.graphs import Schedule
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry
@@ -36,13 +37,15 @@ ANY_NUMBER = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.floats
 
 @st.composite
 def parts(draw: st.DrawFn) -> Part:
-    kind, size = draw(st.sampled_from(["box", "ball", "presence"])), draw(st.integers(1, 4))
+    kind, size = draw(st.sampled_from(["box", "ball", "simplex", "prefixes", "blocks"])), draw(st.integers(1, 4))
     if kind == "box":
         low = draw(st.floats(-100, 100))
         return Box(size=size, low=low, high=low + draw(POSITIVE))
     if kind == "ball":
         return Ball(size=size, radius=draw(POSITIVE), centre=draw(st.sampled_from([0.0, 0.5, -3.0])))
-    return Presence(half=draw(POSITIVE), weight=draw(POSITIVE))
+    if kind == "blocks":
+        return Blocks(groups=size, weight=draw(st.sampled_from([0.9, 1.65, 3.0])), scale=draw(POSITIVE))
+    return (Simplex if kind == "simplex" else Prefixes)(size=size + 1, scale=draw(POSITIVE))
 
 
 domains = st.lists(parts(), min_size=1, max_size=4).map(lambda found: InputDomain(tuple(found)))

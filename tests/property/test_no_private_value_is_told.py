@@ -29,7 +29,7 @@ from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, secrecy
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.statistics import Encoded, Workload, read_columns, table
+from quietmean.statistics import Column, Columns, Encoded, Workload, read_columns, table
 from quietmean.studies import local
 
 NUMBER, TEXT = 987654.321, "Sentinel-Cell"
@@ -304,4 +304,4 @@ def test_a_study_from_end_to_end(tmp_path: Path) -> None:
         assert not TOLD.search(text)
     assert "2 values lie outside their bounds and count as the nearest bound and 1 cells hold no number" in done.stderr
     assert not re.search("clamped|clipped|missing", json.dumps(json.loads(done.stdout)) + "".join(written[:1]))
-    assert read_columns(tmp_path / "table.csv", ["age"])[0, 0] == NUMBER
+    assert read_columns(tmp_path / "table.csv", Columns([Column(name="age", low=0, high=1)]))[0, 0] == NUMBER

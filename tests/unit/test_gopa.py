@@ -226,6 +226,6 @@ def test_who_drops_out_after_publishing_is_counted() -> None:
     """By the execution, the outcome's JSON and the report alike."""
     execution = story({4: 3})
     workload = Workload(Columns([Column(name="a", low=0, high=1)]), (Mean(column="a"),), PrivacyUnit.PARTY)
-    outcome = conclude(workload, Target(8, 1.0, 1e-6), execution, np.array([0.5]))
+    outcome = conclude(workload, Target(8, 1.0, 1e-6), execution, workload.encode(np.array([[0.5]])).vector)
     assert int(execution.trace.finished.sum()) == 7
     assert outcome.parties_counted == outcome.to_json()["parties_counted"] == 8

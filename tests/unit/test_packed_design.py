@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import InputDomain, Presence
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.mixtures import Products
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Adversary, Charge, mu_of_budget
@@ -146,11 +147,11 @@ def test_least_inputs(gone: float, expected: int) -> None:
 def test_another_domain_gets_a_grid_with_room() -> None:
     asked = target(10, 1, 0.1, 2)
     plan = calibrate(asked, PackedSharing())
-    indicator = InputDomain((Presence(half=0.4, weight=0.5),))
-    moved = plan.with_domain(indicator).protocol
+    products = InputDomain((Products(size=2, width=0.9, largest_coordinate=0.4, scale=1.0),))
+    moved = plan.with_domain(products).protocol
     assert isinstance(moved, PackedSharing)
     assert (moved.region, moved.centre) == (ANY, 0.0)
-    assert moved.clip >= indicator.largest
+    assert moved.clip >= products.largest
     assert isinstance(plan.protocol, PackedSharing)
     assert moved.sigma <= 1.01 * plan.protocol.sigma
 

@@ -45,6 +45,7 @@ def test_its_names_are_seen() -> None:
     assert set(qm.__all__) >= NAMES
     assert set(dir(qm)) >= {*qm.__all__, "__version__"}
     assert all(callable(getattr(qm, name)) for name in qm.__all__)
+    assert qm.statistics is sys.modules["quietmean.statistics"]
 
 
 def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:

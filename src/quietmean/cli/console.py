@@ -19,7 +19,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.statistics import Encoded
+    from quietmean.statistics import Encoded, Estimates
     from quietmean.studies.study import Study
 
 out = Console(soft_wrap=True, highlight=False)
@@ -107,12 +107,35 @@ def progress(text: str) -> Iterator[Progress]:
 
 def number(value: float, error: float | None = None) -> str:
     """A number with as many digits as its error justifies."""
-    if error is not None and math.isinf(error):
+    if math.isnan(value) or (error is not None and not math.isfinite(error)):
         return "unknown"
     if error is None or error <= 0:
         return f"{value:.6g}"
     digits = max(0, 1 - math.floor(math.log10(error)))
     return f"{value:.{digits}f}"
+
+
+def interval_texts(found: Estimates) -> list[str]:
+    """The interval of the population for each term, with as many digits as its width justifies."""
+    if found.of_population is None:
+        return ["" for _ in found.terms]
+    pairs = found.of_population.tolist()
+    return [
+        "" if math.isnan(low) or math.isnan(high) else f"{number(low, (high - low) / 4)} to {number(high, (high - low) / 4)}"
+        for low, high in pairs
+    ]
+
+
+def print_statistics(document: dict[str, Any]) -> None:
+    """Tests of all statistics, and what is flagged, in sentences."""
+    for one in document["statistics"]:
+        for name, test in one.get("tests", {}).items():
+            if test["p_value"] is not None:
+                shown = "< 0.001" if test["p_value"] < 0.001 else f"= {test['p_value']:.3f}"
+                degrees = ", ".join(f"{df:.4g}" for df in test["df"])
+                out.print(f"{one['name']}: {name} {test['statistic']:.4g}, df {degrees}, p {shown}", markup=False)
+        for message in dict.fromkeys(one["messages"]):
+            out.print(f"{one['name']}: {message}", markup=False)
 
 
 def epsilon_text(epsilon: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import number, out, print_json, print_privacy, printable
+from quietmean.cli.console import number, out, print_json, print_privacy, print_statistics, printable
 from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.preparation import Files, Show
@@ -250,6 +250,7 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
     found = combined(outcome.answers)
     for name, estimate, error in zip(found.terms, found.value, found.standard_error, strict=True):
         out.print(f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}")
+    print_statistics(document)
     print_privacy(document, study)
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted; "

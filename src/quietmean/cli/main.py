@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 import quietmean
+from quietmean.cli.columns import attach
 from quietmean.cli.console import fail, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.core.crash import hide_error_texts
@@ -78,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     hide_error_texts()
     try:
         app = make_app(next((token for token in tokens if not token.startswith("-")), None))
-        app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         fail(f"{error}{_instead(tokens)} (quietmean --help shows the commands, quietmean COMMAND --help their options)", 2)
     except QuietmeanError as error:

@@ -64,13 +64,13 @@ class Files:
         """This party's vector, on the grid of the plan."""
         from quietmean.statistics import read_columns
 
-        return self.workload.encode(read_columns(data, self.workload.columns.names), step=plan.value_step)
+        return self.workload.encode(read_columns(data, self.workload.columns), step=plan.value_step)
 
     def inputs(self, data: Path) -> list[NDArray[np.float64]]:
         """The columns that the study uses, each of shape (records,); NaN where a cell has no number."""
         from quietmean.statistics import read_columns
 
-        return list(read_columns(data, self.workload.columns.names).T)
+        return list(read_columns(data, self.workload.columns).T)
 
     def plan(self, path: Path | None, no_privacy: bool = False) -> Plan:
         """The plan that all parties make from the study, or the one in a file.

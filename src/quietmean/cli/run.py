@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import Progress, number, out, print_json, print_privacy, progress, tell_owner, warn
+from quietmean.cli.columns import declared
+from quietmean.cli.console import (
+    Progress,
+    interval_texts,
+    number,
+    out,
+    print_json,
+    print_privacy,
+    print_statistics,
+    progress,
+    tell_owner,
+    warn,
+)
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.privacy_page import write_privacy_page
 from quietmean.core.domain import PrivacyUnit
@@ -25,7 +37,9 @@ def command(
     *,
     data: Path,
     column: list[str],
-    bounds: list[tuple[float, float]],
+    bounds: list[tuple[float, float]] | None = None,
+    levels: list[str] | None = None,
+    boolean: list[str] | None = None,
     statistic: list[str] | None = None,
     parties: int | None = None,
     party_column: str | None = None,
@@ -51,11 +65,16 @@ def command(
     data
         CSV or Parquet file. Its rows are split evenly over the parties, or by --party-column.
     column
-        Numeric column; repeat for several.
+        Column; repeat for several. Each is declared by one of the three that follow.
     bounds
-        LOW HIGH: public bounds of the column, in its units, chosen without looking at the data; once per column.
+        LOW HIGH: public bounds of the column's numbers, in its units, chosen without looking at the data.
+    levels
+        A B ...: what can stand in the column before it; empty cells are a level of their own, missing.
+    boolean
+        The column before it is true or false (yes or no, 1 or 0).
     statistic
-        What to compute of the columns, such as "mean(age)"; repeat for several. Default: the mean of every column.
+        What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
+        every column, or the proportions of its levels.
     parties
         Number of parties.
     party_column
@@ -87,16 +106,10 @@ def command(
     from quietmean.statistics import missing_rule, read_text
     from quietmean.studies.study import Study
 
-    if len(bounds) != len(column):
-        raise InputError(f"{len(column)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column")
-    rule = missing_rule(missing)
     study = Study.parse(
         {
             "name": data.stem,
-            "column": [
-                {"name": name, "low": low, "high": high, "missing": rule}
-                for name, (low, high) in zip(column, bounds, strict=True)
-            ],
+            "column": declared(column, bounds or (), levels or (), boolean or (), missing_rule(missing)),
             "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
             "epsilon": epsilon,
@@ -123,7 +136,7 @@ def run_local_study(
     from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
 
-    names, parts = parties_of_table(data, [c.name for c in study.columns], parties, party_column)
+    names, parts = parties_of_table(data, study.workload.columns, parties, party_column)
     target = study.target(len(parts))
     for sentence in budget_warnings(target, sum(len(part) for part in parts)):
         warn(sentence)
@@ -189,7 +202,7 @@ def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequenc
     from quietmean.statistics import column_means, combined
 
     outcome = local.outcome
-    estimates = combined(outcome.answers)
+    estimates = combined(outcome.answers).drawable()
     report = StudyReport(
         title=study.name,
         terms=list(estimates.terms),
@@ -208,7 +221,7 @@ def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequenc
         messages=local.network.messages,
         bytes=local.network.bytes_sent,
         seconds=local.network.seconds,
-        truth=combined(local.truth).value,
+        truth=combined(local.truth).of_terms(estimates.terms).value,
         party_epsilon=outcome.party_epsilon,
         killed=[names[party] for party in local.network.killed],
     )
@@ -225,12 +238,14 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False)
     only_means = len(column_means(outcome.answers)) == len(outcome.answers)
     what, answer = ("column", "mean") if only_means else ("statistic", "answer")
-    for title in (what, f"private {answer}", "standard error", f"true {answer} (local mode only)"):
+    for title in (what, f"private {answer}", "standard error", "95 % for the population", f"true {answer} (local mode only)"):
         table.add_column(title, justify="left" if title == what else "right")
-    rows = zip(found.terms, found.value, found.standard_error, combined(local.truth).value, strict=True)
-    for name, estimate, error, truth in rows:
-        table.add_row(name, number(estimate, error), number(error, error), number(truth, error))
+    intervals = interval_texts(found)
+    rows = zip(found.terms, found.value, found.standard_error, intervals, combined(local.truth).value, strict=True)
+    for name, estimate, error, interval, truth in rows:
+        table.add_row(name, number(estimate, error), number(error, error), interval, number(truth, error))
     out.print(table)
+    print_statistics(document)
     out.print()
     print_privacy(document, study)
     killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from quietmean.core.errors import InputError
+from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
 
@@ -123,54 +124,8 @@ class Ball(Configured):
         vector += scale * self.centre
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Presence(Configured):
-    """Two coordinates (p z, p ``weight``) with z from -``half`` to ``half`` and p from 0 to 1: a value that may be missing."""
-
-    kind = "presence"
-    half: float = parameter(help="the largest absolute value where it is present", **_LENGTH)
-    weight: float = parameter(help="the indicator of a value that is present", **_LENGTH)
-    size = 2
-
-    @property
-    def diameter(self) -> float:
-        return max(2 * self.half, math.hypot(self.half, self.weight))
-
-    @property
-    def largest(self) -> float:
-        """The largest absolute value of a coordinate."""
-        return max(self.half, self.weight)
-
-    @property
-    def text(self) -> str:
-        return f"a value from {-self.half:g} to {self.half:g} and {self.weight:g}, or 0 and 0 where it is missing"
-
-    @property
-    def low(self) -> float:
-        """The least value of a coordinate."""
-        return -self.half
-
-    @property
-    def high(self) -> float:
-        """The largest value of a coordinate."""
-        return self.largest
-
-    def farthest(self, middle: float) -> float:
-        """The largest L2 distance of a point from the one whose coordinates both are ``middle``."""
-        return max(math.hypot(middle, middle), math.hypot(self.half + abs(middle), self.weight - middle))
-
-    def holds(self, vector: Vector, scale: float) -> bool:
-        value, indicator = float(vector[0]), float(vector[1])
-        return 0 <= indicator <= scale * self.weight and abs(value) <= self.half * indicator / self.weight
-
-    def move(self, vector: Vector, scale: float) -> None:
-        vector[1] = np.clip(vector[1], 0.0, scale * self.weight)
-        reach = self.half * vector[1] / self.weight * _INSIDE
-        vector[0] = np.clip(vector[0], -reach, reach)
-
-
-Part = Box | Ball | Presence
-_KINDS: dict[str, type[Box] | type[Ball] | type[Presence]] = {one.kind: one for one in (Box, Ball, Presence)}
+Part = Box | Ball | Simplex | Prefixes | Blocks | Products
+_KINDS: dict[str, type[Part]] = {one.kind: one for one in (Box, Ball, Simplex, Prefixes, Blocks, Products)}
 
 
 @dataclass(frozen=True)
@@ -287,6 +242,8 @@ def _middle(part: Part) -> float:
 
 
 def _times(part: Part, factor: float) -> Part:
+    if not isinstance(part, Box | Ball):
+        return part.times(factor)
     lengths = {name: getattr(part, name) * factor for name in parameters_of(type(part)) if name != "size"}
     return replace(part, **lengths)
 

@@ -5,23 +5,29 @@ Those of other distributions register by the entry point group ``quietmean.stati
 
 from quietmean.statistics.answers import Answer, column_means, combined
 from quietmean.statistics.columns import Column, Columns, missing_rule
-from quietmean.statistics.features import ScaledColumn
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
-from quietmean.statistics.statistic import Estimates, Feature, Records, Released, Statistic, presence_of
+from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
 from quietmean.statistics.table import read_columns
 from quietmean.statistics.workload import Encoded, Workload
 
 __all__ = [
     "Answer",
+    "Axis",
     "Column",
+    "ColumnBlock",
     "Columns",
     "Encoded",
     "Estimates",
     "Feature",
+    "Flag",
+    "HypothesisTest",
+    "PrefixTable",
     "Records",
     "Released",
-    "ScaledColumn",
     "Statistic",
+    "Table",
     "Workload",
     "column_means",
     "combined",
@@ -29,6 +35,7 @@ __all__ = [
     "missing_rule",
     "parse_statistic",
     "presence_of",
+    "raw",
     "read_columns",
     "read_text",
     "registry",

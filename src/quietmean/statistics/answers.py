@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.statistics.estimates import WHOLE, Estimates
 from quietmean.statistics.kinds.mean import Mean
-from quietmean.statistics.statistic import WHOLE, Estimates, Statistic
+from quietmean.statistics.statistic import Statistic
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A statistic and its estimates, from so many ``records`` (or parties, if they are the unit)."""
+    """A statistic and its estimates, from so many ``records`` (or parties, if they are the unit).
+
+    ``budget_part``: which part of the study's privacy budget its features use, from 0 to 1.
+    """
 
     statistic: Statistic
     estimates: Estimates
     records: float
+    budget_part: float = 1.0
 
     @property
     def labels(self) -> list[str]:
@@ -27,13 +32,12 @@ class Answer:
         return [text if term == WHOLE else f"{text} {term}" for term in self.estimates.terms]
 
     def to_json(self) -> dict[str, Any]:
-        found = self.estimates
         return {
             "name": self.statistic.text,
             "kind": self.statistic.name,
-            "estimate": found.by_term(found.value),
-            "standard_error": found.by_term(found.standard_error),
+            **self.estimates.to_json(),
             "share": self.statistic.share,
+            "budget_part": self.budget_part,
             "records": self.records,
         }
 
@@ -47,5 +51,9 @@ def combined(answers: Sequence[Answer]) -> Estimates:
     """All terms of all answers in one table. Means are named by their columns where nothing else was asked for."""
     means = column_means(answers)
     terms = tuple(means) if len(means) == len(answers) else tuple(label for one in answers for label in one.labels)
-    parts = [(one.value, one.standard_error, one.low, one.high) for one in (answer.estimates for answer in answers)]
-    return Estimates(terms, *(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    found = [answer.estimates for answer in answers]
+    parts = [(one.value, one.standard_error, one.low, one.high) for one in found]
+    value, error, low, high = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    # Where nothing is said about a population, the interval is unknown.
+    populations = [np.full((len(one.terms), 2), np.nan) if one.of_population is None else one.of_population for one in found]
+    return Estimates(terms, value, error, low, high, interval_population=np.vstack(populations))

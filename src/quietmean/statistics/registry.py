@@ -54,6 +54,10 @@ def read_text(text: str) -> dict[str, Any]:
     for part in filter(None, (part.strip() for part in match[2].split(","))):
         name, equals, value = (word.strip() for word in part.partition("="))
         if not equals:
+            if kind.takes_all and len(places) <= 1:
+                raw.setdefault(kind.by_place[-1], []).append(part)
+                places = []
+                continue
             if not places:
                 listed = ", ".join(kind.by_place) or "none"
                 raise InputError(f"statistic {text!r} has too many values without a name: {kind.name} takes {listed}")

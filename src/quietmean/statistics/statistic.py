@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -15,14 +15,16 @@ from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates
 
 Array = NDArray[np.float64]
-# Columns by name, each of shape (rows,), with all values inside the declared bounds: the middle of them where one is missing.
-# Under presence_of(name), 1 where the value is present and 0 where it is missing.
+# Columns by name, each of shape (rows,). Numbers lie inside the declared bounds, the middle of them where one is missing; levels
+# are their places, NaN where one is missing. Under presence_of(name), 1 where the value is present and 0 where it is missing;
+# under raw(name), numbers before they were moved to their bounds, NaN where one is missing.
 Records: TypeAlias = Mapping[str, Array]
 
-# The term of a statistic that is one number.
-WHOLE = ""
+# The event that every record has.
+TOTAL = ("total",)
 
 
 def presence_of(column: str) -> str:
@@ -30,10 +32,16 @@ def presence_of(column: str) -> str:
     return f"present({column})"
 
 
+def raw(column: str) -> str:
+    """The key in records of the numbers of a column before they were moved to their bounds."""
+    return f"raw({column})"
+
+
 class Feature(ABC):
     """A public bounded function of a record: ``size`` numbers.
 
     Features are hashable values. Equal ones of several statistics are released once, and their shares of the budget add up.
+    What a statistic reads are the feature's *quantities*, which the encoding is a public linear map of.
     """
 
     @property
@@ -55,6 +63,11 @@ class Feature(ABC):
     def encode(self, records: Records) -> Array:
         """The feature of each record, shape (rows, size)."""
 
+    def of_party(self, records: Records) -> Array:
+        """The feature of a party that is protected as a whole, shape (1, size): by default the mean of its records'."""
+        mean: Array = self.encode(records).mean(axis=0, keepdims=True)
+        return mean
+
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """``scale`` times the features of records, (rows, size), rounded to multiples of ``step``; their distances must not grow.
 
@@ -62,52 +75,64 @@ class Feature(ABC):
         """
         return towards_zero(scaled, step)
 
+    def response(self, scale: float, step: float) -> Array:
+        """The public map (size, size) from quantities to the mean of encodings, as rounded for ``scale`` to the grid of ``step``.
+
+        By default the quantities are the encodings themselves.
+        """
+        return np.eye(self.size)
+
+    def events(self) -> Mapping[Hashable, Array]:
+        """What quantities say about events that other features know as well: weights (size,) by event.
+
+        The part of the records with an event is the weighted sum of the quantities. Equal events agree in the decoded results,
+        and the event ``TOTAL`` has all records.
+        """
+        return {}
+
+    def family(self) -> Hashable:
+        """Features of one family are released as one (:meth:`joined`); None for a feature by itself."""
+        return None
+
+    @classmethod
+    def joined(cls, wanted: Mapping[Any, float]) -> Feature:
+        """One feature instead of several of a family, from their shares of the budget; it has the factor 1 in the vector.
+
+        Its squared sensitivity is at most the sum of the shares.
+        """
+        raise TypeError(f"{cls.__name__} has a family but joins nothing")
+
+    def places_of(self, part: Any) -> NDArray[np.int64]:
+        """Where the quantities of a feature that was joined are among these, shape (part.size,)."""
+        raise TypeError(f"{type(self).__name__} was joined of nothing")
+
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """The released results: means of features with noise.
+    """The released results: quantities of features, per record, with noise.
 
-    ``weight``: the public number of records, or of parties if they are the unit. ``means``: of each feature, shape (size,).
-    ``noises``: of each feature, the standard deviation of the privacy noise on its coordinates, which is independent.
+    ``weight``: the public number of records, or of parties if they are the unit. ``quantities``: of all features, one after the
+    other, shape (q,); ``deviations``: the covariance of their noise, (q, q); ``places``: where each feature's are.
     """
 
     weight: float
-    means: Mapping[Feature, Array]
-    noises: Mapping[Feature, float]
+    quantities: Array
+    deviations: Array
+    places: Mapping[Feature, NDArray[np.int64]]
 
     def mean(self, feature: Feature) -> Array:
-        """The mean of a feature over all records, shape (size,), with noise."""
-        return self.means[feature]
+        """The quantities of a feature, shape (size,): means over all records, with noise."""
+        return self.quantities[self.places[feature]]
 
-    def noise(self, feature: Feature) -> float:
-        """Standard deviation of the noise on each coordinate of :meth:`mean`."""
-        return self.noises[feature]
+    def weighted(self, feature: Feature, weights: Array) -> tuple[float, float]:
+        """A weighted sum of quantities with weights (size,), and its standard deviation."""
+        variance = float(weights @ self.covariance(feature) @ weights)
+        return float(weights @ self.mean(feature)), max(variance, 0.0) ** 0.5
 
-
-@dataclass(frozen=True, eq=False)
-class Estimates:
-    """The estimates of a statistic, one entry per term: arrays of shape (terms,), in the units of the data.
-
-    ``standard_error`` is that of the privacy noise. ``low`` and ``high``: what the term can be at the least and at the most,
-    whatever the data. A statistic that is one number has the single term ``""``.
-    """
-
-    terms: tuple[str, ...]
-    value: Array
-    standard_error: Array
-    low: Array
-    high: Array
-
-    @classmethod
-    def number(cls, value: float, standard_error: float, low: float, high: float) -> Self:
-        """The estimates of a statistic that is one number."""
-        return cls((WHOLE,), *(np.array([entry]) for entry in (value, standard_error, low, high)))
-
-    def by_term(self, values: Array) -> Any:
-        """Plain JSON data of ``values``, shape (terms,): a number, or an object by term."""
-        if self.terms == (WHOLE,):
-            return float(values[0])
-        return dict(zip(self.terms, values.tolist(), strict=True))
+    def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
+        """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
+        found: Array = self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])]
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -121,6 +146,8 @@ class Statistic(Configured, ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     by_place: ClassVar[tuple[str, ...]] = ()
+    # Does the last of them take all values that are left? They are a list, each between commas.
+    takes_all: ClassVar[bool] = False
 
     share: float = parameter(
         1.0, help="share of the privacy budget, relative to other statistics", above=0, remedy="a share is a finite number > 0"
@@ -145,6 +172,8 @@ class Statistic(Configured, ABC):
         """The name of the statistic in reports: as on the command line, without its share."""
         given = self.describe()
         by_place = [_brief(given[name]) for name in self.by_place if name in given]
+        if self.takes_all and self.by_place[-1] in given:
+            by_place[-1:] = given[self.by_place[-1]]
         named = [
             f"{one.key}={_brief(given[one.key])}"
             for name, one in parameters_of(type(self)).items()
@@ -155,13 +184,18 @@ class Statistic(Configured, ABC):
 
     @abstractmethod
     def features(self, columns: Columns) -> tuple[Feature, ...]:
-        """The features of a record that have to be released. Raises :class:`InputError` for columns that are not declared."""
+        """The features of a record that have to be released; they share the statistic's part of the budget equally.
+
+        Raises :class:`InputError` for columns that are not declared, or of another kind.
+        """
 
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        """The estimates from the means of these features: public post-processing."""
+        """The estimates from the quantities of these features: public post-processing."""
 
 
 def _brief(value: Any) -> str:
     """A field as short as it can be read back from."""
+    if isinstance(value, list):
+        return " ".join(_brief(one) for one in value)
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

@@ -1,4 +1,4 @@
-"""Reading numeric columns from CSV and Parquet files.
+"""Reading columns from CSV and Parquet files.
 
 Whether a table is accepted depends on its structure (is it a table, has it the columns, how many rows) and never on its values: a
 refusal would answer a question about them. No message here has a cell or a list of headings, which in a file without a heading
@@ -7,7 +7,6 @@ are cells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +15,27 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
+from quietmean.statistics.columns import TRUTH, Column, Columns
 
 _EMPTY = ["", "NA", "nan", "NaN", "null"]
 
 
-def read_columns(path: Path, columns: Sequence[str]) -> NDArray[np.float64]:
-    """The named columns of all rows as floats, shape (rows, columns); NaN where a cell is empty or holds no number.
+def read_columns(path: Path, columns: Columns) -> NDArray[np.float64]:
+    """The declared columns of all rows as floats, shape (rows, columns).
 
-    Raises :class:`InputError` for a file that is no table or has no rows, and for a column that is absent or of a type that holds
-    no numbers (Parquet). The error contains no cell.
+    Of numbers, NaN where a cell is empty or holds none. Of levels their places, NaN where a cell is empty and -1 where it holds
+    none of the declared ones. Raises :class:`InputError` for a file that is no table or has no rows, and for a column that is
+    absent or of a type that holds no numbers (Parquet). The error contains no cell.
     """
     frame = read_table(path)
     for column in columns:
-        require_column(frame, column, path)
+        require_column(frame, column.name, path)
     if not frame.height:
         raise InputError(f"{path.name} has no rows: a party needs at least one record")
-    numbers = [_as_numbers(frame[column], path) for column in columns]
-    return np.column_stack(numbers)
+    cells = [
+        _as_numbers(frame[column.name], path) if column.numeric else _as_levels(frame[column.name], column) for column in columns
+    ]
+    return np.column_stack(cells)
 
 
 def require_column(frame: pl.DataFrame, column: str, path: Path) -> None:
@@ -50,6 +53,19 @@ def _as_numbers(cells: pl.Series, path: Path) -> NDArray[np.float64]:
     elif not (cells.dtype.is_numeric() or cells.dtype == pl.Null):
         raise InputError(f"column {cells.name!r} of {path.name} is of type {cells.dtype}: choose a column of numbers")
     return cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().astype(np.float64)
+
+
+def _as_levels(cells: pl.Series, column: Column) -> NDArray[np.float64]:
+    texts = cells.cast(pl.String, strict=False).str.strip_chars()
+    if column.boolean:
+        known = {text: float(place) for place, level in enumerate(column.categories) for text in TRUTH[level]}
+        texts = texts.str.to_lowercase()
+    else:
+        known = {level: float(place) for place, level in enumerate(column.levels)}
+    # An empty text in a Parquet file is an empty cell, too.
+    missing = texts.is_null() | texts.is_in(_EMPTY)
+    found = texts.replace_strict(known, default=-1.0, return_dtype=pl.Float64).to_numpy().astype(np.float64)
+    return np.where(missing.to_numpy(), np.nan, found)
 
 
 def read_table(path: Path) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +16,11 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of
+from quietmean.statistics.decoding import Decoder
+from quietmean.statistics.statistic import Array, Feature, Records, Statistic, presence_of, raw
+
+# So many records are encoded at a time: memory does not grow with the table.
+_ROWS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +55,49 @@ class Workload:
                 raise InputError(f"statistic {text} is asked for twice: ask once, with a larger share if it matters more")
 
     @cached_property
-    def scales(self) -> dict[Feature, float]:
-        """The features of all statistics, each once, and the factor that each has in the vector."""
+    def declared(self) -> Columns:
+        """The columns, with the unit that is protected."""
+        return Columns(self.columns, self.unit)
+
+    @cached_property
+    def shares(self) -> dict[Feature, float]:
+        """The features that statistics ask for, each once, and their shares of the budget.
+
+        A statistic's share is that of all its features together; features that several ask for have the sum.
+        """
         shares: dict[Feature, float] = {}
         for statistic in self.statistics:
-            for feature in statistic.features(self.columns):
-                shares[feature] = shares.get(feature, 0.0) + statistic.share
-        return {feature: math.sqrt(share) / feature.sensitivity for feature, share in shares.items()}
+            wanted = dict.fromkeys(statistic.features(self.declared))
+            for feature in wanted:
+                shares[feature] = shares.get(feature, 0.0) + statistic.share / len(wanted)
+        return shares
+
+    @cached_property
+    def _joined(self) -> dict[Hashable, Feature]:
+        """What is released instead of the features of each family."""
+        families: dict[Hashable, dict[Feature, float]] = {}
+        for feature, share in self.shares.items():
+            if (family := feature.family()) is not None:
+                families.setdefault(family, {})[feature] = share
+        return {family: type(next(iter(wanted))).joined(wanted) for family, wanted in families.items()}
+
+    def whole(self, feature: Feature) -> Feature:
+        """The released feature that includes one that a statistic asks for."""
+        family = feature.family()
+        return feature if family is None else self._joined[family]
+
+    @cached_property
+    def scales(self) -> dict[Feature, float]:
+        """The released features, and the factor that each has in the vector."""
+        return {
+            self.whole(feature): math.sqrt(share) / feature.sensitivity if feature.family() is None else 1.0
+            for feature, share in self.shares.items()
+        }
+
+    def budget_part(self, statistic: Statistic) -> float:
+        """Which part of the squared sensitivity the features of a statistic use, from 0 to 1; others may use them, too."""
+        used = dict.fromkeys(self.whole(feature) for feature in statistic.features(self.declared))
+        return sum((self.scales[feature] * feature.sensitivity) ** 2 for feature in used) / self.sensitivity**2
 
     @property
     def dimension(self) -> int:
@@ -85,14 +126,21 @@ class Workload:
         """
         if not len(records):
             raise InputError("a party has no records: every party needs at least one, or leave it out")
-        inside = self.inside(records)
-        features = [feature.encode(inside) * scale for feature, scale in self.scales.items()]
         outside, missing = int(self.outside(records).sum()), int(np.isnan(records).sum())
         if self.unit == PrivacyUnit.RECORD:
             # Whole multiples of a power of two: their sum is exact.
-            return Encoded(self._rounded(features, step).sum(axis=0), float(len(records)), outside, missing)
-        means = [feature.mean(axis=0, keepdims=True) for feature in features]
+            parts = (self.of_records(records[begin : begin + _ROWS], step=step) for begin in range(0, len(records), _ROWS))
+            return Encoded(
+                sum((part.sum(axis=0) for part in parts), np.zeros(self.dimension)), float(len(records)), outside, missing
+            )
+        inside = self.inside(records)
+        means = [feature.of_party(inside) * scale for feature, scale in self.scales.items()]
         return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
+
+    def of_records(self, records: Array, *, step: float = 0.0) -> Array:
+        """The vector of each record by itself, shape (rows, d): no two are further apart than the sensitivity."""
+        inside = self.inside(records)
+        return self._rounded([feature.encode(inside) * scale for feature, scale in self.scales.items()], step)
 
     def _rounded(self, features: list[Array], step: float) -> Array:
         """The vectors of units, (units, d), from their scaled features, (units, size) each."""
@@ -106,24 +154,40 @@ class Workload:
         found: dict[str, Array] = {}
         for place, column in enumerate(self.columns):
             values = records[:, place]
-            found[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
-            found[presence_of(column.name)] = (~np.isnan(values)).astype(np.float64)
+            if column.numeric:
+                found[column.name] = np.clip(np.where(np.isnan(values), column.centre, values), column.low, column.high)
+                found[raw(column.name)] = values
+            else:
+                levels = np.arange(len(column.categories))
+                found[column.name] = np.where(np.isin(values, levels), values, np.nan)
+            found[presence_of(column.name)] = (~np.isnan(found[column.name] if not column.numeric else values)).astype(np.float64)
         return found
 
     def outside(self, records: Array) -> NDArray[np.bool_]:
         """Which values lie outside their bounds; ``records`` and the result have shape (rows, columns)."""
-        low, high = (np.array([getattr(column, side) for column in self.columns]) for side in ("low", "high"))
+        limits = [(one.low, one.high) if one.numeric else (0.0, len(one.categories) - 1.0) for one in self.columns]
+        low, high = np.array(limits).T
         outside: NDArray[np.bool_] = (records < low) | (records > high)
         return outside
 
-    def decode(self, mean: Vector, noise: float, weight: float) -> tuple[Answer, ...]:
-        """The answers from the mean vector, shape (d,), of total ``weight``; ``noise``: standard deviation on each coordinate."""
-        ends = np.cumsum([feature.size for feature in self.scales])
-        means = {
-            feature: part / scale for (feature, scale), part in zip(self.scales.items(), np.split(mean, ends[:-1]), strict=True)
-        }
-        released = Released(weight, means, {feature: noise / scale for feature, scale in self.scales.items()})
-        return tuple(Answer(one, one.decode(released, self.columns), weight) for one in self.statistics)
+    def decode(self, mean: Vector, noise: float, weight: float, *, step: float = 0.0) -> tuple[Answer, ...]:
+        """The answers from the mean vector, shape (d,), of total ``weight``.
+
+        ``noise``: standard deviation on each coordinate. ``step``: that of the grid for which units were encoded; 0 for none.
+        """
+        released = self.decoder(step).released(mean, noise, weight)
+        return tuple(Answer(one, one.decode(released, self.declared), weight, self.budget_part(one)) for one in self.statistics)
+
+    def decoder(self, step: float = 0.0) -> Decoder:
+        """How quantities of features are read from the mean vector, for units rounded to the grid of ``step``."""
+        if step not in self._decoders:
+            parts = {one: self.whole(one) for one in self.shares if one.family() is not None}
+            self._decoders[step] = Decoder.of(self.scales, parts, step)
+        return self._decoders[step]
+
+    @cached_property
+    def _decoders(self) -> dict[float, Decoder]:
+        return {}
 
     def largest_party_change(self, weights: Array) -> Array:
         """How many times a party's whole data can move its vector compared with one unit: shape (n,)."""

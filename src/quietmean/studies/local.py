@@ -79,5 +79,5 @@ def run_study(
     if apart and plan.protocol.releases_are_public and plan.dissemination.kind == "broadcast":
         raise ProtocolFailure(f"parties {apart} ended with another result than party {min(network.results)}: run again")
     outcome = conclude(workload, plan.target, first.execution, first.mean, first.gate)
-    truth = workload.decode(values.sum(axis=0) / weights.sum(), 0.0, float(weights.sum()))
+    truth = workload.decode(values.sum(axis=0) / weights.sum(), 0.0, float(weights.sum()), step=plan.value_step)
     return LocalStudy(outcome, network, truth)

@@ -167,11 +167,12 @@ def conclude(
     variance = noise_variance(execution.transcript(), execution.weights) if stated is None else stated
     changes = workload.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
+    counted = float(execution.weights[execution.contributors()].sum())
     return StudyOutcome(
         workload,
         target,
         execution,
-        workload.decode(mean, float(np.sqrt(variance)), float(execution.weights[execution.contributors()].sum())),
+        workload.decode(mean, float(np.sqrt(variance)), counted, step=execution.protocol.numbers().step),
         privacy,
         certificate,
         privacy.group_epsilon(float(certificate.mu[most]), float(changes[most])) if (changes > 1).any() else None,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.statistics import Columns
 from quietmean.statistics.table import read_columns, read_table, require_column
 
 Parts = tuple[list[str], list[NDArray[np.float64]]]
 
 
-def parties_of_table(path: Path, columns: Sequence[str], parties: int | None, party_column: str | None) -> Parts:
-    """Names and records of each party; the records have shape (rows, columns), NaN where there is no number.
+def parties_of_table(path: Path, columns: Columns, parties: int | None, party_column: str | None) -> Parts:
+    """Names and records of each party; the records have shape (rows, columns), as in :func:`read_columns`.
 
     ``party_column`` names each row's party, or the rows are dealt out evenly to so many ``parties``: row r to party r mod n.
     Raises :class:`InputError` unless exactly one of the two is given, and for less than two parties or more parties than rows.

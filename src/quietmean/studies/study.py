@@ -19,6 +19,7 @@ from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
 from quietmean.statistics import Column, Columns, Workload, parse_statistic
 from quietmean.statistics.kinds.mean import Mean
+from quietmean.statistics.kinds.proportion import Proportion
 
 
 class Study(BaseModel):
@@ -28,7 +29,7 @@ class Study(BaseModel):
 
     name: str = "study"
     columns: tuple[Column, ...] = Field(alias="column", min_length=1)
-    # Tables with a kind; none stand for the mean of every column.
+    # Tables with a kind; none stand for the mean of every column of numbers, the proportions of every other.
     statistics: tuple[dict[str, Any], ...] = Field(alias="statistic", default=())
     unit: PrivacyUnit = PrivacyUnit.RECORD
     epsilon: float = 1.0
@@ -76,8 +77,8 @@ class Study(BaseModel):
     @cached_property
     def workload(self) -> Workload:
         """How records become vectors, and the mean of vectors estimates. Raises :class:`InputError` for impossible statistics."""
-        means = tuple(Mean(column=column.name) for column in self.columns)
-        statistics = tuple(parse_statistic(raw) for raw in self.statistics) or means
+        default = tuple((Mean if column.numeric else Proportion)(column=column.name) for column in self.columns)
+        statistics = tuple(parse_statistic(raw) for raw in self.statistics) or default
         return Workload(Columns(self.columns), statistics, self.unit)
 
     def target(self, parties: int) -> Target:

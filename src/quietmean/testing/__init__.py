@@ -3,6 +3,7 @@
 * :func:`check_protocol` and its parts: the declared and the traced transcript, the batch kernel and the party machines agree,
   mass is conserved, and a restart changes nothing;
 * :func:`check_statistic`: a statistic's features are no further apart than it says, and its errors as large as stated;
+* :func:`check_sensitivity`: a search for two records that are further apart than a whole study's sensitivity says;
 * :func:`theorem41`: the privacy loss of IncA straight from the paper, sharing no code with the engine;
 * :func:`example_execution`: an execution in one line;
 * ``assert_mean`` and its like: statistical assertions with a stated error rate;
@@ -21,6 +22,7 @@ from quietmean.testing.conformance import (
     mixes,
 )
 from quietmean.testing.examples import example_execution
+from quietmean.testing.sensitivity import check_sensitivity, farthest_records
 from quietmean.testing.statistic_conformance import check_feature, check_statistic
 from quietmean.testing.statistics import (
     assert_mean,
@@ -46,10 +48,12 @@ __all__ = [
     "check_mass",
     "check_protocol",
     "check_restarts",
+    "check_sensitivity",
     "check_statistic",
     "check_transcript",
     "check_weights",
     "example_execution",
+    "farthest_records",
     "mixes",
     "theorem41",
 ]

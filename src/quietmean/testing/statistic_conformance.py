@@ -9,20 +9,24 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Columns, Estimates, Feature, Records, Statistic, Workload, parse_statistic, read_text
+from quietmean.testing.sensitivity import check_sensitivity
 
 Array = NDArray[np.float64]
 
 # Relative to the numbers that take part.
 TOLERANCE = 1e-9
 # Noise so small that what is not linear is nearly so, how often it is drawn, and how far its spread may be from what is stated.
-_NOISE, _DRAWS, _SPREAD = 1e-4, 400, 0.25
+_NOISE, _DRAWS, _SPREAD = 1e-5, 400, 0.25
+# A grid as coarse as any that plans choose for few statistics.
+_STEP = 2.0**-14
 
 
 def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed: int = 0) -> None:
     """All checks, on ``records`` of shape (rows, columns), the corners of their bounds, and some with missing values.
 
     Raises ``AssertionError`` with what differs. The statistic can be read back from what it writes. Its features are functions of
-    one record, with the stated sensitivity. Estimates lie within their stated range. Without noise their standard error is 0;
+    one record, with the stated sensitivity, also after rounding to a grid and for what a search finds; sums of encodings lie in
+    the stated domain. Estimates lie within their stated range. Without noise their standard error is 0;
     with noise it is as large as stated.
     """
     assert parse_statistic(statistic.describe()) == statistic, f"{statistic.text} is not what it writes in a study file"
@@ -35,6 +39,9 @@ def check_statistic(statistic: Statistic, columns: Columns, records: Array, seed
     assert features == statistic.features(columns), f"the features of {statistic.text} are others when asked for again"
     for feature in features:
         check_feature(feature, workload.inside(everybody))
+    for step in (0.0, _STEP):
+        check_sensitivity(workload, restarts=2, seed=seed, step=step)
+        _check_domain(workload, everybody, step)
     _check_decoding(workload, everybody, seed)
 
 
@@ -52,19 +59,33 @@ def check_feature(feature: Feature, records: Records) -> None:
         assert farthest <= feature.sensitivity * (1 + TOLERANCE), f"{feature} moves by {farthest:g}, not {feature.sensitivity:g}"
 
 
+def _check_domain(workload: Workload, records: Array, step: float) -> None:
+    encoded = workload.encode(records, step=step)
+    moved = workload.domain.moved(encoded.vector, encoded.weight)
+    apart = float(np.abs(moved - encoded.vector).max())
+    assert apart <= TOLERANCE * encoded.weight, f"a sum of encodings lies outside the stated domain by {apart:g}"
+    for row in workload.of_records(records, step=step):
+        assert np.allclose(workload.domain.moved(row), row, rtol=0, atol=TOLERANCE), "an encoding lies outside the stated domain"
+
+
 def _check_decoding(workload: Workload, records: Array, seed: int) -> None:
     encoded = workload.encode(records)
     mean = encoded.vector / encoded.weight
     exact = _decoded(workload, mean, 0.0, encoded.weight)
-    assert not exact.standard_error.any(), "an error is stated where there is no noise"
+    there = ~np.isnan(exact.value)
+    assert not np.nan_to_num(exact.standard_error[there]).any(), "an error is stated where there is no noise"
     slack = TOLERANCE * (1 + np.abs(exact.high - exact.low))
-    inside = (exact.low - slack <= exact.value) & (exact.value <= exact.high + slack)
+    slack[~np.isfinite(slack)] = 0.0
+    inside = (exact.low - slack <= exact.value) & (exact.value <= exact.high + slack) | ~there
     assert inside.all(), f"{exact.value} are not all from {exact.low} to {exact.high}"
     stated = _decoded(workload, mean, _NOISE, encoded.weight)
     assert len(set(stated.terms)) == len(stated.terms), f"terms are named twice in {stated.terms}"
     draws = BitStream(insecure_seed(seed, "statistic")).standard_normal((_DRAWS, mean.size)) * _NOISE
     noisy = np.array([_decoded(workload, mean + noise, _NOISE, encoded.weight).value for noise in draws])
-    ratio = noisy.std(axis=0) / stated.standard_error
+    # Of what the records allow to estimate, and what is not public already.
+    private = there & (stated.standard_error > 0)
+    assert (noisy.std(axis=0)[there & ~private] <= TOLERANCE).all(), f"no error is stated for some of {stated.terms}"
+    ratio = (noisy.std(axis=0) / np.where(private, stated.standard_error, 1.0))[private]
     assert (np.abs(ratio - 1) <= _SPREAD).all(), f"errors of {stated.terms} are {ratio} times as large as stated"
 
 
@@ -85,7 +106,8 @@ def _incomplete(records: Array) -> Array:
 
 def _corners(columns: Columns) -> Array:
     """All columns at one of their bounds: every way for few columns, each one alone for many."""
-    low, width = np.array([column.low for column in columns]), np.array([column.width for column in columns])
+    low = np.array([column.low for column in columns])
+    width = np.array([column.width if column.numeric else len(column.categories) - 1 for column in columns])
     few = len(columns) <= 10
     sides = np.indices((2,) * len(columns)).reshape(len(columns), -1).T if few else np.vstack([np.eye(len(columns)), low * 0])
     corners: Array = low + sides * width

@@ -48,4 +48,4 @@ class ShareAbove(Statistic):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         feature = Above(columns[self.column], self.threshold)
-        return Estimates.number(float(released.mean(feature)[0]), released.noise(feature), 0.0, 1.0)
+        return Estimates.number(float(released.mean(feature)[0]), float(released.covariance(feature)[0, 0]) ** 0.5, 0.0, 1.0)

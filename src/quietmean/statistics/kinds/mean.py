@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.features import PRESENCE_WEIGHT, PresentColumn, ScaledColumn
-from quietmean.statistics.statistic import Estimates, Feature, Released, Statistic
-
-# A part of present values below so many standard deviations of its noise cannot be divided by.
-_LEAST_PRESENT = 4.0
+from quietmean.statistics.block_summary import summary
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.intervals import degrees_of_freedom, t_quantile
+from quietmean.statistics.statistic import Feature, Released, Statistic
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -28,35 +29,35 @@ class Mean(Statistic):
     column: str = parameter(help="the column")
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (_feature(columns[self.column]),)
+        return (self._block(columns),)
+
+    def _block(self, columns: Columns) -> ColumnBlock:
+        return ColumnBlock(columns.number(self.column), own_mean=columns.unit == PrivacyUnit.PARTY)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        column = columns[self.column]
-        feature = _feature(column)
-        if isinstance(feature, PresentColumn):
-            return _mean_of_present(released, feature)
-        value = column.low + float(released.mean(feature)[0]) * column.width
-        return Estimates.number(value, released.noise(feature) * column.width, column.low, column.high)
+        block = self._block(columns)
+        column, found = block.column, summary(released, block)
+        if found is None:
+            return nothing_present(column.centre, column.low, column.high, f"column {column.name!r}")
+        sampling = found.sampling_of_mean
+        error = math.sqrt(found.noise_of_mean + sampling)
+        reach = t_quantile(degrees_of_freedom(found.noise_of_mean, sampling, found.present - 1)) * error
+        ends = tuple(min(max(end, column.low), column.high) for end in (found.mean - reach, found.mean + reach))
+        return Estimates.number(
+            found.mean,
+            math.sqrt(found.noise_of_mean),
+            column.low,
+            column.high,
+            population=error,
+            interval_population=ends,
+            method="ratio of noisy means, Student's t",
+        )
 
 
-def _feature(column: Column) -> Feature:
-    return PresentColumn(column) if column.missing == "indicator" else ScaledColumn(column)
-
-
-def _mean_of_present(released: Released, feature: PresentColumn) -> Estimates:
-    """A ratio of two noisy means, and its error by the delta method.
-
-    Where noise hides whether anything is present, nothing is known: the middle of the bounds, with an infinite error.
-    """
-    column, noise = feature.column, released.noise(feature)
-    total, weighted = (float(part) for part in released.mean(feature))
-    present, noise_of_present = weighted / PRESENCE_WEIGHT, noise / PRESENCE_WEIGHT
-    if present <= _LEAST_PRESENT * noise_of_present:
-        return Estimates.number(column.centre, math.inf, column.low, column.high)
-    ratio = total / present
-    error = noise * math.sqrt(1 + (ratio / PRESENCE_WEIGHT) ** 2) / present
-    half = column.width / 2
-    return Estimates.number(column.centre + ratio * half, error * half, column.low, column.high)
+def nothing_present(value: float, low: float, high: float, what: str) -> Estimates:
+    """Where noise hides whether anything is present, nothing is known: ``value`` with an infinite error."""
+    text = f"{what} has too few values for its noise: nothing is known about them; ask for a larger epsilon or more records"
+    return Estimates.number(value, math.inf, low, high, population=math.inf, flags=(Flag("nothing-present", text),))
 
 
 STATISTIC = Mean

@@ -1,0 +1,295 @@
+"""Parts of an input domain that are mixtures: convex hulls of what the records of statistics are encoded as, and of zero.
+
+The sum over w records lies in w times the hull, the mean of records in the hull itself. Each part has the diameter of the
+encodings, so what the door of a study lets pass is no wider than what records can be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import Vector
+from quietmean.core.schema import Configured, parameter
+
+Array = NDArray[np.float64]
+
+_LENGTH: dict[str, Any] = {"above": 0, "at_most": 1e100, "remedy": "choose a number > 0, at most 1e+100"}
+_CELLS: dict[str, Any] = {"at_least": 2, "at_most": 1 << 20, "remedy": "a table has at least 2 cells"}
+# What lies below zero by rounding only, relative to the numbers that take part, and how far inside something is moved.
+_ROUNDING, _INSIDE = 1e-12, 1.0 - 2.0**-30
+_BISECTIONS, _NEGLIGIBLE = 60, 1e-9
+
+# A column block is (w p, p x, c2 p (x^2 - a), c3 p (x^3 - x), c4 p (x^4 - x^2)): p is 1 or 0, x from -1 to 1.
+SQUARE, SQUARE_CENTRE, CUBE, FOURTH = 1.4, 0.75, 1.5, 1.5
+BLOCK_SIZE = 5
+# |block|^2 - w^2 is a polynomial in x, at most 1.1386 where its derivative is 0.
+BLOCK_NORM = 1.139
+# Two blocks of one group are this far apart at most. Proof in docs/mathematics.md, "Column blocks".
+BLOCK_WIDTH = 2.0
+# The block of a present value that is spread evenly over its bounds, without w p: a mixture well inside.
+SPREAD = np.array([0.0, SQUARE * (1 / 3 - SQUARE_CENTRE), 0.0, FOURTH * (1 / 5 - 1 / 3)])
+
+
+class _Bounded(Protocol):
+    @property
+    def size(self) -> int: ...
+    @property
+    def largest(self) -> float: ...
+
+
+class Mixture(Configured):
+    """A part of a domain whose coordinates all have the same ``scale``."""
+
+    scale: float
+
+    @property
+    def low(self: _Bounded) -> float:
+        """No coordinate is less."""
+        return -self.largest
+
+    @property
+    def high(self: _Bounded) -> float:
+        """No coordinate is more."""
+        return self.largest
+
+    def farthest(self: _Bounded, middle: float) -> float:
+        """No point is at a larger L2 distance from the one whose coordinates all are ``middle``."""
+        return (self.largest + abs(middle)) * math.sqrt(self.size)
+
+    def times(self, factor: float) -> Self:
+        """The part of all vectors times ``factor`` > 0."""
+        return type(self).read({**self.describe(), "scale": self.scale * factor})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Simplex(Mixture):
+    """``size`` coordinates >= 0 that add up to ``scale`` at most: a record is in one cell of a table."""
+
+    kind = "simplex"
+    size: int = parameter(help="cells", **_CELLS)
+    scale: float = parameter(help="what stands for a record in its cell", **_LENGTH)
+
+    @property
+    def diameter(self) -> float:
+        return self.scale * math.sqrt(2)
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return self.scale
+
+    @property
+    def text(self) -> str:
+        return f"{self.size} cells of a table, none below 0 and together {self.scale:g} at most"
+
+    @property
+    def low(self) -> float:
+        """No coordinate is less."""
+        return 0.0
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        return bool(vector.min() >= 0 and vector.sum() <= scale * self.scale * (1 + _ROUNDING))
+
+    def move(self, vector: Vector, scale: float) -> None:
+        _into_simplex(vector, scale * self.scale)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Prefixes(Mixture):
+    """A table of ``size`` ordered cells through the square root of the matrix that adds up prefixes."""
+
+    kind = "prefixes"
+    size: int = parameter(help="cells", at_least=2, at_most=1 << 13, remedy="choose 2 to 8192 cells")
+    scale: float = parameter(help="the first coordinate of a record in the first cell", **_LENGTH)
+
+    @property
+    def diameter(self) -> float:
+        return self.scale * prefix_diameter(self.size)
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return self.scale
+
+    @property
+    def text(self) -> str:
+        return f"{self.size} ordered cells of a table, encoded for sums from the first on, times {self.scale:g}"
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        cells = np.convolve(vector, prefix_inverse(self.size))[: self.size] / (scale * self.scale)
+        slack = _ROUNDING * self.size
+        return bool(cells.min() >= -slack and cells.sum() <= 1 + slack and np.isfinite(cells).all())
+
+    def move(self, vector: Vector, scale: float) -> None:
+        factor = scale * self.scale
+        cells = np.convolve(np.clip(vector / factor, -2.0, 2.0), prefix_inverse(self.size))[: self.size]
+        _into_simplex(cells, 1.0)
+        vector[:] = np.convolve(cells, prefix_root(self.size))[: self.size] * factor
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Blocks(Mixture):
+    """``groups`` column blocks of 5 coordinates, of which a record fills one: mixtures of (p, x, x^2, x^3, x^4), p from 0 to 1.
+
+    The test is exact: numbers are moments of a distribution on [-1, 1] if and only if two matrices of them are positive
+    semidefinite (Hausdorff's moment problem; Karlin and Studden, Tchebycheff Systems, 1966, chapter IV).
+    """
+
+    kind = "blocks"
+    groups: int = parameter(help="groups", at_least=1, at_most=1 << 16, remedy="choose at least 1 group")
+    weight: float = parameter(help="the indicator of a value that is present", above=0, at_most=1e3, remedy="choose a number > 0")
+    scale: float = parameter(help="what half the width of the bounds counts", **_LENGTH)
+
+    @property
+    def size(self) -> int:
+        return BLOCK_SIZE * self.groups
+
+    @property
+    def diameter(self) -> float:
+        return self.scale * block_diameter(self.groups, self.weight)
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return self.scale * max(self.weight, SQUARE * SQUARE_CENTRE)
+
+    @property
+    def text(self) -> str:
+        where = "" if self.groups == 1 else f" in one of {self.groups} groups"
+        return (
+            f"a value that may be missing{where}, with its powers up to the fourth, half of its bounds scaled to {self.scale:g}"
+        )
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        found = vector.reshape(self.groups, BLOCK_SIZE) / (scale * self.scale)
+        present = found[:, 0] / self.weight
+        within = bool(present.min() >= 0 and present.sum() <= 1 + _ROUNDING)
+        return within and all(_are_moments(one[1:], part) for one, part in zip(found, present.tolist(), strict=True))
+
+    def move(self, vector: Vector, scale: float) -> None:
+        factor = scale * self.scale
+        found = np.clip(vector.reshape(self.groups, BLOCK_SIZE) / factor, -1e3, 1e3)
+        present = found[:, 0] / self.weight
+        _into_simplex(present, 1.0)
+        # Less of a group than rounding of the others could be.
+        present[present < _NEGLIGIBLE] = 0.0
+        found[:, 0] = present * self.weight
+        for row, part in zip(found, present.tolist(), strict=True):
+            row[1:] = _nearest_moments(row[1:], part)
+        vector[:] = (found * factor).ravel()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Products(Mixture):
+    """``size`` products of bounded columns. Their hull has no short description: the door checks the size of coordinates only.
+
+    ``width`` is the proven distance of the encodings of two records, and ``largest_coordinate`` what one of theirs can be.
+    """
+
+    kind = "products"
+    size: int = parameter(help="products", at_least=1, at_most=1 << 20, remedy="choose at least 1 product")
+    width: float = parameter(help="the largest L2 distance of two records, for scale 1", **_LENGTH)
+    largest_coordinate: float = parameter(help="the largest absolute value of a coordinate, for scale 1", **_LENGTH)
+    scale: float = parameter(help="what the product of two bounds counts", **_LENGTH)
+
+    @property
+    def diameter(self) -> float:
+        return self.scale * self.width
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return self.scale * self.largest_coordinate
+
+    @property
+    def text(self) -> str:
+        return f"{self.size} products of columns that records are encoded as, {self.largest:g} at most"
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        return bool(np.abs(vector).max() <= scale * self.largest * (1 + _ROUNDING))
+
+    def move(self, vector: Vector, scale: float) -> None:
+        np.clip(vector, -scale * self.largest, scale * self.largest, out=vector)
+
+
+def _into_simplex(vector: Vector, total: float) -> None:
+    """Entries below 0 become 0, and too much of all of them is scaled down, in place."""
+    np.clip(vector, 0.0, total, out=vector)
+    found = float(vector.sum())
+    if found > total:
+        vector *= total / found * _INSIDE
+
+
+def _are_moments(block: Array, present: float) -> bool:
+    """Is (present, block without its indicator) a mixture of blocks of present values?"""
+    first, square = block[0], block[1] / SQUARE + SQUARE_CENTRE * present
+    third = block[2] / CUBE + first
+    fourth = block[3] / FOURTH + square
+    hankel = np.array([[present, first, square], [first, square, third], [square, third, fourth]])
+    bounded = np.array([[present - square, first - third], [first - third, square - fourth]])
+    slack = -_ROUNDING * max(present, 0.0)
+    return bool(np.linalg.eigvalsh(hankel)[0] >= slack and np.linalg.eigvalsh(bounded)[0] >= slack)
+
+
+def _nearest_moments(block: Array, present: float) -> Array:
+    """On the way from the block to that of an even spread, the first point inside, and a little further."""
+    if not present or _are_moments(block, present):
+        return block if present else np.zeros_like(block)
+    inside, outside = 1.0, 0.0
+    for _ in range(_BISECTIONS):
+        middle = (inside + outside) / 2
+        if _are_moments((1 - middle) * block + middle * present * SPREAD, present):
+            inside = middle
+        else:
+            outside = middle
+    inside = 1 - (1 - inside) * _INSIDE
+    nearest: Array = (1 - inside) * block + inside * present * SPREAD
+    return nearest
+
+
+def block_diameter(groups: int, weight: float) -> float:
+    """The L2 diameter of column blocks of which a record fills one of ``groups``, or none: 2 at the least.
+
+    In one group two present values are 2 apart at most; a present and a missing one are as far apart as a block is long, and two
+    in different groups sqrt(2) times that.
+    """
+    length = math.sqrt(weight**2 + BLOCK_NORM)
+    return max(BLOCK_WIDTH, length * (math.sqrt(2) if groups > 1 else 1.0))
+
+
+@cache
+def prefix_root(size: int) -> Array:
+    """The first ``size`` coefficients of (1 - z)^(-1/2): twice after each other they add up prefixes."""
+    steps = np.arange(1, size)
+    coefficients: Array = np.concatenate([[1.0], np.cumprod((2 * steps - 1) / (2 * steps))])
+    coefficients.setflags(write=False)
+    return coefficients
+
+
+@cache
+def prefix_inverse(size: int) -> Array:
+    """The first ``size`` coefficients of (1 - z)^(1/2), which undoes :func:`prefix_root`."""
+    steps = np.arange(1, size)
+    coefficients: Array = np.concatenate([[1.0], np.cumprod((2 * steps - 3) / (2 * steps))])
+    coefficients.setflags(write=False)
+    return coefficients
+
+
+@cache
+def prefix_diameter(size: int) -> float:
+    """The largest L2 distance of two columns of the square root of the prefix matrix, or length of one."""
+    root = prefix_root(size)
+    lengths = np.cumsum(root**2)
+    farthest = float(lengths[-1])
+    # Columns i and i + gap, size - i long: the first i for each gap is not always the worst, all are tried.
+    for gap in range(1, size):
+        products = np.cumsum(root[gap:] * root[: size - gap])
+        squares = lengths[gap:] + lengths[: size - gap] - 2 * products
+        farthest = max(farthest, float(squares.max()))
+    return math.sqrt(farthest)

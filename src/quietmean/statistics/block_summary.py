@@ -1,0 +1,86 @@
+"""What a column block says about its column: how many values, mean, variance and fourth moment, with the errors of noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.mixtures import BLOCK_SIZE
+from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.statistic import Released
+
+Array = NDArray[np.float64]
+
+# A part of present values below so many standard deviations of its noise cannot be divided by.
+LEAST_PRESENT = 4.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of the present values of one group, in the column's units. ``noise_``: variances of the privacy noise on each.
+
+    ``variance`` is that with the divisor ``present`` - 1, without the noise's own part in it; 0 where the estimate is negative
+    (``variance_estimate`` is not cut). ``fourth``: the central moment.
+    """
+
+    present: float
+    mean: float
+    noise_of_mean: float
+    variance_estimate: float
+    variance: float
+    noise_of_variance: float
+    fourth: float
+
+    @property
+    def sampling_of_mean(self) -> float:
+        """The variance of the mean of a random sample of so many."""
+        return self.variance / self.present
+
+    @property
+    def spread_is_known(self) -> bool:
+        """Is the fourth moment above the square of the second, as it is for all data?"""
+        return self.fourth > max(self.variance_estimate, 0.0) ** 2 - self.noise_of_variance
+
+    @property
+    def sampling_of_variance(self) -> float:
+        """The variance of the variance of a sample: of any distribution, or a normal one if noise hides the fourth moment."""
+        if self.spread_is_known:
+            squared = max(self.variance**2 - self.noise_of_variance, 0.0)
+            return max(self.fourth - squared, 0.0) / self.present
+        return 2 * self.variance**2 / self.present
+
+
+def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary | None:
+    """Of one group (by its place), or None where noise hides whether anything is present there."""
+    place = slice(BLOCK_SIZE * group, BLOCK_SIZE * (group + 1))
+    quantities, covariance = released.mean(feature)[place], released.covariance(feature)[place, place]
+    part = float(quantities[0])
+    if part <= LEAST_PRESENT * math.sqrt(max(covariance[0, 0], 0.0)):
+        return None
+    first, second, third, fourth = (quantities[1:] / part).tolist()
+    # Of the ratios to the part that is present, in half widths of the bounds.
+    ratios = np.column_stack([-quantities[1:] / part**2, np.eye(BLOCK_SIZE - 1) / part])
+    noise = ratios @ covariance @ ratios.T
+    mean_noise = float(noise[0, 0])
+    gradient = np.array([-2 * first, 1.0])
+    variance_noise = float(gradient @ noise[:2, :2] @ gradient) + 2 * mean_noise**2
+    present = released.weight * part
+    unbiased = present / (present - 1) if present > 1 else 1.0
+    variance = (second - first**2 + mean_noise) * unbiased
+    # What noise adds to the fourth moment on average, to second order.
+    bias = (6 * second - 18 * first**2) * mean_noise + 12 * first * float(noise[0, 1]) - 4 * float(noise[0, 2])
+    central = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4 - bias
+    column, half = feature.column, feature.column.width / 2
+    limit = max((1 - first) * (1 + first), 0.0) * unbiased
+    return Summary(
+        present=present,
+        mean=column.centre + first * half,
+        noise_of_mean=mean_noise * half**2,
+        variance_estimate=variance * half**2,
+        variance=min(max(variance, 0.0), limit) * half**2,
+        noise_of_variance=variance_noise * unbiased**2 * half**4,
+        fourth=central * half**4,
+    )

@@ -1,0 +1,160 @@
+"""Estimates with their errors and intervals, of the noise and of the population."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# The term of a statistic that is one number.
+WHOLE = ""
+LEVEL = 0.95
+# The quantile of the normal distribution at that level, both sides.
+Z = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A warning about some result: a short ``code`` for programs and a ``message`` in words."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class HypothesisTest:
+    """The test of a hypothesis: its ``statistic``, degrees of freedom, and p-value, with the noise counted in."""
+
+    statistic: float
+    degrees: tuple[float, ...]
+    p_value: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"statistic": known(self.statistic), "df": [known(one) for one in self.degrees], "p_value": known(self.p_value)}
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """The estimates of a statistic, one entry per term: arrays of shape (terms,), in the units of the data.
+
+    ``standard_error`` is that of the privacy noise: of the distance from what the same counted records give without noise.
+    ``low`` and ``high``: what the term can be at the least and at the most, whatever the data. NaN stands for an estimate that
+    the noise does not allow, and for an error or an interval about which nothing is known. A statistic that is one number has the
+    single term ``""``.
+
+    ``population``: standard errors for the population of which the records are a random sample, the noise counted in.
+    ``interval_noise`` and ``interval_population``: (terms, 2), at 95 %; otherwise the normal ones, cut at ``low`` and ``high``.
+    ``reason``: why there is no interval of the population. ``p_value``: by term, from the population's error.
+    ``summary``: further numbers about the whole, plain JSON data. ``groups``: for each term its group and its name there,
+    where JSON has an object by group.
+    """
+
+    terms: tuple[str, ...]
+    value: Array
+    standard_error: Array
+    low: Array
+    high: Array
+    population: Array | None = None
+    interval_noise: Array | None = None
+    interval_population: Array | None = None
+    p_value: Array | None = None
+    tests: Mapping[str, HypothesisTest] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    groups: tuple[tuple[str, str], ...] = ()
+    flags: tuple[Flag, ...] = ()
+    reason: str = ""
+    method: str = "normal"
+
+    @classmethod
+    def number(cls, value: float, standard_error: float, low: float, high: float, **more: Any) -> Self:
+        """The estimates of a statistic that is one number; intervals are pairs, ``population`` a number."""
+        arrays = {name: np.atleast_1d(one) for name, one in more.items() if name in ("population", "p_value") and one is not None}
+        arrays |= {name: np.array([one]) for name, one in more.items() if name.startswith("interval") and one is not None}
+        values, errors, lows, highs = (np.array([entry], dtype=np.float64) for entry in (value, standard_error, low, high))
+        return cls((WHOLE,), values, errors, lows, highs, **{**more, **arrays})
+
+    @property
+    def of_noise(self) -> Array:
+        """The interval of the noise, shape (terms, 2)."""
+        return self._interval(self.standard_error) if self.interval_noise is None else self.interval_noise
+
+    @property
+    def of_population(self) -> Array | None:
+        """The interval of the population, shape (terms, 2), or None."""
+        if self.interval_population is None and self.population is not None:
+            return self._interval(self.population)
+        return self.interval_population
+
+    def _interval(self, error: Array) -> Array:
+        ends = np.column_stack([self.value - Z * error, self.value + Z * error])
+        return np.clip(ends, self.low[:, None], self.high[:, None])
+
+    @property
+    def coverage_ignoring_noise(self) -> Array | None:
+        """How often the interval of sampling alone would hold the population's value: by term, from 0 to 1."""
+        if self.population is None:
+            return None
+        with np.errstate(invalid="ignore", divide="ignore"):
+            sampling = np.sqrt(np.maximum(self.population**2 - self.standard_error**2, 0.0))
+            ratio = np.where(self.population > 0, sampling / self.population, 1.0)
+        return np.array([math.erf(Z * one / math.sqrt(2)) if math.isfinite(one) else math.nan for one in ratio])
+
+    def of_terms(self, terms: Sequence[str]) -> Self:
+        """Values, errors and ranges of some terms only."""
+        places = [self.terms.index(term) for term in terms]
+        value, error, low, high = (one[places] for one in (self.value, self.standard_error, self.low, self.high))
+        return type(self)(tuple(terms), value, error, low, high)
+
+    def drawable(self) -> Self:
+        """The terms with an estimate; a range without an end is drawn as far as four errors from it."""
+        found = self.of_terms([term for term, value in zip(self.terms, self.value.tolist(), strict=True) if math.isfinite(value)])
+        reach = np.where(np.isfinite(found.standard_error) & (found.standard_error > 0), 4 * found.standard_error, 1.0)
+        low = np.where(np.isfinite(found.low), found.low, found.value - reach)
+        high = np.where(np.isfinite(found.high), found.high, found.value + reach)
+        return type(self)(found.terms, found.value, found.standard_error, low, high)
+
+    def by_term(self, values: Array | None) -> Any:
+        """Plain JSON data of ``values``, shape (terms,) or (terms, 2): one, or an object by term; null for what is not known."""
+        if values is None:
+            return None
+        told = [known(one) for one in values.tolist()]
+        if not self.groups:
+            return told[0] if self.terms == (WHOLE,) else dict(zip(self.terms, told, strict=True))
+        nested: dict[str, dict[str, Any]] = {group: {} for group, _ in self.groups}
+        for (group, name), one in zip(self.groups, told, strict=True):
+            nested[group][name] = one
+        return nested
+
+    def to_json(self) -> dict[str, Any]:
+        """What 'statistics' of a result has for each: estimates, errors, intervals, flags."""
+        told = {
+            "estimate": self.by_term(self.value),
+            "standard_error": self.by_term(self.standard_error),
+            "standard_error_population": self.by_term(self.population),
+            "interval_noise": self.by_term(self.of_noise),
+            "interval_population": self.by_term(self.of_population),
+            "interval_level": LEVEL,
+            "p_value": self.by_term(self.p_value),
+            "flags": [flag.code for flag in self.flags],
+            "messages": [flag.message for flag in self.flags],
+            "method": self.method,
+            "coverage_ignoring_noise": self.by_term(self.coverage_ignoring_noise),
+        }
+        if self.tests:
+            told["tests"] = {name: test.to_json() for name, test in self.tests.items()}
+        if self.summary:
+            told["summary"] = dict(self.summary)
+        return told | ({"reason": self.reason} if self.reason else {})
+
+
+def known(value: float | Sequence[float]) -> Any:
+    """A number for JSON, or null for NaN; of a pair, null if an end is NaN."""
+    if isinstance(value, int | float):
+        return None if math.isnan(value) else float(value)
+    return None if any(math.isnan(one) for one in value) else [float(one) for one in value]

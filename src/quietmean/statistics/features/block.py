@@ -1,0 +1,143 @@
+"""A column with its powers, missing values and groups: as much noise as its bare mean."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.mixtures import (
+    BLOCK_SIZE,
+    CUBE,
+    FOURTH,
+    SPREAD,
+    SQUARE,
+    SQUARE_CENTRE,
+    Blocks,
+    block_diameter,
+)
+from quietmean.statistics.columns import Column
+from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
+
+Array = NDArray[np.float64]
+
+# The indicator of presence, up to which it costs nothing: sqrt(4 - 1.139) = 1.691 alone, sqrt(2 - 1.139) = 0.928 in groups.
+WEIGHT_ALONE, WEIGHT_IN_GROUPS = 1.65, 0.9
+# Rounding to a grid of steps of the scale's part h moves the moments' matrices by less than 4.1 h; those of an even spread have
+# eigenvalues above 0.079: so large a part of it, for each h, keeps every rounded record among the mixtures.
+_MIXING = 64.0
+_MOST_MIXING = 0.5
+
+
+@dataclass(frozen=True)
+class ColumnBlock(Feature):
+    """A column z scaled to x in [-1, 1] as (w p, p x, 1.4 p (x^2 - 0.75), 1.5 p (x^3 - x), 1.5 p (x^4 - x^2)), p = 1 if present.
+
+    Sensitivity 2, that of x alone. With ``by``, a column with levels, a record's block stands in the place of its group, and one
+    without a group has none. Quantities, for each group: the means of p, p x, p x^2, p x^3 and p x^4.
+
+    ``own_mean``: a party that is protected as a whole encodes the mean of its present values, instead of the mean of encodings:
+    the spread is then that between parties.
+    """
+
+    column: Column
+    by: Column | None = None
+    own_mean: bool = False
+
+    @property
+    def groups(self) -> int:
+        return 1 if self.by is None else len(self.by.categories)
+
+    @property
+    def presence_weight(self) -> float:
+        """What an indicator of presence counts, for half the width of the bounds as the unit."""
+        return WEIGHT_ALONE if self.by is None else WEIGHT_IN_GROUPS
+
+    @property
+    def size(self) -> int:
+        return BLOCK_SIZE * self.groups
+
+    @property
+    def sensitivity(self) -> float:
+        return block_diameter(self.groups, self.presence_weight)
+
+    @property
+    def domain(self) -> InputDomain:
+        return InputDomain((Blocks(groups=self.groups, weight=self.presence_weight, scale=1.0),))
+
+    def encode(self, records: Records) -> Array:
+        # A cell that counts as the middle is present.
+        indicated = self.column.missing == "indicator" or self.by is not None
+        present = records[presence_of(self.column.name)] if indicated else np.ones_like(records[self.column.name])
+        scaled = (records[self.column.name] - self.column.centre) / (self.column.width / 2)
+        block = self._block(np.clip(scaled, -1.0, 1.0), present)
+        if self.by is None:
+            return block
+        groups = records[self.by.name]
+        placed = np.where(groups[:, None] == np.arange(self.groups), 1.0, 0.0)
+        return np.asarray((placed[:, :, None] * block[:, None, :]).reshape(len(block), self.size))
+
+    def _block(self, x: Array, present: Array) -> Array:
+        powers = (x, SQUARE * (x**2 - SQUARE_CENTRE), CUBE * (x**3 - x), FOURTH * (x**4 - x**2))
+        return np.column_stack([self.presence_weight * present, *(present * power for power in powers)])
+
+    def of_party(self, records: Records) -> Array:
+        if not self.own_mean:
+            return super().of_party(records)
+        present = records[presence_of(self.column.name)]
+        counted = present if self.column.missing == "indicator" else np.ones_like(present)
+        mean = float(records[self.column.name] @ counted) / max(float(counted.sum()), 1.0)
+        some = np.array([float(counted.any())])
+        return self.encode(
+            {self.column.name: np.array([mean if some[0] else self.column.centre]), presence_of(self.column.name): some}
+        )
+
+    def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
+        """A little of an even spread is mixed into each present value, so that what is rounded stays a mixture of encodings."""
+        mixing = self._mixing(scale, step)
+        indicator = self._indicator(scale, step)
+        blocks = scaled.reshape(len(scaled), self.groups, BLOCK_SIZE)
+        present = blocks[:, :, :1] / (self.presence_weight * scale)
+        # A party's mean may hold a small part of a group: more of it is mixed, and none is left of what rounding would drown.
+        part = np.minimum(mixing / np.maximum(present, mixing), 1.0)
+        mixed = (1 - part) * blocks[:, :, 1:] + part * scale * present * SPREAD
+        # Rounded down, the indicators of all groups together stay at most one.
+        indicators = np.where(present >= mixing, np.floor(present * (indicator / step) * (1 + 1e-14)) * step, 0.0)
+        rounded = np.where(present >= mixing, np.rint(mixed / step) * step, 0.0) + 0.0
+        return np.concatenate([indicators, rounded], axis=2).reshape(len(scaled), self.size)
+
+    def response(self, scale: float, step: float) -> Array:
+        mixing = self._mixing(scale, step)
+        one = np.zeros((BLOCK_SIZE, BLOCK_SIZE))
+        one[0, 0] = self._indicator(scale, step) / scale
+        one[1, 1] = 1.0
+        one[2, [0, 2]] = -SQUARE * SQUARE_CENTRE, SQUARE
+        one[3, [1, 3]] = -CUBE, CUBE
+        one[4, [2, 4]] = -FOURTH, FOURTH
+        one[1:] *= 1 - mixing
+        one[1:, 0] += mixing * SPREAD
+        return np.asarray(np.kron(np.eye(self.groups), one), dtype=np.float64)
+
+    def events(self) -> Mapping[Hashable, Array]:
+        if self.by is not None:
+            return {}
+        first = np.eye(self.size)[0]
+        return {("present", self.column.name) if self.column.missing == "indicator" else TOTAL: first}
+
+    def _indicator(self, scale: float, step: float) -> float:
+        """The indicator of presence times the scale: on the grid."""
+        exact = self.presence_weight * scale
+        return float(np.floor(exact / step) * step) if step else exact
+
+    def _mixing(self, scale: float, step: float) -> float:
+        mixing = _MIXING * step / scale
+        if mixing > _MOST_MIXING:
+            raise InputError(
+                f"the plan's grid of {step:g} is too coarse for the powers of column {self.column.name!r}: give its statistics a "
+                "larger share, or ask for fewer at once"
+            )
+        return mixing

@@ -1,0 +1,202 @@
+"""Means and products of columns: one graph for a whole study, whose sensitivity is four times a maximum cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.mixtures import Products
+from quietmean.statistics.columns import Column
+from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
+
+Array = NDArray[np.float64]
+# Two vertices of the graph, in their order; both the same for a square, and None for the vertex of a 1.
+Edge = tuple["Vertex | None", "Vertex"]
+
+# Up to so many vertices all cuts are tried; beyond, the bound by the largest eigenvalue of the Laplacian.
+_EXACT_CUTS = 16
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """A column scaled to [-1, 1]; of a column with levels 1 for one ``level`` and -1 for all others."""
+
+    column: Column
+    level: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.column.name if self.level is None else f"{self.column.name}[{self.level}]"
+
+    @property
+    def centre(self) -> float:
+        return self.column.centre if self.level is None else 0.5
+
+    @property
+    def half(self) -> float:
+        """Half the width of the bounds."""
+        return self.column.width / 2 if self.level is None else 0.5
+
+    def values(self, records: Records) -> Array:
+        """The scaled values, shape (rows,); anything within the bounds where one is missing."""
+        found = records[self.column.name]
+        if self.level is not None:
+            return np.where(found == self.column.categories.index(self.level), 1.0, -1.0)
+        return np.clip((found - self.centre) / self.half, -1.0, 1.0)
+
+
+def vertices_of(column: Column) -> tuple[Vertex, ...]:
+    """A column of numbers as one vertex, one with levels as a vertex for each but the first."""
+    return (Vertex(column),) if column.numeric else tuple(Vertex(column, level) for level in column.categories[1:])
+
+
+def complete_edges(vertices: Iterable[Vertex]) -> tuple[Edge, ...]:
+    """All means and products of different vertices, but those of two levels of one column, which are known from their means."""
+    ordered = tuple(dict.fromkeys(vertices))
+    pairs = [(one, other) for place, other in enumerate(ordered) for one in ordered[:place] if one.column != other.column]
+    return (*((None, vertex) for vertex in ordered), *pairs)
+
+
+@dataclass(frozen=True)
+class Moments(Feature):
+    """Weighted means of vertices and of their products, of the records that have all of the columns that may be missing.
+
+    (w0 p, w_i p z_i, w_ij p z_i z_j, s_i p (z_i^2 - 1)), p = 1 where nothing is missing; ``edges`` with ``weights`` are a graph.
+    Squares of numbers have s_i^2 = w_i^2 + 1/2 sum_j w_ij^2, and the indicator w0^2 = sum of all w^2: both cost nothing. The
+    squared sensitivity is four times the maximum cut of the graph with weights w^2.
+
+    Quantities: the means of p, of p z_i, p z_i z_j in the order of the edges, and p z_i^2 in that of the numbers.
+    """
+
+    edges: tuple[Edge, ...]
+    weights: tuple[float, ...]
+
+    @cached_property
+    def vertices(self) -> tuple[Vertex, ...]:
+        return tuple(dict.fromkeys(vertex for edge in self.edges for vertex in edge if vertex is not None))
+
+    @cached_property
+    def numbers(self) -> tuple[Vertex, ...]:
+        """The vertices that have squares."""
+        return tuple(vertex for vertex in self.vertices if vertex.level is None)
+
+    @cached_property
+    def demanded(self) -> tuple[Column, ...]:
+        """The columns of which a missing value leaves the record out."""
+        columns = dict.fromkeys(vertex.column for vertex in self.vertices)
+        return tuple(column for column in columns if not column.numeric or column.missing == "indicator")
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.edges) + len(self.numbers)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        return moment_sensitivity(self.edges, self.weights)
+
+    @cached_property
+    def factors(self) -> Array:
+        """The weights of all coordinates, shape (size,)."""
+        squares = dict.fromkeys(self.vertices, 0.0)
+        for (one, other), weight in zip(self.edges, self.weights, strict=True):
+            for vertex in (one, other):
+                if vertex is not None:
+                    squares[vertex] += weight**2 * (1.0 if one is None else 0.5)
+        total = math.fsum(weight**2 for weight in self.weights)
+        return np.sqrt([total, *(weight**2 for weight in self.weights), *(squares[vertex] for vertex in self.numbers)])
+
+    @property
+    def domain(self) -> InputDomain:
+        largest = float(self.factors.max())
+        return InputDomain((Products(size=self.size, width=self.sensitivity, largest_coordinate=largest, scale=1.0),))
+
+    def encode(self, records: Records) -> Array:
+        values = {vertex: vertex.values(records) for vertex in self.vertices}
+        rows = len(next(iter(values.values())))
+        present = np.ones(rows)
+        for column in self.demanded:
+            present = present * records[presence_of(column.name)]
+        products = [values[other] if one is None else values[one] * values[other] for one, other in self.edges]
+        squares = [values[vertex] ** 2 - 1 for vertex in self.numbers]
+        encoded: Array = np.column_stack([np.ones(rows), *products, *squares]) * self.factors * present[:, None]
+        return encoded
+
+    def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
+        """Drawn together by as much as rounding to the nearest step may move two records apart."""
+        return np.rint(scaled * (1 - self._contraction(scale, step)) / step) * step + 0.0
+
+    def response(self, scale: float, step: float) -> Array:
+        contraction = self._contraction(scale, step)
+        found = np.diag(self.factors * (1 - contraction))
+        squares = slice(self.size - len(self.numbers), self.size)
+        found[squares, 0] = -np.diag(found)[squares]
+        if step:
+            found[0, 0] = np.rint(found[0, 0] * scale / step) * step / scale
+        return found
+
+    def _contraction(self, scale: float, step: float) -> float:
+        return math.sqrt(self.size) * step / (self.sensitivity * scale)
+
+    def events(self) -> Mapping[Hashable, Array]:
+        first = np.eye(self.size)[0]
+        if not self.demanded:
+            return {TOTAL: first}
+        return {("present", self.demanded[0].name): first} if len(self.demanded) == 1 and self.demanded[0].numeric else {}
+
+    def family(self) -> Hashable:
+        return ("moments", frozenset(self.demanded))
+
+    @classmethod
+    def joined(cls, wanted: Mapping[Any, float]) -> Feature:
+        squares: dict[frozenset[Any], float] = {}
+        edges: dict[frozenset[Any], Edge] = {}
+        for feature, share in wanted.items():
+            for edge, weight in zip(feature.edges, feature.weights, strict=True):
+                key = frozenset(edge)
+                edges.setdefault(key, edge)
+                squares[key] = squares.get(key, 0.0) + share * weight**2 / feature.sensitivity**2
+        return cls(tuple(edges.values()), tuple(math.sqrt(squares[key]) for key in edges))
+
+    def places_of(self, part: Any) -> NDArray[np.int64]:
+        edges = {frozenset(edge): 1 + place for place, edge in enumerate(self.edges)}
+        squares = {vertex: 1 + len(self.edges) + place for place, vertex in enumerate(self.numbers)}
+        return np.array([0, *(edges[frozenset(edge)] for edge in part.edges), *(squares[vertex] for vertex in part.numbers)])
+
+
+@cache
+def moment_sensitivity(edges: tuple[Edge, ...], weights: tuple[float, ...]) -> float:
+    """The square root of four times the maximum cut of a graph with squared weights, or a bound on it for many vertices."""
+    vertices: dict[Vertex | None, int] = {None: 0}
+    for edge in edges:
+        for vertex in edge:
+            vertices.setdefault(vertex, len(vertices))
+    squares = np.zeros((len(vertices), len(vertices)))
+    for (one, other), weight in zip(edges, weights, strict=True):
+        squares[vertices[one], vertices[other]] = squares[vertices[other], vertices[one]] = weight**2
+    return math.sqrt(4 * maximum_cut(squares))
+
+
+def maximum_cut(squares: Array) -> float:
+    """The largest sum of weights between two parts of the vertices, from a symmetric matrix (v, v) with a diagonal of 0.
+
+    Exact up to 17 vertices; beyond, v/4 times the largest eigenvalue of the Laplacian, which is no less (Mohar and Poljak, 1990).
+    """
+    count = len(squares)
+    if count - 1 <= _EXACT_CUTS:
+        best = 0.0
+        # The first vertex stays on one side.
+        for begin in range(0, 1 << (count - 1), 1 << 12):
+            numbers = np.arange(begin, min(begin + (1 << 12), 1 << (count - 1)))
+            sides = np.column_stack([np.ones(len(numbers)), 1.0 - 2.0 * ((numbers[:, None] >> np.arange(count - 1)) & 1)])
+            inside = np.einsum("ij,jk,ik->i", sides, squares, sides)
+            best = max(best, float((squares.sum() - inside.min()) / 4))
+        return best
+    laplacian = np.diag(squares.sum(axis=1)) - squares
+    return float(np.linalg.eigvalsh(laplacian)[-1]) * count / 4 * (1 + 1e-12)

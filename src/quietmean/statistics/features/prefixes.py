@@ -1,0 +1,87 @@
+"""A table that is read from the first cell on: cumulative distributions and quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import toeplitz
+
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.mixtures import Prefixes, prefix_diameter, prefix_root
+from quietmean.statistics.features.table import Axis, Table
+from quietmean.statistics.statistic import Feature, Records
+
+Array = NDArray[np.float64]
+
+# Rounding by half a step changes a cell of the mixture by a step at most, for the inverse of the root has absolute sum 2.
+_MIXING = 2.0
+_MOST_MIXING = 0.1
+
+
+@dataclass(frozen=True)
+class PrefixTable(Feature):
+    """The cells of an axis through the square root of the matrix that adds up prefixes, a Toeplitz matrix.
+
+    The noise on a prefix grows with the logarithm of the number of cells, not with their number (Fichtenberger, Henzinger and
+    Upadhyay, ICML 2023). Sensitivity: the largest distance of two columns of the root. Quantities: those of the table.
+    """
+
+    axis: Axis
+
+    @property
+    def table(self) -> Table:
+        """The same cells one by one."""
+        return Table((self.axis,))
+
+    @property
+    def size(self) -> int:
+        return len(self.axis.labels)
+
+    @property
+    def sensitivity(self) -> float:
+        return prefix_diameter(self.size)
+
+    @property
+    def domain(self) -> InputDomain:
+        return InputDomain((Prefixes(size=self.size, scale=1.0),))
+
+    def encode(self, records: Records) -> Array:
+        encoded: Array = self._code()[self.axis.place(records)]
+        return encoded
+
+    def _code(self) -> Array:
+        """The encoding of each cell, one row for each."""
+        first = np.zeros(self.size)
+        first[0] = 1.0
+        code: Array = toeplitz(first, prefix_root(self.size))
+        return code
+
+    def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
+        """A little of all cells is mixed into each, so that what is rounded stays a mixture of encodings."""
+        mixing = self._mixing(scale, step)
+        even = scale / 2 * self._code().mean(axis=0)
+        rounded: Array = np.rint(((1 - mixing) * scaled + mixing * even) / step) * step + 0.0
+        return rounded
+
+    def response(self, scale: float, step: float) -> Array:
+        code = self._code()
+        if step:
+            # Exactly what a record in each cell was rounded to: nothing that many records would add up.
+            code = self.to_grid(code * scale, scale, step) / scale
+        return code.T
+
+    def events(self) -> Mapping[Hashable, Array]:
+        return self.table.events()
+
+    def _mixing(self, scale: float, step: float) -> float:
+        mixing = _MIXING * 2 * self.size * step / scale if step else 0.0
+        if mixing > _MOST_MIXING:
+            raise InputError(
+                f"the plan's grid of {step:g} is too coarse for {self.size} cells of column {self.axis.column.name!r}: choose "
+                "fewer bins, or a larger share"
+            )
+        return mixing

@@ -1,0 +1,62 @@
+"""Fields that several statistics have: lists of numbers and of names, as JSON arrays or as texts with spaces between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import is_kind, parameter, wrong_field
+
+MOST_BINS = 1024
+
+
+def numbers_field(default: tuple[float, ...] | None, help_: str, name: str) -> Any:
+    """A field of numbers: ``[15, 20]`` in a study file, ``15 20`` on the command line."""
+
+    def read(raw: Any) -> tuple[float, ...] | None:
+        if raw is None:
+            return None
+        parts = raw.split() if isinstance(raw, str) else raw if isinstance(raw, list | tuple) else [raw]
+        try:
+            values = tuple(float(part) for part in parts if isinstance(part, str) or is_kind(part, float))
+        except ValueError:
+            raise wrong_field(name, raw, "numbers with spaces between them") from None
+        if not values or len(values) < len(parts):
+            raise wrong_field(name, raw, "numbers with spaces between them")
+        return values
+
+    return parameter(default, help=help_, read=read, write=lambda value: None if value is None else list(value))
+
+
+def names_field(help_: str, name: str) -> Any:
+    """A field of column names: ``["age", "bmi"]`` in a study file, ``age bmi`` on the command line."""
+
+    def read(raw: Any) -> tuple[str, ...]:
+        parts = raw.split() if isinstance(raw, str) else raw
+        if not (isinstance(parts, list | tuple) and parts and all(isinstance(part, str) for part in parts)):
+            raise wrong_field(name, raw, "names of columns")
+        return tuple(parts)
+
+    return parameter((), help=help_, read=read, write=list, written=lambda value: bool(getattr(value, name)))
+
+
+def bins_field(default: int) -> Any:
+    """How many bins of equal width, where no edges are given."""
+    return parameter(
+        default,
+        help="bins of equal width between the bounds, where no edges are given",
+        at_least=1,
+        at_most=MOST_BINS,
+        remedy=f"choose 1 to {MOST_BINS} bins",
+    )
+
+
+def edges_field() -> Any:
+    """Rising edges of bins."""
+    return numbers_field(None, "rising edges of the bins, in the column's units", "edges")
+
+
+def require_names(what: str, names: tuple[str, ...], least: int) -> None:
+    """Raises :class:`InputError` for too few columns, or one that is named twice."""
+    if len(names) < least or len(set(names)) < len(names):
+        raise InputError(f"{what} needs {least} or more different columns: name each once")

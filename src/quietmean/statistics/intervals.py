@@ -1,0 +1,64 @@
+"""Intervals and p-values that count the privacy noise in. ``noise`` and ``sampling`` are variances of an estimate.
+
+None of them needs a bootstrap: the covariance of the noise is known exactly, and what sampling adds is estimated from what is
+released.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, fdtrc, ndtr, stdtr, stdtrit
+
+from quietmean.statistics.estimates import LEVEL, Flag, HypothesisTest, Z
+
+Array = NDArray[np.float64]
+
+
+def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
+    """Of a sum of variances, of which only ``sampling`` was estimated (Welch and Satterthwaite); infinite without sampling."""
+    if sampling <= 0 or math.isinf(degrees):
+        return math.inf
+    return (noise + sampling) ** 2 / (sampling**2 / max(degrees, 1.0))
+
+
+def t_quantile(degrees: float) -> float:
+    """The two-sided quantile of Student's distribution at the level of all intervals."""
+    return Z if math.isinf(degrees) else float(stdtrit(degrees, (1 + LEVEL) / 2))
+
+
+def t_test(estimate: float, error: float, degrees: float) -> HypothesisTest:
+    """That the true value is 0, both sides."""
+    if not error > 0:
+        return HypothesisTest(math.nan, (degrees,), math.nan)
+    ratio = estimate / error
+    tail = float(ndtr(-abs(ratio))) if math.isinf(degrees) else float(stdtr(degrees, -abs(ratio)))
+    return HypothesisTest(ratio, (degrees,), 2 * tail)
+
+
+def chi_squared_test(statistic: float, degrees: float) -> HypothesisTest:
+    return HypothesisTest(statistic, (degrees,), float(chdtrc(degrees, max(statistic, 0.0))))
+
+
+def f_test(statistic: float, first: float, second: float) -> HypothesisTest:
+    return HypothesisTest(statistic, (first, second), float(fdtrc(first, second, max(statistic, 0.0))))
+
+
+def wilson(proportion: float, records: float, noise: float) -> tuple[float, float]:
+    """All p with (proportion - p)^2 <= z^2 (p (1 - p) / records + noise): Wilson's interval with the noise's variance in it."""
+    pull = Z**2 / records
+    middle = (proportion + pull / 2) / (1 + pull)
+    rest = middle**2 - (proportion**2 - Z**2 * noise) / (1 + pull)
+    # Far outside 0 to 1 only noise is left: no p fits as well as the nearest end.
+    reach = math.sqrt(max(rest, 0.0))
+    low, high = (min(max(end, 0.0), 1.0) for end in (middle - reach, middle + reach))
+    return low, high
+
+
+def few(what: str, estimate: float, error: float, upper: float) -> list[Flag]:
+    """A count that noise hides: what is known is an upper end, not 0 or less."""
+    if estimate >= 2 * error:
+        return []
+    return [Flag("few", f"{what}: fewer than {max(math.ceil(upper), 1)}, the noise hides how many")]

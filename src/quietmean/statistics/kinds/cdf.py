@@ -1,0 +1,63 @@
+"""The cumulative distribution of a column."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis, PrefixTable
+from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.intervals import wilson
+from quietmean.statistics.kinds.mean import nothing_present
+from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.kinds.quantiles import cumulative
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CumulativeDistribution(Statistic):
+    """Which part of the present values of a column lies below each edge; at the last edge, not above it."""
+
+    name = "cdf"
+    summary = "the cumulative distribution of a column"
+    by_place = ("column",)
+
+    column: str = parameter(help="the column")
+    bins: int = bins_field(64)
+    edges: tuple[float, ...] | None = edges_field()
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._table(columns),)
+
+    def _table(self, columns: Columns) -> PrefixTable:
+        return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        known = cumulative(released, self._table(columns))
+        if known is None:
+            return nothing_present(math.nan, 0.0, 1.0, f"column {self.column!r}")
+        values = known.parts / known.present
+        noise = np.array([math.sqrt(known.noise(one)[place]) for place, one in enumerate(values.tolist())]) / known.present
+        records = released.weight * known.present
+        inside, parties = np.clip(values, 0.0, 1.0), columns.unit == PrivacyUnit.PARTY
+        ends = np.array([wilson(one, records, error**2) for one, error in zip(values.tolist(), noise.tolist(), strict=True)])
+        return Estimates(
+            tuple(f"{edge:g}" for edge in known.edges),
+            values,
+            noise,
+            np.zeros(len(values)),
+            np.ones(len(values)),
+            population=None if parties else np.sqrt(noise**2 + inside * (1 - inside) / records),
+            interval_population=None if parties else ends,
+            reason=PARTIES_DIFFER if parties else "",
+            method="square root of prefix sums; Wilson's interval with the noise in it, for each edge by itself",
+        )
+
+
+STATISTIC = CumulativeDistribution

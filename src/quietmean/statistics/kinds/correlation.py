@@ -1,0 +1,104 @@
+"""Correlations of columns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.fields import names_field, require_names
+from quietmean.statistics.intervals import t_test
+from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+# Noise deviations that both variances must have.
+_LEAST_VARIANCE = 4.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Correlation(Statistic):
+    """Pearson's correlation of each pair of columns, ``age:bmi``, over the records that have all columns."""
+
+    name = "correlation"
+    summary = "correlations of columns"
+    by_place = ("columns",)
+    takes_all = True
+
+    columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns),)
+
+    def _moments(self, columns: Columns) -> Moments:
+        require_names("correlation", self.columns, 2)
+        return moments_of(self._vertices(columns))
+
+    def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
+        return tuple(Vertex(columns.number(name)) for name in self.columns)
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        found = CentredMoments.of(released, self._moments(columns), self._vertices(columns))
+        pairs = [(i, j) for j in range(len(self.columns)) for i in range(j)]
+        rows = [_correlation(found, i, j) for i, j in pairs]
+        terms = tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)
+        flags = [
+            Flag("no-correlation", f"{term}: noise hides a variance, no correlation")
+            for term, row in zip(terms, rows, strict=True)
+            if math.isnan(row[0])
+        ]
+        noise, both = (np.array([row[place] for row in rows]) for place in (1, 2))
+        intervals = [np.array([_fisher(row[0], row[place]) for row in rows]) for place in (1, 2)]
+        parties = columns.unit == PrivacyUnit.PARTY
+        return Estimates(
+            terms,
+            np.array([row[0] for row in rows]),
+            noise,
+            np.full(len(rows), -1.0),
+            np.ones(len(rows)),
+            population=None if parties else both,
+            interval_noise=intervals[0],
+            interval_population=None if parties else intervals[1],
+            p_value=None if parties else np.array([_p_value(row[0], row[2]) for row in rows]),
+            flags=tuple(flags),
+            reason=PARTIES if parties else "",
+            method="covariances without the noise's part; Fisher's z with the noise in it",
+        )
+
+
+def _correlation(found: CentredMoments | None, i: int, j: int) -> tuple[float, float, float]:
+    """The correlation, and its errors of the noise and of the population."""
+    nothing = (math.nan, math.inf, math.inf)
+    if found is None:
+        return nothing
+    variances, errors = np.diag(found.covariance)[[i, j]], np.diag(found.errors)[[i, j]]
+    if (variances <= np.maximum(_LEAST_VARIANCE * errors, 0.0)).any():
+        return nothing
+    size = math.sqrt(float(variances.prod()))
+    value = min(max(float(found.covariance[i, j]) / size, -1.0), 1.0)
+    slope = found.slopes[i, j] / size - value / 2 * (found.slopes[i, i] / variances[0] + found.slopes[j, j] / variances[1])
+    noise = max(float(slope @ found.noise @ slope), 0.0)
+    sampling = (1 - value**2) ** 2 / max(found.records - 3, 1.0)
+    return value, math.sqrt(noise), math.sqrt(noise + sampling)
+
+
+def _fisher(value: float, error: float) -> tuple[float, float]:
+    """The interval on the scale of Fisher's z, on which an error is divided by 1 - r^2."""
+    if math.isnan(value) or abs(value) >= 1:
+        return (-1.0, 1.0) if error > 0 else (value, value)
+    reach = Z * error / (1 - value**2)
+    return math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach)
+
+
+def _p_value(value: float, error: float) -> float:
+    if math.isnan(value) or abs(value) >= 1:
+        return math.nan
+    return t_test(math.atanh(value), error / (1 - value**2), math.inf).p_value
+
+
+STATISTIC = Correlation

@@ -1,0 +1,52 @@
+"""How many records have a value, or a level of a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.schema import parameter, require_known
+from quietmean.statistics.columns import MISSING, YES, Columns
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis, ColumnBlock, Table
+from quietmean.statistics.intervals import few
+from quietmean.statistics.kinds.sum import COUNTED, require_records
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Count(Statistic):
+    """How many records have a number in a column, or a level: ``yes`` by default for a boolean one, any for one with levels."""
+
+    name = "count"
+    summary = "how many records have a value, or a level"
+    by_place = ("column",)
+
+    column: str = parameter(help="the column")
+    level: str | None = parameter(None, help="the level, of a column that has any")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        return (self._weights(columns)[0],)
+
+    def _weights(self, columns: Columns) -> tuple[Feature, Array]:
+        """The feature that knows, and the weights of its quantities in the answer."""
+        column = columns[self.column]
+        if column.numeric and self.level is None:
+            return ColumnBlock(column), np.eye(5)[0]
+        axis = Axis(columns.category(self.column))
+        level = self.level or (YES if column.boolean else None)
+        if level is None:
+            return Table((axis,)), np.array([float(label != MISSING) for label in axis.labels])
+        require_known("level", level, axis.labels)
+        return Table((axis,)), np.array([float(label == level) for label in axis.labels])
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        value, error = (one * released.weight for one in released.weighted(*self._weights(columns)))
+        found = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
+        flags = few(self.text, value, error, float(found.of_noise[0, 1]))
+        return Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear", flags=tuple(flags))
+
+
+STATISTIC = Count

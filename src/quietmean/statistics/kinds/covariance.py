@@ -1,0 +1,74 @@
+"""Variances and covariances of columns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.fields import names_field, require_names
+from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Covariance(Statistic):
+    """The covariance matrix (divisor n - 1) of columns over the records that have all of them, without the noise's own part.
+
+    Terms ``age:age`` and ``age:bmi``. Intervals of the population assume a normal distribution, which ``variance`` does not.
+    """
+
+    name = "covariance"
+    summary = "variances and covariances of columns"
+    by_place = ("columns",)
+    takes_all = True
+
+    columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns),)
+
+    def _moments(self, columns: Columns) -> Moments:
+        require_names("covariance", self.columns, 2)
+        return moments_of(self._vertices(columns))
+
+    def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
+        return tuple(Vertex(columns.number(name)) for name in self.columns)
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        vertices = self._vertices(columns)
+        found = CentredMoments.of(released, self._moments(columns), vertices)
+        pairs = [(i, j) for j in range(len(vertices)) for i in range(j + 1)]
+        terms = tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)
+        sizes = np.array([vertices[i].half * vertices[j].half for i, j in pairs])
+        unbiased = found.records / (found.records - 1) if found is not None and found.records > 1 else 1.0
+        high = sizes * unbiased
+        low = np.where([i == j for i, j in pairs], 0.0, -high)
+        if found is None:
+            text = "too few complete records for the noise: nothing is known about them"
+            nothing, endless = np.full(len(pairs), math.nan), np.full(len(pairs), math.inf)
+            return Estimates(terms, nothing, endless, low, high, flags=(Flag("nothing-present", text),), reason=text)
+        matrix = found.covariance
+        values = np.array([matrix[i, j] for i, j in pairs]) * high
+        noise = np.array([found.errors[i, j] for i, j in pairs]) * high
+        sampling = np.array([max(matrix[i, i] * matrix[j, j], 0.0) + matrix[i, j] ** 2 for i, j in pairs]) / found.records
+        parties = columns.unit == PrivacyUnit.PARTY
+        return Estimates(
+            terms,
+            values,
+            noise,
+            low,
+            high,
+            population=None if parties else np.sqrt(noise**2 + sampling * high**2),
+            reason=PARTIES if parties else "",
+            method="second moments without the noise's part; normal theory for the population",
+        )
+
+
+STATISTIC = Covariance

@@ -1,0 +1,155 @@
+"""Two columns with levels against each other: counts, chi-squared, and of two levels each the ratios of odds and risks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
+from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.kinds.histogram import counts
+from quietmean.statistics.kinds.sum import require_records
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+
+# Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
+_LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
+RATIOS = ("odds-ratio", "risk-ratio", "risk-difference")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Crosstab(Statistic):
+    """Counts of all pairs of levels, ``f:yes`` for the row's level f and the column's level yes, with those that are missing.
+
+    The test of independence is Pearson's chi-squared of the present levels, with the noise counted in. For two levels each, the
+    risk is the part with the column's second level; ratios and the difference are of the row's second level against its first.
+    """
+
+    name = "crosstab"
+    summary = "counts of two columns against each other, with chi-squared, odds and risk ratio"
+    by_place = ("row", "column")
+
+    row: str = parameter(help="the column whose levels are rows")
+    column: str = parameter(help="the column whose levels are columns")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        if self.row == self.column:
+            raise InputError(f"{self.text} is of one column only: name two, or ask for proportion({self.row})")
+        return (self._table(columns),)
+
+    def _table(self, columns: Columns) -> Table:
+        return Table((Axis(columns.category(self.row)), Axis(columns.category(self.column))))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        table = self._table(columns)
+        rows, levels = (axis.labels for axis in table.axes)
+        terms = tuple(f"{row}:{level}" for row in rows for level in levels)
+        found = counts(released, released.mean(table), released.covariance(table), terms)
+        shape = (len(rows) - 1, len(levels) - 1)
+        places = np.arange(table.size).reshape(table.shape)[:-1, :-1].ravel()
+        cells = released.mean(table)[places] * released.weight
+        noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
+        test, flags = independence(cells.reshape(shape), noise)
+        found = replace(found, tests={"chi-squared": test}, flags=(*found.flags, *flags))
+        return _with_ratios(found, cells, noise) if shape == (2, 2) else found
+
+
+def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]]:
+    """Pearson's test with the noise counted in, from counts (rows, columns) and the covariance of their noise.
+
+    What is tested are the distances of cells from the products of the margins, by their own covariance: without noise that is the
+    sum of (O - E)^2 / E.
+    """
+    rows, columns = table.shape
+    total = float(table.sum())
+    row, column = table.sum(axis=1), table.sum(axis=0)
+    degrees = float((rows - 1) * (columns - 1))
+    if not (row > 0).all() or not (column > 0).all():
+        text = "noise hides a row or column of the table: independence is not tested"
+        return HypothesisTest(math.nan, (degrees,), math.nan), [Flag("empty-margin", text)]
+    expected = np.outer(row, column) / total
+    cell = np.arange(table.size).reshape(table.shape)
+    slope = np.eye(table.size)
+    for i in range(rows):
+        for j in range(columns):
+            slope[cell[i, j], cell[i]] -= column[j] / total
+            slope[cell[i, j], cell[:, j]] -= row[i] / total
+            slope[cell[i, j]] += row[i] * column[j] / total**2
+    chances = (expected / total).ravel()
+    covariance = slope @ (total * (np.diag(chances) - np.outer(chances, chances)) + noise) @ slope.T
+    free = cell[:-1, :-1].ravel()
+    distances = (table - expected).ravel()[free]
+    statistic = float(distances @ np.linalg.solve(covariance[np.ix_(free, free)], distances))
+    flags = []
+    if (expected.ravel() < _LEAST_EXPECTED * np.sqrt(np.maximum(np.diag(noise), 0.0))).any():
+        flags.append(Flag("few-expected", "an expected count is within two standard deviations of the noise: the test is rough"))
+    return chi_squared_test(statistic, degrees), flags
+
+
+def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:
+    """The same with odds ratio, risk ratio and risk difference of a two by two table, cells (a, b, c, d) in rows."""
+    a, b, c, d = cells.tolist()
+    deviations = np.sqrt(np.maximum(np.diag(noise), 0.0))
+    flags: list[Flag] = []
+    if (cells <= _LEAST_CELL * deviations).any():
+        text = "a cell is within three standard deviations of the noise: no odds ratio or risk ratio, the difference only"
+        flags.append(Flag("small-cell", text))
+        logs = [(math.nan, math.nan, math.nan)] * 2
+    else:
+        odds = np.array([1 / a, -1 / b, -1 / c, 1 / d])
+        risk = np.array([1 / (a + b), 1 / (a + b) - 1 / b, -1 / (c + d), 1 / d - 1 / (c + d)])
+        logs = [
+            (math.log(a * d / (b * c)), float(odds @ noise @ odds), 1 / a + 1 / b + 1 / c + 1 / d),
+            (math.log(d / (c + d) * (a + b) / b), float(risk @ noise @ risk), 1 / d - 1 / (c + d) + 1 / b - 1 / (a + b)),
+        ]
+    rows = [_from_log(*one) for one in logs] + [_difference(cells, noise)]
+    values, noises, errors = (np.array([row[place] for row in rows]) for place in range(3))
+    of_noise, of_population = (np.array([row[place] for row in rows]) for place in (3, 4))
+    return replace(
+        found,
+        terms=(*found.terms, *RATIOS),
+        value=np.concatenate([found.value, values]),
+        standard_error=np.concatenate([found.standard_error, noises]),
+        low=np.concatenate([found.low, [0.0, 0.0, -1.0]]),
+        high=np.concatenate([found.high, [math.inf, math.inf, 1.0]]),
+        population=np.concatenate([np.asarray(found.population), errors]),
+        interval_noise=np.vstack([found.of_noise, of_noise]),
+        interval_population=np.vstack([np.asarray(found.interval_population), of_population]),
+        flags=(*found.flags, *flags),
+    )
+
+
+Row = tuple[float, float, float, tuple[float, float], tuple[float, float]]
+
+
+def _from_log(value: float, noise: float, sampling: float) -> Row:
+    """A ratio from its logarithm: value, errors of noise and population, and their intervals."""
+    one, both = math.sqrt(noise), math.sqrt(noise + sampling)
+    ratio = math.exp(value)
+    intervals = [(math.exp(value - Z * error), math.exp(value + Z * error)) for error in (one, both)]
+    return ratio, ratio * one, ratio * both, intervals[0], intervals[1]
+
+
+def _difference(cells: Array, noise: Array) -> Row:
+    """The risk of the second row minus that of the first."""
+    a, b, c, d = cells.tolist()
+    first, second = a + b, c + d
+    if first <= 0 or second <= 0:
+        return (math.nan, math.nan, math.nan, (-1.0, 1.0), (-1.0, 1.0))
+    one, two = b / first, d / second
+    slope = np.array([one / first, -(1 - one) / first, -two / second, (1 - two) / second])
+    variance = float(slope @ noise @ slope)
+    sampling = sum(max(risk * (1 - risk), 0.0) / count for risk, count in ((one, first), (two, second)))
+    errors = [math.sqrt(variance), math.sqrt(variance + sampling)]
+    value = two - one
+    ends = [(max(value - Z * error, -1.0), min(value + Z * error, 1.0)) for error in errors]
+    return value, errors[0], errors[1], ends[0], ends[1]
+
+
+STATISTIC = Crosstab

@@ -1,0 +1,152 @@
+"""Means of a column in groups: Welch's t-test, his analysis of variance, and the standardised difference."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.schema import parameter
+from quietmean.statistics.block_summary import Summary, summary
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
+from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+DIFFERENCE, SMD = "difference", "smd"
+# Noise deviations of the pooled variance below which a standardised difference is flagged.
+_LEAST_POOLED = 4.0
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One term: its value, variances of noise and of sampling, degrees of freedom, and range."""
+
+    term: str
+    value: float
+    noise: float
+    sampling: float
+    degrees: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class GroupMeans(Statistic):
+    """The mean of a column in each group, and of two groups the ``difference`` (second minus first) and ``smd``, Cohen's d.
+
+    Tests: ``t-test`` of two groups (Welch), ``anova`` of all (Welch, Biometrika 38, 1951); with the noise counted in. A group
+    that noise hides is left out and flagged.
+    """
+
+    name = "group-means"
+    summary = "means of a column in groups, with t-test and analysis of variance"
+    by_place = ("column", "by")
+
+    column: str = parameter(help="the column")
+    by: str = parameter(help="the column whose levels are the groups")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._block(columns),)
+
+    def _block(self, columns: Columns) -> ColumnBlock:
+        return ColumnBlock(columns.number(self.column), columns.category(self.by))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        block = self._block(columns)
+        column, groups = block.column, columns.category(self.by).categories
+        found = {group: summary(released, block, place) for place, group in enumerate(groups)}
+        known = {group: one for group, one in found.items() if one is not None}
+        rows = [_mean(group, one, column) for group, one in found.items()]
+        flags = [
+            Flag("group-left-out", f"group {group}: too few for its noise, left out") for group in groups if group not in known
+        ]
+        tests: dict[str, HypothesisTest] = {}
+        if len(groups) == 2:
+            rows += _compared([found[group] for group in groups], column, flags)
+            if len(known) == 2:
+                difference = rows[2]
+                error = math.sqrt(difference.noise + difference.sampling)
+                degrees = degrees_of_freedom(difference.noise, difference.sampling, difference.degrees)
+                tests["t-test"] = t_test(difference.value, error, degrees)
+        if len(known) >= 2:
+            tests["anova"] = welch_anova(list(known.values()))
+        return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
+
+
+def _mean(group: str, one: Summary | None, column: Column) -> _Row:
+    if one is None:
+        return _Row(group, math.nan, math.inf, math.inf, math.inf, column.low, column.high)
+    return _Row(group, one.mean, one.noise_of_mean, one.sampling_of_mean, one.present - 1, column.low, column.high)
+
+
+def _compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> list[_Row]:
+    """Difference of means and standardised difference of two groups; what they say goes to ``flags``."""
+    one, two = pair
+    if one is None or two is None:
+        nothing = (math.nan, math.inf, math.inf, math.inf)
+        return [_Row(DIFFERENCE, *nothing, -column.width, column.width), _Row(SMD, *nothing, -math.inf, math.inf)]
+    difference, noise = two.mean - one.mean, one.noise_of_mean + two.noise_of_mean
+    sampling = one.sampling_of_mean + two.sampling_of_mean
+    squares = sum(each.sampling_of_mean**2 / max(each.present - 1, 1.0) for each in (one, two))
+    degrees = sampling**2 / squares if squares > 0 else math.inf
+    rows = [_Row(DIFFERENCE, difference, noise, sampling, degrees, -column.width, column.width)]
+    total = one.present + two.present
+    parts = [(each.present - 1) / max(total - 2, 1.0) for each in (one, two)]
+    pooled = sum(part * each.variance for part, each in zip(parts, (one, two), strict=True))
+    noise_of_pooled = sum(part**2 * each.noise_of_variance for part, each in zip(parts, (one, two), strict=True))
+    if pooled <= _LEAST_POOLED * math.sqrt(noise_of_pooled):
+        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference"))
+        return [*rows, _Row(SMD, math.nan, math.inf, math.inf, math.inf, -math.inf, math.inf)]
+    smd = difference / math.sqrt(pooled)
+    noise = noise / pooled + smd**2 * noise_of_pooled / (4 * pooled**2)
+    sampling = total / (one.present * two.present) + smd**2 / (2 * total)
+    return [*rows, _Row(SMD, smd, noise, sampling, math.inf, -math.inf, math.inf)]
+
+
+def welch_anova(groups: list[Summary]) -> HypothesisTest:
+    """That all groups have the same mean, whatever their variances; these include the noise."""
+    variances = [one.noise_of_mean + one.sampling_of_mean for one in groups]
+    degrees = [
+        degrees_of_freedom(one.noise_of_mean, one.sampling_of_mean, one.present - 1) if one.sampling_of_mean > 0 else math.inf
+        for one in groups
+    ]
+    count = len(groups)
+    if min(variances) <= 0:
+        return HypothesisTest(math.nan, (count - 1.0, math.nan), math.nan)
+    weights = 1 / np.array(variances)
+    means = np.array([one.mean for one in groups])
+    middle = float(weights @ means / weights.sum())
+    loose = float(((1 - weights / weights.sum()) ** 2 / np.array(degrees)).sum())
+    between = float(weights @ (means - middle) ** 2) / (count - 1)
+    second = (count**2 - 1) / (3 * loose) if loose > 0 else 1e12
+    return f_test(between / (1 + 2 * (count - 2) / (count**2 - 1) * loose), count - 1.0, second)
+
+
+def _estimates(rows: list[_Row], tests: dict[str, HypothesisTest], flags: list[Flag], parties: bool) -> Estimates:
+    noise = np.sqrt([row.noise for row in rows])
+    error = np.sqrt([row.noise + row.sampling for row in rows])
+    value = np.array([row.value for row in rows])
+    reach = np.array([t_quantile(degrees_of_freedom(row.noise, row.sampling, row.degrees)) for row in rows]) * error
+    low, high = np.array([row.low for row in rows]), np.array([row.high for row in rows])
+    ends = np.clip(np.column_stack([value - reach, value + reach]), low[:, None], high[:, None])
+    return Estimates(
+        tuple(row.term for row in rows),
+        value,
+        noise,
+        low,
+        high,
+        population=None if parties else error,
+        interval_population=None if parties else ends,
+        tests={} if parties else tests,
+        flags=tuple(flags),
+        reason=PARTIES if parties else "",
+        method="ratios of noisy means; Welch",
+    )
+
+
+STATISTIC = GroupMeans

@@ -1,0 +1,71 @@
+"""How many records are in each bin of a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.intervals import few, wilson
+from quietmean.statistics.kinds.sum import require_records
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Histogram(Statistic):
+    """How many records lie in each bin [a, b) of a column, ``below`` the first edge, ``above`` the last one, and ``missing``.
+
+    Of a column with levels: how many records have each. The counts add up to the number of records, which is public.
+    """
+
+    name = "histogram"
+    summary = "how many records are in each bin of a column"
+    by_place = ("column",)
+
+    column: str = parameter(help="the column")
+    bins: int = bins_field(10)
+    edges: tuple[float, ...] | None = edges_field()
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        return (self._table(columns),)
+
+    def _table(self, columns: Columns) -> Table:
+        return Table((Axis.of(columns[self.column], self.edges, self.bins),))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        table = self._table(columns)
+        return counts(released, released.mean(table), released.covariance(table), table.axes[0].labels)
+
+
+def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str, ...]) -> Estimates:
+    """Counts of cells, from the parts of the records in them and the covariance of these."""
+    records = released.weight
+    noise = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    inside = np.clip(parts, 0.0, 1.0)
+    ends = np.array([wilson(part, records, error**2) for part, error in zip(parts.tolist(), noise.tolist(), strict=True)])
+    flags = [
+        flag
+        for term, part, error, upper in zip(terms, parts.tolist(), noise.tolist(), ends[:, 1].tolist(), strict=True)
+        for flag in few(term, part, error, upper * records)
+        if error > 0
+    ]
+    return Estimates(
+        terms,
+        parts * records,
+        noise * records,
+        np.zeros(len(terms)),
+        np.full(len(terms), records),
+        population=np.sqrt(noise**2 + inside * (1 - inside) / records) * records,
+        interval_population=ends * records,
+        flags=tuple(flags),
+        method="linear, the counts add up to the public number; Wilson's interval with the noise in it",
+    )
+
+
+STATISTIC = Histogram

@@ -1,0 +1,171 @@
+"""Linear regression by least squares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.features import Moments, Vertex, vertices_of
+from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
+from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+Array = NDArray[np.float64]
+
+INTERCEPT = "(Intercept)"
+# Noise deviations of a product that the least eigenvalue of the covariates' covariance must have, and what it is raised to.
+_LEAST_EIGENVALUE, _FLOOR = 4.0, 0.5
+_NO_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LinearRegression(Statistic):
+    """Least squares of an outcome on columns, ``bmi ~ age + sex``, over the records that have all of them.
+
+    A column with levels has a term ``sex[m]`` for each level but the first. Intervals assume errors of the same variance for all
+    records. Noise in the covariates is counted in the errors, and its own part is subtracted from their variances.
+    """
+
+    name = "linear-regression"
+    summary = "least squares of an outcome on columns"
+    by_place = ("formula",)
+
+    formula: str = parameter(help="outcome ~ column + column ...")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns),)
+
+    def _moments(self, columns: Columns) -> Moments:
+        outcome, covariates = self._vertices(columns)
+        return moments_of((*covariates, outcome), heavy=outcome)
+
+    def _vertices(self, columns: Columns) -> tuple[Vertex, tuple[Vertex, ...]]:
+        """The outcome and the covariates."""
+        left, tilde, right = self.formula.partition("~")
+        names = [name.strip() for name in right.split("+")]
+        if not tilde or not left.strip() or not all(names):
+            raise InputError(f"formula {self.formula!r} is not of the form outcome ~ column + column: write it so")
+        outcome = left.strip()
+        if len({outcome, *names}) <= len(names):
+            raise InputError(f"formula {self.formula!r} names a column twice: name each once")
+        return Vertex(columns.number(outcome)), tuple(vertex for name in names for vertex in vertices_of(columns[name]))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        outcome, covariates = self._vertices(columns)
+        terms = (INTERCEPT, *(vertex.name for vertex in covariates))
+        found = CentredMoments.of(released, self._moments(columns), (*covariates, outcome))
+        if found is None or found.records <= len(terms):
+            return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
+        return _fit(found, outcome, covariates, terms, columns.unit == PrivacyUnit.PARTY)
+
+
+def _fit(
+    found: CentredMoments, outcome: Vertex, covariates: tuple[Vertex, ...], terms: tuple[str, ...], parties: bool
+) -> Estimates:
+    count = len(covariates)
+    inverse, flags = _inverse(found, count)
+    if inverse is None:
+        return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
+    cross = found.covariance[:count, count]
+    slopes = inverse @ cross
+    # How the slopes, then the intercept, change with the released quantities; all columns are scaled to [-1, 1] here.
+    residual = found.slopes[:count, count] - np.einsum("j,ijq->iq", slopes, found.slopes[:count, :count])
+    gradient = inverse @ residual
+    middle = float(found.means[count] - slopes @ found.means[:count])
+    first = found.mean_slopes[count] - slopes @ found.mean_slopes[:count] - found.means[:count] @ gradient
+    values = np.concatenate([[middle], slopes])
+    gradients = np.vstack([first, gradient])
+    noise = gradients @ found.noise @ gradients.T
+    degrees = found.records - count - 1
+    own = float(np.trace(inverse @ residual @ found.noise @ residual.T))
+    unexplained = max(float(found.covariance[count, count] - cross @ slopes) + own, 0.0)
+    variance = unexplained * found.records / degrees
+    means = found.means[:count]
+    sampling = np.block([[1 + means @ inverse @ means, -(inverse @ means)[None]], [-(inverse @ means)[:, None], inverse]])
+    sampling = sampling * variance / found.records
+    change = _to_units(outcome, covariates)
+    values = change @ values + np.eye(count + 1)[0] * outcome.centre
+    noise, sampling = change @ noise @ change.T, change @ sampling @ change.T
+    total = float(found.covariance[count, count])
+    summary: dict[str, Any] = {
+        "r_squared": min(max(1 - unexplained / total, 0.0), 1.0) if total > 0 else None,
+        "sigma": math.sqrt(variance) * outcome.half,
+        "df": degrees,
+        "records": found.records,
+    }
+    return _estimates(terms, values, noise, sampling, degrees, flags, summary, parties)
+
+
+def _inverse(found: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
+    """Of the covariates' covariance matrix; None if it is singular without any noise."""
+    eigenvalues, vectors = np.linalg.eigh(found.covariance[:count, :count])
+    error = float(found.errors[:count, :count].max())
+    flags = []
+    if eigenvalues[0] < _LEAST_EIGENVALUE * error:
+        text = "the covariates hardly differ beyond the noise: the regression is not identified, its slopes are pulled to 0"
+        flags.append(Flag("not-identified", text))
+        eigenvalues = np.maximum(eigenvalues, _FLOOR * error)
+    if eigenvalues[0] <= _NO_VARIANCE:
+        return None, flags
+    return (vectors / eigenvalues) @ vectors.T, flags
+
+
+def _to_units(outcome: Vertex, covariates: tuple[Vertex, ...]) -> Array:
+    """From intercept and slopes of scaled columns to those in units, but for the outcome's centre: shape (k + 1, k + 1)."""
+    rates = np.array([outcome.half / vertex.half for vertex in covariates])
+    change = np.diag([outcome.half, *rates])
+    change[0, 1:] = -rates * np.array([vertex.centre for vertex in covariates])
+    return change
+
+
+def _estimates(
+    terms: tuple[str, ...],
+    values: Array,
+    noise: Array,
+    sampling: Array,
+    degrees: float,
+    flags: list[Flag],
+    summary: dict[str, Any],
+    parties: bool,
+) -> Estimates:
+    pairs = list(zip(np.maximum(np.diag(noise), 0.0).tolist(), np.diag(sampling).tolist(), strict=True))
+    error = np.sqrt([one + two for one, two in pairs])
+    freedom = [degrees_of_freedom(one, two, degrees) for one, two in pairs]
+    reach = np.array([t_quantile(one) for one in freedom]) * error
+    tested = zip(values.tolist(), error.tolist(), freedom, strict=True)
+    both = (noise + sampling)[1:, 1:]
+    wald = float(values[1:] @ np.linalg.pinv(both, hermitian=True) @ values[1:]) / (len(terms) - 1)
+    tests: dict[str, HypothesisTest] = {} if parties else {"F": f_test(wald, len(terms) - 1.0, degrees)}
+    return Estimates(
+        terms,
+        values,
+        np.sqrt(np.maximum(np.diag(noise), 0.0)),
+        np.full(len(terms), -math.inf),
+        np.full(len(terms), math.inf),
+        population=None if parties else error,
+        interval_population=None if parties else np.column_stack([values - reach, values + reach]),
+        p_value=None if parties else np.array([t_test(*one).p_value for one in tested]),
+        tests=tests,
+        flags=tuple(flags),
+        summary=summary,
+        reason=PARTIES if parties else "",
+        method="least squares, noise in all moments; errors of constant variance",
+    )
+
+
+def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
+    nothing, endless = np.full(len(terms), math.nan), np.full(len(terms), math.inf)
+    return Estimates(terms, nothing, endless, -endless, endless, flags=(Flag("not-identified", text),), reason=text)
+
+
+STATISTIC = LinearRegression

@@ -1,0 +1,91 @@
+"""A search for two records whose encodings are further apart than the sensitivity says."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
+from quietmean.statistics import Column, Workload
+
+Array = NDArray[np.float64]
+
+# Numbers tried for each column: so many evenly between the bounds, so many at random, and what is outside or missing.
+_EVEN, _RANDOM = 17, 8
+# Pairs that a search begins with.
+_PAIRS = 256
+# Relative to the distance: encodings are computed in float64.
+ROUNDING = 1e-9
+
+
+def farthest_records(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> tuple[float, Array]:
+    """The largest L2 distance found between the vectors of two records, and these two, shape (2, columns).
+
+    From the best of many random pairs, column by column: the two cells of a column are set to the best two of many
+    candidates, as long as that helps. ``step``: of the grid to which records are rounded. A lower bound of the true sensitivity.
+    """
+    stream = BitStream(insecure_seed(seed, "farthest records"))
+    choices = [_candidates(column, stream) for column in workload.columns]
+    best, found = 0.0, np.zeros((2, len(choices)))
+    for _ in range(restarts):
+        pair = _start(workload, choices, stream, step)
+        distance, grown = -1.0, 0.0
+        while grown > distance:
+            distance = grown
+            for place, values in enumerate(choices):
+                grown, pair = _improved(workload, pair, place, values, step)
+        if grown > best:
+            best, found = grown, pair.copy()
+    return best, found
+
+
+def check_sensitivity(workload: Workload, *, restarts: int = 6, seed: int = 0, step: float = 0.0) -> float:
+    """How much of a workload's sensitivity a search reaches, at most 1.
+
+    Raises ``AssertionError`` with the two records if it finds more than the sensitivity says.
+    """
+    distance, records = farthest_records(workload, restarts=restarts, seed=seed, step=step)
+    claimed = workload.sensitivity
+    assert distance <= claimed * (1 + ROUNDING), f"records {records.tolist()} are {distance:.9g} apart, not {claimed:.9g} at most"
+    return distance / claimed
+
+
+def _start(workload: Workload, choices: list[Array], stream: BitStream, step: float) -> Array:
+    """The farthest of random pairs of records, half of whose numbers lie on their bounds."""
+    drawn = []
+    for column, values in zip(workload.columns, choices, strict=True):
+        cells = values[stream.integers(len(values), 2 * _PAIRS)]
+        if column.numeric:
+            ends = np.where(stream.integers(2, 2 * _PAIRS) == 1, column.high, column.low)
+            cells = np.where(stream.integers(2, 2 * _PAIRS) == 1, ends, cells)
+        drawn.append(cells)
+    records = np.column_stack(drawn)
+    vectors = workload.of_records(records, step=step)
+    farthest = int(np.linalg.norm(vectors[:_PAIRS] - vectors[_PAIRS:], axis=1).argmax())
+    return records[[farthest, _PAIRS + farthest]]
+
+
+def _improved(workload: Workload, pair: Array, place: int, values: Array, step: float) -> tuple[float, Array]:
+    """The best two of ``values`` for one column of the pair, and the distance that they give."""
+    sides = []
+    for record in pair:
+        varied = np.tile(record, (len(values), 1))
+        varied[:, place] = values
+        sides.append(workload.of_records(varied, step=step))
+    one, other = sides
+    squares = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
+    first, second = np.unravel_index(int(squares.argmax()), squares.shape)
+    better = pair.copy()
+    better[:, place] = values[first], values[second]
+    # Once more without cancellation.
+    return float(np.linalg.norm(one[first] - other[second])), better
+
+
+def _candidates(column: Column, stream: BitStream) -> Array:
+    """Cells of a column: what it can be, what is outside, and none."""
+    if not column.numeric:
+        return np.array([*range(-1, len(column.categories) + 1), np.nan], dtype=np.float64)
+    even = np.linspace(column.low, column.high, _EVEN)
+    drawn = column.low + column.width * stream.uniform(_RANDOM)
+    return np.array([column.low - column.width, *even, *drawn, column.high + column.width, np.nan])

@@ -1,0 +1,194 @@
+"""The sensitivity of any study is never below what a search for two distant records finds, and hardly above."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.polynomial import Polynomial
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.input_domain import InputDomain
+from quietmean.core.mixtures import BLOCK_NORM, CUBE, FOURTH, SQUARE, SQUARE_CENTRE, Blocks, prefix_diameter, prefix_root
+from quietmean.statistics import Column, ColumnBlock, Columns, PrefixTable, Statistic, Workload, parse_statistic, read_text
+from quietmean.statistics.features import Axis, Moments, Vertex
+from quietmean.statistics.features.moments import maximum_cut
+from quietmean.testing import check_sensitivity
+from quietmean.testing import sensitivity as searches
+
+Array = NDArray[np.float64]
+
+COLUMNS = Columns(
+    [
+        Column(name="age", low=0, high=100, missing="indicator"),
+        Column(name="bmi", low=10, high=60),
+        Column(name="glu", low=-3, high=7, missing="indicator"),
+        Column(name="sex", levels=("f", "m")),
+        Column(name="race", levels=("a", "b", "c")),
+        Column(name="smoker", boolean=True),
+    ]
+)
+MENU = [
+    "mean(age)",
+    "mean(bmi)",
+    "variance(bmi)",
+    "variance(glu)",
+    "proportion(race)",
+    "proportion(smoker)",
+    "count(age)",
+    "histogram(age, edges=20 40 60)",
+    "histogram(bmi, bins=4)",
+    "quantiles(glu, 0.5, bins=7)",
+    "cdf(bmi, bins=5)",
+    "crosstab(sex, smoker)",
+    "crosstab(race, sex)",
+    "group-means(age, by=race)",
+    "group-means(bmi, by=sex)",
+    "correlation(age, bmi)",
+    "correlation(bmi, glu, age)",
+    "covariance(bmi, glu)",
+    "linear-regression(bmi ~ age + sex)",
+    "linear-regression(glu ~ bmi + race)",
+    "survival(age, smoker, by=sex, bins=4)",
+]
+
+
+def study(texts: list[str], shares: list[float] | None = None) -> Workload:
+    statistics = [parse_statistic(read_text(text)) for text in texts]
+    given_shares = shares or [1.0] * len(statistics)
+    shared: tuple[Statistic, ...] = tuple(replace(one, share=share) for one, share in zip(statistics, given_shares, strict=True))
+    return Workload(COLUMNS, shared, PrivacyUnit.RECORD)
+
+
+@settings(max_examples=25)
+@given(
+    texts=st.lists(st.sampled_from(MENU), min_size=1, max_size=5, unique=True),
+    shares=st.lists(st.sampled_from([0.3, 1.0, 4.0]), min_size=5, max_size=5),
+    step=st.sampled_from([0.0, 2.0**-16, 2.0**-11]),
+    seed=st.integers(0, 100),
+)
+def test_no_two_records_are_further_apart_than_the_sensitivity(
+    texts: list[str], shares: list[float], step: float, seed: int
+) -> None:
+    workload = study(texts, shares[: len(texts)])
+    reached = check_sensitivity(workload, restarts=3, seed=seed, step=step)
+    assert reached > 0.7
+    assert workload.sensitivity <= math.sqrt(sum(shares[: len(texts)])) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("text", MENU)
+def test_each_sensitivity_is_reached(text: str) -> None:
+    assert check_sensitivity(study([text]), restarts=8) >= 0.99
+
+
+@dataclass(frozen=True)
+class Hopeful(ColumnBlock):
+    """Says that it needs one in a hundred less than it does."""
+
+    @property
+    def sensitivity(self) -> float:
+        return 0.99 * super().sensitivity
+
+    @property
+    def domain(self) -> InputDomain:
+        return InputDomain.box(self.size, 0.0, 1e-3)
+
+
+@dataclass(frozen=True)
+class Naive(ColumnBlock):
+    """Powers around 0 beside an indicator: 2.17 where 2 is claimed."""
+
+    def _block(self, x: Array, present: Array) -> Array:
+        return np.column_stack([present, present * x, 1.65 * present * x**2, 0 * x, 0 * x])
+
+
+@dataclass(frozen=True)
+class Squares(ColumnBlock):
+    """Powers around 0 in groups: 3.07 where 2 is claimed."""
+
+    def _block(self, x: Array, present: Array) -> Array:
+        return np.column_stack([present, present * x, 1.65 * present * x**2, 0 * x, 0 * x])
+
+
+@pytest.mark.parametrize(
+    ("feature", "distance"),
+    [
+        (Hopeful(COLUMNS["age"]), 2.0),
+        (Naive(COLUMNS["age"]), 2.17),
+        (Squares(COLUMNS["age"], COLUMNS["sex"]), 3.07),
+    ],
+)
+def test_a_sensitivity_that_is_too_small_is_found(feature: ColumnBlock, distance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = study(["mean(age)"])
+    monkeypatch.setattr(type(workload.statistics[0]), "features", lambda *_: (feature,))
+    with pytest.raises(AssertionError, match="apart, not"):
+        check_sensitivity(workload)
+    found, _ = searches.farthest_records(workload)
+    assert found * feature.sensitivity / workload.sensitivity == pytest.approx(distance, abs=0.005)
+
+
+def test_two_blocks_of_a_group_are_two_apart_at_most() -> None:
+    """Part (i) of the proof: the grid of 4001 points, with the Lipschitz bound for what lies between."""
+    x = np.linspace(-1, 1, 4001)
+    block = np.column_stack([x, SQUARE * (x**2 - SQUARE_CENTRE), CUBE * (x**3 - x), FOURTH * (x**4 - x**2)])
+    lengths = (block**2).sum(axis=1)
+    z = Polynomial([0.0, 1.0])
+    length = z**2 + SQUARE**2 * (z**2 - SQUARE_CENTRE) ** 2 + CUBE**2 * (z**3 - z) ** 2 + FOURTH**2 * (z**4 - z**2) ** 2
+    critical = length.deriv().roots()
+    real = critical[np.abs(critical.imag) < 1e-6].real
+    assert max(float(length(point)) for point in [-1.0, 1.0, *real[np.abs(real) <= 1]]) <= BLOCK_NORM
+    corner = (1 - np.abs(x))[:, None] + (1 - np.abs(x)) <= 0.02
+    opposite = (x[:, None] * x < 0) & corner
+    worst = 0.0
+    for begin in range(0, len(x), 500):
+        part = slice(begin, begin + 500)
+        squares = lengths[part, None] + lengths - 2 * block[part] @ block.T
+        worst = max(worst, float(squares[~opposite[part]].max()))
+    assert worst + 20.8 * 2 * 0.00025 < 4
+    # Near opposite corners, t = (1 - |x|) + (1 - |y|): 4 - 4 t + 26.84 t^2 <= 4.
+    assert 26.84 * 0.02 <= 4
+
+
+@given(st.lists(st.floats(0, 3), min_size=15, max_size=15), st.lists(st.floats(0, 1), min_size=5, max_size=5))
+def test_four_maximum_cuts_bound_moments(weights: list[float], parts: list[float]) -> None:
+    """F(a) of the theorem, squares at their bound, never exceeds the cut."""
+    squares = np.zeros((6, 6))
+    squares[np.triu_indices(6, 1)] = np.array(weights) ** 2
+    squares += squares.T
+    a, alone, pairs = np.array(parts), squares[0, 1:], squares[1:, 1:]
+    own = alone + pairs.sum(axis=1) / 2
+    total = alone @ a**2 + 4 * own @ (a**2 * (1 - a) ** 2)
+    total += (np.triu(pairs) * (a[:, None] + a - 2 * np.outer(a, a)) ** 2).sum()
+    assert total <= maximum_cut(squares) * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize(("columns", "expected"), [(2, 8**0.5), (3, 4.0), (4, 24**0.5), (5, 6.0)])
+def test_moments_of_equal_weights(columns: int, expected: float) -> None:
+    vertices = [Vertex(Column(name=f"x{place}", low=-1, high=1)) for place in range(columns)]
+    edges = [(None, one) for one in vertices] + [(a, b) for place, b in enumerate(vertices) for a in vertices[:place]]
+    assert Moments(tuple(edges), (1.0,) * len(edges)).sensitivity == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("cells", "diameter"), [(16, 1.663), (64, 1.912), (256, 2.131), (1024, 2.329)])
+def test_prefix_tables(cells: int, diameter: float) -> None:
+    assert prefix_diameter(cells) == pytest.approx(diameter, abs=5e-4)
+    root = np.array([np.concatenate([np.zeros(place), prefix_root(cells)[: cells - place]]) for place in range(cells)])
+    np.testing.assert_allclose(np.tril(np.ones((cells, cells))), (root @ root).T, atol=1e-9)
+    gram = root @ root.T
+    squares = np.diag(gram)[:, None] + np.diag(gram) - 2 * gram
+    assert prefix_diameter(cells) == pytest.approx(float(squares.max()) ** 0.5)
+
+
+def test_parts_of_the_budget_add_up_and_no_question_is_asked_twice() -> None:
+    separate = study(["correlation(age, glu)", "covariance(age, glu)"])
+    assert len(separate.scales) == 1
+    assert separate.sensitivity == pytest.approx(2**0.5)
+    table = study(["quantiles(bmi, 0.5, bins=5)", "cdf(bmi, bins=5)"])
+    assert list(table.scales) == [PrefixTable(Axis.of(COLUMNS["bmi"], None, 5))]
+    assert isinstance(table.domain.parts[0], type(PrefixTable(Axis.of(COLUMNS["bmi"], None, 5)).domain.parts[0]))
+    assert isinstance(study(["mean(age)"]).domain.parts[0], Blocks)

@@ -1,0 +1,57 @@
+"""What the page on statistics tells its reader to type: between real processes, on a small table."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.studies.study import Study
+from support.pages import blocks, commands
+
+PAGE = "how-to/statistics.md"
+
+
+def test_the_command_of_the_page(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = [f"{rng.normal(26, 4):.1f},{rng.choice(['f', 'm', ''])},{rng.choice(['yes', 'no', 'NA'])}" for _ in range(240)]
+    (tmp_path / "patients.csv").write_text("bmi,sex,smoker\n" + "\n".join(rows) + "\n")
+    (command,) = commands(PAGE)
+    words = shlex.split(command)
+    assert words[0] == "quietmean"
+    arguments = [sys.executable, "-m", "quietmean.cli.main", *words[1:], "--json"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    mean, table, groups = document["statistics"]
+    assert mean["name"] == "mean(bmi)"
+    assert document["estimate"]["bmi"] == mean["estimate"]
+    assert set(groups["estimate"]) == {"f", "m", "difference", "smd"}
+    assert table["estimate"]["f:yes"] is not None
+    assert table["tests"]["chi-squared"]["df"] == [1.0]
+    assert sum(one for term, one in table["estimate"].items() if ":" in term) == pytest.approx(240)
+    for one in (mean, groups):
+        assert {"interval_noise", "interval_population", "coverage_ignoring_noise", "share", "flags"} <= set(one)
+    assert [one["share"] for one in document["statistics"]] == [1.0, 1.0, 2.0]
+    low, high = mean["interval_noise"]
+    assert low - 2 * (high - low) < mean["true_value"] < high + 2 * (high - low)
+    assert (tmp_path / "asked" / "report.html").exists()
+
+
+def test_the_study_file_of_the_page() -> None:
+    (text,) = blocks(PAGE, "toml")
+    study = Study.parse(tomllib.loads(text))
+    (histogram,) = study.workload.statistics
+    assert histogram.text == "histogram(bmi, edges=15 20 25 30 45)"
+    assert histogram.share == 2
+    assert [column.describe() for column in study.columns] == [
+        {"name": "bmi", "low": 15.0, "high": 45.0, "missing": "indicator"},
+        {"name": "sex", "levels": ["f", "m"]},
+        {"name": "smoker", "boolean": True},
+    ]

@@ -1,0 +1,357 @@
+"""Every statistic: its features and errors are as stated, and without noise it is what a well-known library computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text, registry
+from quietmean.statistics.kinds.crosstab import independence
+from quietmean.statistics.survival_curve import Curve
+from quietmean.testing import check_statistic
+
+Array = NDArray[np.float64]
+
+COLUMNS = Columns(
+    [
+        Column(name="age", low=0, high=100, missing="indicator"),
+        Column(name="weight", low=40, high=140),
+        Column(name="sex", levels=("f", "m")),
+        Column(name="smoker", boolean=True),
+    ]
+)
+
+
+def people(count: int, seed: int = 1) -> Array:
+    """Records of COLUMNS with missing values."""
+    rng = np.random.default_rng(seed)
+    sex, smoker = rng.integers(0, 2, count).astype(float), (rng.random(count) < 0.3).astype(float)
+    age = np.clip(rng.normal(50, 15, count) + 5 * sex, 0, 100)
+    weight = np.clip(60 + 0.3 * age + 8 * sex + rng.normal(0, 10, count), 40, 140)
+    age[::7], sex[::11], smoker[::13] = np.nan, np.nan, np.nan
+    return np.column_stack([age, weight, sex, smoker])
+
+
+RECORDS = people(150)
+# At least one of every kind; the conformance kit tries all.
+EXAMPLES = [
+    "mean(age)",
+    "mean(weight)",
+    "sum(weight)",
+    "variance(age)",
+    "count(age)",
+    "count(weight)",
+    "count(sex)",
+    "count(smoker)",
+    "proportion(sex)",
+    "proportion(smoker)",
+    "proportion(sex, level=m)",
+    "histogram(weight, bins=5)",
+    "histogram(age, edges=10 30 60)",
+    "histogram(sex)",
+    "quantiles(weight, 0.25 0.5, bins=12)",
+    "quantiles(age, bins=12)",
+    "cdf(age, bins=6)",
+    "crosstab(sex, smoker)",
+    "group-means(age, by=sex)",
+    "group-means(weight, by=smoker)",
+    "correlation(age, weight)",
+    "covariance(age, weight)",
+    "linear-regression(weight ~ age + sex)",
+    "survival(age, smoker, by=sex, horizon=80, bins=5)",
+]
+
+
+def statistic(text: str) -> Statistic:
+    return parse_statistic(read_text(text))
+
+
+def exact(text: str, records: Array = RECORDS, unit: PrivacyUnit = PrivacyUnit.RECORD) -> Estimates:
+    """The estimates without noise."""
+    workload = Workload(COLUMNS, (statistic(text),), unit)
+    encoded = workload.encode(records)
+    return workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+
+
+def test_every_kind_has_an_example() -> None:
+    assert {statistic(text).name for text in EXAMPLES} == set(registry())
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_every_statistic_keeps_its_promises(text: str) -> None:
+    check_statistic(statistic(text), COLUMNS, RECORDS)
+
+
+AGE, WEIGHT, SEX, SMOKER = RECORDS.T
+PRESENT = AGE[~np.isnan(AGE)]
+BINNED = [(PRESENT < 10).sum(), *np.histogram(PRESENT, [10, 30, 60])[0], (PRESENT > 60).sum()]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("mean(age)", PRESENT.mean()),
+        ("mean(weight)", WEIGHT.mean()),
+        ("sum(weight)", WEIGHT.sum()),
+        ("sum(age)", PRESENT.sum()),
+        ("variance(age)", [PRESENT.var(ddof=1), PRESENT.std(ddof=1)]),
+        ("count(age)", len(PRESENT)),
+        ("count(weight)", len(WEIGHT)),
+        ("count(sex)", (~np.isnan(SEX)).sum()),
+        ("count(sex, level=missing)", np.isnan(SEX).sum()),
+        ("count(smoker)", np.nansum(SMOKER)),
+        ("proportion(sex)", [1 - np.nanmean(SEX), np.nanmean(SEX), np.isnan(SEX).mean()]),
+        ("proportion(smoker)", np.nanmean(SMOKER)),
+        ("histogram(age, edges=10 30 60)", [*BINNED, np.isnan(AGE).sum()]),
+        ("cdf(age, bins=4)", [0, *(np.mean(edge > PRESENT) for edge in (25, 50, 75)), 1]),
+    ],
+)
+def test_without_noise_it_is_the_number_of_the_records(text: str, value: float | list[float]) -> None:
+    np.testing.assert_allclose(exact(text).value, np.atleast_1d(value), rtol=1e-9, atol=1e-9)
+
+
+def test_a_party_counts_once() -> None:
+    found = exact("mean(weight)", unit=PrivacyUnit.PARTY)
+    assert found.value[0] == pytest.approx(WEIGHT.mean())
+    assert exact("proportion(smoker)", unit=PrivacyUnit.PARTY).reason
+    assert exact("variance(weight)", unit=PrivacyUnit.PARTY).of_population is None
+    workload = Workload(COLUMNS, (statistic("mean(weight)"),), PrivacyUnit.PARTY)
+    parties = [workload.encode(part).vector for part in np.array_split(RECORDS, 8)]
+    means = np.array([part[:, 1].mean() for part in np.array_split(RECORDS, 8)])
+    (answer,) = workload.decode(np.mean(parties, axis=0), 0.0, 8.0)
+    assert answer.estimates.value[0] == pytest.approx(means.mean())
+    assert answer.estimates.population is not None
+    assert answer.estimates.population[0] == pytest.approx(means.std(ddof=1) / 8**0.5)
+    with pytest.raises(InputError, match="adds up records, but the unit is party"):
+        exact("sum(weight)", unit=PrivacyUnit.PARTY)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mean(sex)", "has levels and no bounds: choose a column of numbers"),
+        ("proportion(age)", "has bounds and no levels: choose one declared with levels"),
+        ("proportion(sex, level=x)", "level 'x' is unknown: choose one of f, m, missing"),
+        ("count(sex, level=n)", "level 'n' is unknown"),
+        ("correlation(age)", "needs 2 or more different columns"),
+        ("correlation(age, age)", "needs 2 or more different columns"),
+        ("correlation(age, sex)", "has levels and no bounds"),
+        ("covariance(age)", "needs 2 or more different columns"),
+        ("linear-regression(weight)", "is not of the form outcome ~ column"),
+        ("linear-regression(weight ~ age + )", "is not of the form outcome ~ column"),
+        ("linear-regression(weight ~ age + age)", "names a column twice"),
+        ("linear-regression(weight ~ agee)", r"'agee' is not declared \(did you mean 'age'"),
+        ("linear-regression(sex ~ age)", "has levels and no bounds"),
+        ("survival(age, sex)", "declare it as boolean"),
+        ("survival(age, smoker, horizon=200)", "times from 0 to the horizon 200"),
+        ("survival(weight, smoker)", "times from 0 to the horizon"),
+        ("crosstab(sex, sex)", "of one column only"),
+        ("crosstab(sex, age)", "has bounds and no levels"),
+        ("group-means(age, by=weight)", "has bounds and no levels"),
+        ("quantiles(age, 0.5 1.5)", "different numbers between 0 and 1"),
+        ("histogram(age, edges=5)", "two or more rising numbers"),
+        ("histogram(age, edges=10 5)", "two or more rising numbers"),
+        ("histogram(age, edges=-10 5)", "beyond its bounds 0 to 100"),
+        ("histogram(age, edges=ten)", "numbers with spaces between them"),
+        ("histogram(age, bins=0)", "choose 1 to 1024 bins"),
+        ("count(age, level=x)", "has bounds and no levels"),
+    ],
+)
+def test_questions_that_columns_cannot_answer(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        exact(text)
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({}, "must have either bounds, levels or boolean"),
+        ({"high": 1}, "'x' has no low: give both bounds"),
+        ({"low": 1}, "'x' has no high: give both bounds"),
+        ({"low": 0, "high": 1, "boolean": True}, "must have either bounds, levels or boolean"),
+        ({"levels": ("a",)}, "two or more different levels"),
+        ({"levels": ("a", "a")}, "two or more different levels"),
+        ({"levels": ("a", "missing")}, "which empty cells have already"),
+    ],
+)
+def test_columns_that_are_none(declared: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Column.model_validate({"name": "x", **declared})
+
+
+def test_nothing_is_known_where_noise_hides_everything() -> None:
+    for text in ("mean(age)", "variance(age)", "proportion(sex)"):
+        workload = Workload(COLUMNS, (statistic(text),), PrivacyUnit.RECORD)
+        encoded = workload.encode(np.full((5, 4), np.nan))
+        (answer,) = workload.decode(encoded.vector / 5, 0.5, 5.0)
+        assert "nothing-present" in answer.to_json()["flags"]
+        assert np.isinf(answer.estimates.standard_error).any()
+
+
+# --- against scipy ---------------------------------------------------------------------------------------------------
+
+BOTH = ~np.isnan(SEX) & ~np.isnan(SMOKER)
+TABLE = np.array([[((i == SEX) & (j == SMOKER)).sum() for j in (0, 1)] for i in (0, 1)])
+WEIGHTS = [WEIGHT[i == SEX] for i in (0, 1)]
+
+
+def test_chi_squared_without_noise_is_pearsons() -> None:
+    found = exact("crosstab(sex, smoker)")
+    oracle = stats.chi2_contingency(TABLE, correction=False)
+    test = found.tests["chi-squared"]
+    assert test.statistic == pytest.approx(oracle.statistic, rel=1e-9)
+    assert test.p_value == pytest.approx(oracle.pvalue, rel=1e-9)
+    assert test.degrees == (1.0,)
+    np.testing.assert_allclose(found.value[[0, 1, 3, 4]], TABLE.ravel(), rtol=1e-9)
+
+
+def test_chi_squared_of_larger_tables_without_noise_is_pearsons() -> None:
+    table = np.array([[20.0, 15.0, 30.0], [10.0, 22.0, 25.0], [5.0, 14.0, 9.0], [12.0, 3.0, 8.0]])
+    test, flags = independence(table, np.zeros((12, 12)))
+    oracle = stats.chi2_contingency(table, correction=False)
+    assert (test.statistic, test.p_value) == pytest.approx((oracle.statistic, oracle.pvalue), rel=1e-9)
+    assert not flags
+
+
+def test_ratios_without_noise() -> None:
+    found = exact("crosstab(sex, smoker)")
+    (a, b), (c, d) = TABLE.tolist()
+    odds = stats.contingency.odds_ratio(TABLE, kind="sample")
+    risk = stats.contingency.relative_risk(d, c + d, b, a + b)
+    expected = [float(odds.statistic), float(risk.relative_risk), d / (c + d) - b / (a + b)]
+    np.testing.assert_allclose(found.value[-3:], expected, rtol=1e-9)
+    assert found.of_population is not None
+    intervals = [odds.confidence_interval(0.95), risk.confidence_interval(0.95)]
+    np.testing.assert_allclose(found.of_population[-3:-1], [[one.low, one.high] for one in intervals], rtol=1e-9)
+
+
+def test_t_test_and_anova_without_noise_are_welchs() -> None:
+    found = exact("group-means(weight, by=sex)")
+    oracle = stats.ttest_ind(WEIGHTS[1], WEIGHTS[0], equal_var=False)
+    test = found.tests["t-test"]
+    assert (test.statistic, test.p_value) == pytest.approx((oracle.statistic, oracle.pvalue), rel=1e-9)
+    assert test.degrees[0] == pytest.approx(oracle.df, rel=1e-9)
+    assert found.of_population is not None
+    interval = oracle.confidence_interval(0.95)
+    np.testing.assert_allclose(found.of_population[2], [interval.low, interval.high], rtol=1e-9)
+    # Of two groups, Welch's analysis of variance is the square of his t-test.
+    assert found.tests["anova"].statistic == pytest.approx(oracle.statistic**2, rel=1e-9)
+    assert found.tests["anova"].p_value == pytest.approx(oracle.pvalue, rel=1e-9)
+    for row, weights in enumerate(WEIGHTS):
+        own: Any = stats.ttest_1samp(weights, 0).confidence_interval(0.95)
+        np.testing.assert_allclose(found.of_population[row], [own.low, own.high], rtol=1e-9)
+    pooled = np.sqrt(sum((len(one) - 1) * one.var(ddof=1) for one in WEIGHTS) / (len(np.concatenate(WEIGHTS)) - 2))
+    assert found.value[3] == pytest.approx((WEIGHTS[1].mean() - WEIGHTS[0].mean()) / pooled, rel=1e-9)
+
+
+def test_wilsons_interval_without_noise_is_scipys() -> None:
+    found = exact("proportion(smoker)")
+    oracle = stats.binomtest(int(np.nansum(SMOKER)), int((~np.isnan(SMOKER)).sum())).proportion_ci(0.95, "wilson")
+    assert found.of_population is not None
+    np.testing.assert_allclose(found.of_population[0], [oracle.low, oracle.high], rtol=1e-9)
+
+
+def test_quantiles_are_those_of_the_binned_records() -> None:
+    """Linear inside bins: a bin's width from numpy's, and exactly the inverse of the binned distribution."""
+    found = exact("quantiles(weight, 0.1 0.25 0.5 0.9, bins=50)")
+    edges = np.linspace(40, 140, 51)
+    below = np.array([(edge > WEIGHT).mean() for edge in edges[:-1]] + [1.0])
+    np.testing.assert_allclose(found.value, np.interp([0.1, 0.25, 0.5, 0.9], below, edges), rtol=1e-9)
+    assert found.terms == ("0.1", "0.25", "0.5", "0.9")
+    np.testing.assert_allclose(found.value, np.quantile(WEIGHT, [0.1, 0.25, 0.5, 0.9]), atol=2.0)
+
+
+COMPLETE = ~np.isnan(AGE) & ~np.isnan(SEX)
+
+
+def test_correlations_without_noise_are_pearsons() -> None:
+    found = exact("correlation(age, weight)")
+    there = ~np.isnan(AGE)
+    oracle = stats.pearsonr(AGE[there], WEIGHT[there])
+    interval = oracle.confidence_interval(0.95)
+    assert found.terms == ("age:weight",)
+    assert found.value[0] == pytest.approx(oracle.statistic, rel=1e-9)
+    assert found.of_population is not None
+    np.testing.assert_allclose(found.of_population[0], [interval.low, interval.high], rtol=1e-9)
+    both = exact("covariance(age, weight)")
+    expected = np.cov(AGE[there], WEIGHT[there])
+    np.testing.assert_allclose(both.value, [expected[0, 0], expected[0, 1], expected[1, 1]], rtol=1e-9)
+    assert both.terms == ("age:age", "age:weight", "weight:weight")
+
+
+def test_regression_without_noise_is_least_squares() -> None:
+    found = exact("linear-regression(weight ~ age)")
+    there = ~np.isnan(AGE)
+    oracle = stats.linregress(AGE[there], WEIGHT[there])
+    np.testing.assert_allclose(found.value, [oracle.intercept, oracle.slope], rtol=1e-9)
+    assert found.population is not None
+    assert found.p_value is not None
+    np.testing.assert_allclose(found.population, [oracle.intercept_stderr, oracle.stderr], rtol=1e-9)
+    assert found.p_value[1] == pytest.approx(oracle.pvalue, rel=1e-6)
+    assert found.tests["F"].p_value == pytest.approx(oracle.pvalue, rel=1e-6)
+    assert found.summary["r_squared"] == pytest.approx(oracle.rvalue**2, rel=1e-9)
+    more = exact("linear-regression(weight ~ age + sex)")
+    rows = np.column_stack([np.ones(COMPLETE.sum()), AGE[COMPLETE], SEX[COMPLETE]])
+    expected, rest, _, _ = np.linalg.lstsq(rows, WEIGHT[COMPLETE], rcond=None)
+    assert more.terms == ("(Intercept)", "age", "sex[m]")
+    np.testing.assert_allclose(more.value, expected, rtol=1e-9)
+    variance = rest[0] / (len(rows) - 3)
+    assert more.population is not None
+    np.testing.assert_allclose(more.population**2, variance * np.diag(np.linalg.inv(rows.T @ rows)), rtol=1e-9)
+    assert more.summary["sigma"] == pytest.approx(variance**0.5, rel=1e-9)
+
+
+def test_a_covariate_that_never_changes_is_not_identified() -> None:
+    same = RECORDS.copy()
+    same[:, 0] = 50.0
+    found = exact("linear-regression(weight ~ age)", same)
+    assert [flag.code for flag in found.flags] == ["not-identified"]
+    assert np.isnan(found.value).all()
+
+
+def arms() -> tuple[Array, Array]:
+    """Times in years at the ends of bins of one year, censored after ten only, and two arms."""
+    rng = np.random.default_rng(4)
+    arm = rng.integers(0, 2, 300).astype(float)
+    return np.ceil(rng.exponential(6 + 5 * arm)), arm
+
+
+def test_curves_without_noise_are_kaplan_meiers() -> None:
+    times, arm = arms()
+    columns = Columns([Column(name="t", low=0, high=12), Column(name="e", boolean=True), Column(name="arm", levels=("a", "b"))])
+    # An event at the end of a year lies in the middle of its bin.
+    records = np.column_stack([times - 0.5, (times <= 10).astype(float), arm])
+    workload = Workload(columns, (statistic("survival(t, e, by=arm, horizon=10, bins=10)"),), PrivacyUnit.RECORD)
+    encoded = workload.encode(records)
+    found = workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    assert not found.flags
+    samples = []
+    for place in (0, 1):
+        own = times[arm == place]
+        samples.append(stats.CensoredData(uncensored=own[own <= 10], right=np.full((own > 10).sum(), 10.5)))
+        curve = stats.ecdf(samples[-1]).sf
+        np.testing.assert_allclose(found.value[10 * place : 10 * place + 10], curve.evaluate(np.arange(1.0, 11.0)), rtol=1e-9)
+        assert found.of_population is not None
+        ends: Any = curve.confidence_interval(0.95, method="log-log")
+        expected = [[ends.low.evaluate(time), ends.high.evaluate(time)] for time in np.arange(1.0, 11.0)]
+        np.testing.assert_allclose(found.of_population[10 * place : 10 * place + 10], expected, rtol=1e-9)
+    oracle = stats.logrank(samples[0], samples[1])
+    assert found.tests["log-rank"].statistic == pytest.approx(oracle.statistic**2, rel=1e-9)
+    assert found.tests["log-rank"].p_value == pytest.approx(oracle.pvalue, rel=1e-9)
+    told = found.to_json()["estimate"]
+    assert list(told) == ["a", "b"]
+    assert list(told["a"])[:2] == ["1", "2"]
+
+
+def test_those_censored_in_a_bin_are_at_risk_for_half_of_it() -> None:
+    events, censored = np.array([5.0, 4.0, 2.0]), np.array([6.0, 2.0, 8.0])
+    curve = Curve(np.array([1.0, 2.0, 3.0]), events, censored, 30.0, np.zeros((7, 7)))
+    left = np.array([57.0, 46.0, 40.0])
+    np.testing.assert_allclose(curve.at_risk, left - censored / 2)
+    np.testing.assert_allclose(curve.survival, np.cumprod(1 - events / (left - censored / 2)))
