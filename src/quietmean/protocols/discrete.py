@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.grid import LARGEST_UNITS, check_step
+from quietmean.core.grid import LARGEST_UNITS, check_step, within
 from quietmean.core.numbers import Numbers, whole_numbers
 from quietmean.core.party import Vector
 from quietmean.core.rounding import round_up
@@ -109,7 +109,7 @@ class DiscreteNoise(Configured, ABC):
             return
         if self.dimension is not None and values.shape[-1] > self.dimension:
             raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {self.dimension}: plan for as many")
-        if not np.abs(values).max(initial=0.0) <= LARGEST_VALUE * self.step:
+        if not within(values, LARGEST_VALUE * self.step):
             raise InputError(
                 f"a coordinate of a party's value is larger than {LARGEST_VALUE * self.step:g}, for which there is room on the "
                 "plan's grid: scale the values down, or hand in fewer records"
