@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
@@ -49,6 +50,8 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("functions")
     (folder / "sweep_functions_of_tests.py").write_text(SOURCE)
     sys.path.insert(0, str(folder))
+    # Processes that wait for work since an earlier test do not have the folder on their path.
+    get_reusable_executor().shutdown(wait=True)
     yield importlib.import_module("sweep_functions_of_tests")
     sys.path.remove(str(folder))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from quietmean_reproduction.sweeps import Task, Workers, run_sweep
 
@@ -52,6 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (place / "slow_functions_of_tests.py").write_text(SOURCE)
     (place / "script.py").write_text(SCRIPT)
     sys.path.insert(0, str(place))
+    # Processes that wait for work since an earlier test do not have the folder on their path.
+    get_reusable_executor().shutdown(wait=True)
     yield place
     sys.path.remove(str(place))
 
@@ -107,7 +110,9 @@ def test_a_killed_dask_worker_loses_and_doubles_nothing(folder: Path, tmp_path: 
 def test_a_scheduler_that_runs_already_serves_as_well(folder: Path, tmp_path: Path) -> None:
     distributed: Any = importlib.import_module("distributed")
     tasks = make_tasks(tmp_path / "log", 0.0, 4)
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, memory_limit=None) as cluster:
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=None
+    ) as cluster:
         workers = Workers(address=cluster.scheduler_address)
         sweep = run_sweep(tasks, tmp_path / "sweep", backend="dask", workers=workers)
     assert sweep.rows.height == 12
@@ -129,7 +134,7 @@ def test_ctrl_c_loses_only_what_is_being_computed(backend: str, folder: Path, tm
     assert process.wait(60) != 0
     done = finished(target)
     assert 3 <= len(done) < 12
-    # Of what was computed to the end, at most one result for each of two workers was still on its way.
+    # Of what was computed to the end, at most one result for each of two workers was not yet written.
     before = ended(log)
     assert before <= len(done) + 2
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)

@@ -15,6 +15,7 @@ from quietmean.protocols import Target, get_protocol, registry
 from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.execution import Execution
 from quietmean.testing.strategies import executions
+from support.certifiable import certifiable
 
 DELTA = 1e-6
 WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.has_transcript)
@@ -56,9 +57,8 @@ def test_no_history_settles_for_more_than_was_reserved(name: str, limit: int) ->
     @settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(execution=executions(name, max_parties=6), size=st.integers(0, 4))
     def holds(execution: Execution, size: int) -> None:
+        execution = certifiable(execution)
         protocol: Any = execution.protocol
-        if not isinstance(protocol, DiscreteNoise) and getattr(protocol, "dimension", 1) is None:
-            execution = replace(execution, protocol=replace(protocol, dimension=2))
         size = min(size, execution.parties - 1 - len(protocol.trusted))
         reserved = Charge.promised(execution.a_priori(size, DELTA))
         certificate = execution.privacy(DELTA).coalitions(size, limit=limit)

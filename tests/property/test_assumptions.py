@@ -5,10 +5,8 @@ from __future__ import annotations
 import html
 import json
 from contextlib import redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +27,7 @@ from quietmean.report.words import rounded_up
 from quietmean.studies import Study, StudyOutcome
 from quietmean.testing import example_execution
 from quietmean.testing.strategies import executions
+from support.certifiable import certifiable
 from support.outcomes import DELTA, studied
 
 WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.has_transcript)
@@ -80,9 +79,7 @@ def test_everything_that_shows_figures_shows_the_same_list_and_the_same_figures(
     @ONCE
     @given(execution=executions(name, max_parties=6))
     def agree(execution: Execution) -> None:
-        protocol: Any = execution.protocol
-        if getattr(protocol, "dimension", 1) is None:
-            execution = replace(execution, protocol=replace(protocol, dimension=1))
+        execution = certifiable(execution, 1)
         # Somebody has to be there for a result.
         execution = execution.with_trace(ExecutionTrace.everyone(execution.schedule.rounds, execution.parties))
         size = min(1, execution.parties - 1 - len(execution.protocol.trusted))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,13 @@ from quietmean.core.errors import InputError
 from quietmean.graphs import ExecutionTrace
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.protocols import registry
-from quietmean.protocols.discrete import DiscreteNoise
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import insecure_seed
 from quietmean.report.certificate import certificate_page, write_certificate_report
 from quietmean.testing import example_execution
 from quietmean.testing.strategies import executions
+from support.certifiable import certifiable
 
 DELTA = 1e-6
 WITH_TRANSCRIPT = sorted(name for name, protocol in registry().items() if protocol.has_transcript)
@@ -59,10 +58,7 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
     @given(execution=executions(name, max_parties=7), number=st.integers(0, 2**32 - 1))
     def agree(execution: Execution, number: int) -> None:
         path = folder / "execution.json"
-        protocol: Any = execution.protocol
-        if not isinstance(protocol, DiscreteNoise) and getattr(protocol, "dimension", 1) is None:
-            # What rounding costs depends on it: without it certificates are refused.
-            execution = replace(execution, protocol=replace(protocol, dimension=2))
+        execution = certifiable(execution)
         execution.save(path)
         for place, corrupt in enumerate(coalitions(execution.parties, number)):
             certificate = qm.certify(execution, corrupt)

@@ -79,9 +79,9 @@ def test_charged_though_nobody_came_and_once_for_each_store(consortium: Path, ca
     for _ in range(2):
         refused(arguments(consortium, "ada"), capsys, 3)
         (entry,) = entries(consortium, "ada")
-    # What the study costs whatever happens: more than its target, which its noise keeps only if no share is lost.
+    # What the study costs whatever happens: its target, which a gate keeps.
     assert (entry.status, entry.name) == (RESERVED, "ages")
-    assert entry.mu == Study.load(consortium / "study.toml").plan(2).charge.mu > mu_of_budget(0.5, 1e-6)
+    assert entry.mu == Study.load(consortium / "study.toml").plan(2).charge.mu == mu_of_budget(0.5, 1e-6)
     with Ledger.open(consortium / "ledger") as ledger:
         ledger.set_budget("ada", 2.0, 1e-6, when=NOON)
     # From another store the same study would draw fresh noise: that costs again.
@@ -121,7 +121,7 @@ def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: py
     with socket.create_server((address.split(":")[0], int(address.split(":")[1]))):
         # The port is taken: had the node been started, that would be the complaint.
         error = refused(arguments(consortium, "ada"), capsys, 2)
-    assert "study 'ages' asks for epsilon 0.7068 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
+    assert "study 'ages' asks for epsilon 0.5003 at delta 1e-06 but account 'ada' has epsilon 0.3959 left of 1" in error
     assert "raise the budget" in error
     assert len(entries(consortium, "ada")) == 1
 

@@ -299,7 +299,7 @@ def test_a_study_from_end_to_end(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     written = [path.read_text() for path in (tmp_path / "out").iterdir()]
-    assert len(written) == 2
+    assert len(written) == 3
     for text in (done.stdout, done.stderr, *written):
         assert not TOLD.search(text)
     assert "2 values lie outside their bounds and count as the nearest bound and 1 cells hold no number" in done.stderr

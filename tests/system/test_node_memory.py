@@ -119,7 +119,7 @@ def test_the_value_is_gone_after_mixing_and_the_seed_at_the_end(tmp_path: Path, 
     plan = calibrate(Target(parties=3, epsilon=1.0, delta=1e-6, dimension=dimension), get_protocol(protocol)())
     # One number in full, 64 bits that are nowhere else: as it was given, and as it came through the door. All as whole steps.
     rounded = plan.admit(values[0])
-    forms = {values[0, :1].tobytes(), rounded[:1].tobytes()}
+    forms = [values[0, :1].tobytes(), *([rounded[:1].tobytes()] if plan.grid else [])]
     scanner = Scanner([*forms, *([to_units(rounded, plan.grid).tobytes()] if plan.grid else [])])
     more: dict[str, Any] = {"round_timeout": 60.0, "start_timeout": 120.0, "program": ("-c", PROGRAM)}
     outcome = asyncio.run(run_local(plan, values, tmp_path / "run", report=scanner, **more))

@@ -145,7 +145,7 @@ def epsilon_text(epsilon: float) -> str:
 
 def print_a_priori(document: dict[str, Any], unit: str) -> None:
     """What was promised before the start, and what keeps it."""
-    epsilon = epsilon_text(document["epsilon_a_priori"])
+    epsilon = epsilon_text(float(document["epsilon_a_priori"]))
     out.print(f"a priori (whatever happens): epsilon {epsilon} {unit}; kept by {document['enforced_by']}", markup=False)
 
 

@@ -225,7 +225,7 @@ def _show(answer: dict[str, Any]) -> None:
         table.add_row(
             found["protocol"],
             f"{found['mse']:.4g}",
-            epsilon_text(found["epsilon_a_priori"]),
+            epsilon_text(float(found["epsilon_a_priori"])),
             str(found["rounds"]),
             messages,
             size,

@@ -35,10 +35,20 @@ def check_step(step: float) -> float:
 def on_grid(vector: Vector, step: float) -> bool:
     """Are all entries, in any shape, finite multiples of ``step`` and below 2^53 steps in size? Both in the same units."""
     with np.errstate(over="ignore"):
-        units = vector / step
-    whole = bool((np.abs(units) < LARGEST_UNITS).all() and (units == np.rint(units)).all())
+        units = np.asarray(np.divide(vector, step))
+    nearest = np.asarray(np.rint(units))
+    whole = bool((units == nearest).all())
+    small = bool((np.abs(units, out=units) < LARGEST_UNITS).all())
     # A quotient by another number than a power of two may be rounded to a whole one.
-    return whole and (_is_power(step) or bool((units * step == vector).all()))
+    nearest *= step
+    whole = whole and (_is_power(step) or bool((nearest == vector).all()))
+    _clear(units, nearest)
+    return whole and small
+
+
+def within(vector: Vector, largest: float) -> bool:
+    """Is no entry, in any shape, larger than that in absolute value? NaN is. Not even one entry of a private value is copied."""
+    return bool((vector <= largest).all() and (vector >= -largest).all())
 
 
 def to_units(vector: Vector, step: float) -> Units:
@@ -85,8 +95,13 @@ def towards_zero(vector: Vector, step: float) -> Vector:
     Raises :class:`InputError` for an entry that is not finite or reaches 2^53 steps. The error does not contain it.
     """
     with np.errstate(over="ignore"):
-        units = np.trunc(vector / step)
-    if not (np.abs(units) < LARGEST_UNITS).all():
+        units = np.asarray(np.divide(vector, step))
+    np.trunc(units, out=units)
+    sizes = np.asarray(np.abs(units))
+    small = bool((sizes < LARGEST_UNITS).all())
+    _clear(sizes)
+    if not small:
+        _clear(units)
         raise InputError(
             f"a coordinate of a value is no finite number or has no room on the plan's grid of {step:g}: scale it down"
         )
@@ -94,8 +109,15 @@ def towards_zero(vector: Vector, step: float) -> Vector:
         # The quotient may have been rounded up to a whole number.
         units -= np.sign(units) * (np.abs(units * step) > np.abs(vector))
     # Adding zero makes a negative zero a plain one.
-    whole: Vector = units * step + 0.0
-    return whole
+    units *= step
+    units += 0.0
+    return units
+
+
+def _clear(*arrays: NDArray[np.float64]) -> None:
+    """What is made of a private value on the way: memory that is given back keeps its bytes until it is used again."""
+    for array in arrays:
+        array.fill(0.0)
 
 
 def _is_power(step: float) -> bool:

@@ -59,7 +59,7 @@ class Box(Configured):
 
     def holds(self, vector: Vector, scale: float) -> bool:
         # Without a copy, which would stay in memory.
-        return bool(vector.min() >= scale * self.low and vector.max() <= scale * self.high)
+        return bool((vector >= scale * self.low).all() and (vector <= scale * self.high).all())
 
     def move(self, vector: Vector, scale: float) -> None:
         np.clip(vector, scale * self.low, scale * self.high, out=vector)
@@ -203,7 +203,7 @@ class InputDomain:
 
         What is not a number counts as the middle. Never raises for any value.
         """
-        if np.isfinite([vector.min(), vector.max()]).all() and self.holds(vector, scale):
+        if np.isfinite(vector).all() and self.holds(vector, scale):
             return vector
         moved = np.array(vector, dtype=np.float64)
         largest = np.finfo(np.float64).max / 4

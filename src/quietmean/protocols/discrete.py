@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.grid import LARGEST_UNITS, check_step
+from quietmean.core.grid import LARGEST_UNITS, check_step, within
 from quietmean.core.numbers import Numbers, whole_numbers
 from quietmean.core.party import Vector
 from quietmean.core.rounding import round_up
@@ -161,7 +161,7 @@ class DiscreteNoise(Configured, ABC):
 
 def check_steps(values: Vector, step: float) -> None:
     """Raises :class:`InputError` if values, (d,) or (n, d), have no room on the grid. The error does not contain them."""
-    if not np.abs(values).max(initial=0.0) <= LARGEST_VALUE * step:
+    if not within(values, LARGEST_VALUE * step):
         raise InputError(
             f"a coordinate of a party's value is larger than {LARGEST_VALUE * step:g}, for which there is room on the "
             "plan's grid: scale the values down, or hand in fewer records"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from quietmean.core.errors import InputError, QuietmeanError
@@ -76,23 +77,40 @@ def dask_backend(jobs: Jobs, root: int, workers: Workers) -> Finished:
             yield from _through_dask(client, jobs, root)
         return
     count = min(workers.number, len(jobs))
+    # Also without a dashboard a scheduler has an HTTP server, by default on a port that only one of them can have.
+    anywhere = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     with (
-        start(n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=None) as cluster,
+        start(n_workers=count, threads_per_worker=1, processes=True, memory_limit=None, scheduler_kwargs=anywhere) as cluster,
         connect(cluster) as client,
     ):
         yield from _through_dask(client, jobs, root)
 
 
 def _through_dask(client: Any, jobs: Jobs, root: int) -> Finished:
+    """As many tasks at a time as there are threads: whoever stops the sweep loses only what is being computed.
+
+    A result has been dealt with when the next one is asked for. Only then its thread gets another task.
+    """
     import distributed
 
     as_completed: Any = distributed.as_completed
-    futures = [client.submit(run_task, key, task, root, key=f"quietmean-{key}", pure=True) for key, task in jobs]
+    waiting = (client.submit(run_task, key, task, root, key=f"quietmean-{key}", pure=True) for key, task in jobs)
+    running = list(islice(waiting, _threads(client)))
+    finished = as_completed(running)
     try:
-        for future in as_completed(futures):
+        for future in finished:
             yield future.result()
+            running.remove(future)
+            # Workers of a cluster come and go.
+            for another in islice(waiting, max(0, _threads(client) - len(running))):
+                running.append(another)
+                finished.add(another)
     finally:
-        client.cancel(futures)
+        client.cancel(running)
+
+
+def _threads(client: Any) -> int:
+    return max(1, sum(map(int, client.nthreads().values())))
 
 
 BACKENDS: dict[str, Callable[[Jobs, int, Workers], Finished]] = {

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.errors import InputError
-from quietmean.core.grid import LARGEST_SHARE
+from quietmean.core.grid import LARGEST_SHARE, within
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.discrete import NoiseKind, check_steps, choose_step
@@ -85,7 +85,7 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
         raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {parameters.dimension}: plan for as many")
     if parameters.value_bits == 64:
         check_steps(values, parameters.grid)
-    elif np.abs(values).max(initial=0.0) > parameters.largest_value:
+    elif not within(values, parameters.largest_value):
         raise InputError(
             f"a coordinate of a party's value is larger than {parameters.largest_value:g}, for which the plan's grid has room: "
             "plan with the option largest_value, the largest coordinate of any party's vector (a sum over its records where a "

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.grid import within
 from quietmean.core.party import Vector
 from quietmean.core.schema import OPEN, parameter
 from quietmean.graphs.undirected import is_connected
@@ -96,7 +97,7 @@ def encode_number(number: float, fraction_bits: int) -> int:
 
 def encode_values(parameters: SecretSharingParameters, values: Vector) -> Integers:
     """Values of shape (d,) as integers. Raises :class:`InputError` for values outside the bound, without the value."""
-    if np.abs(values).max(initial=0.0) > parameters.bound:
+    if not within(values, parameters.bound):
         raise InputError(f"a value lies outside [-{parameters.bound:g}, {parameters.bound:g}]: choose a larger bound")
     return [encode_number(number, parameters.fraction_bits) for number in values.tolist()]
 
