@@ -8,7 +8,8 @@ from functools import cache
 
 from quietmean.core.extensions import with_extensions
 from quietmean.core.schema import require_known
-from quietmean.protocols.protocol import Aggregated, Design, Protocol, Releases, SelfCalibrating, Server
+from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
+from quietmean.protocols.protocol import Protocol, Releases, Server
 from quietmean.protocols.target import Target
 
 __all__ = [

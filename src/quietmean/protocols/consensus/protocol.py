@@ -19,7 +19,7 @@ from quietmean.protocols.consensus.party import ConsensusParty
 from quietmean.protocols.consensus.population import population
 from quietmean.protocols.consensus.quantiser import packed_size
 from quietmean.protocols.consensus.spec import ConsensusParameters
-from quietmean.protocols.protocol import Design, SelfCalibrating
+from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript

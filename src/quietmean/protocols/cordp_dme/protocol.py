@@ -30,7 +30,8 @@ from quietmean.protocols.cordp_dme.population import population
 from quietmean.protocols.cordp_dme.sparse import place_information, sparse_design
 from quietmean.protocols.cordp_dme.spec import CordpDmeParameters, Decoder
 from quietmean.protocols.cordp_dme.worst_case import all_pairs_information, worst_coalition
-from quietmean.protocols.protocol import Aggregated, Design, SelfCalibrating, Server
+from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
+from quietmean.protocols.protocol import Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 

@@ -17,7 +17,8 @@ from quietmean.protocols.gopa.outcome import GopaOutcome
 from quietmean.protocols.gopa.party import GopaAggregator, GopaParty
 from quietmean.protocols.gopa.population import population
 from quietmean.protocols.gopa.spec import ROUNDS, GopaParameters, default_partners, draw_pairs, list_bytes
-from quietmean.protocols.protocol import Aggregated, Server
+from quietmean.protocols.kinds import Aggregated
+from quietmean.protocols.protocol import Server
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 

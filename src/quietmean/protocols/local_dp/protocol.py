@@ -13,9 +13,9 @@ from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.discrete import DiscreteNoise, least_deviation
+from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.local_dp.party import LocalDpParty
 from quietmean.protocols.local_dp.population import population
-from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript.population import PopulationTerms, Reading, Results, Rows

@@ -12,6 +12,7 @@ from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.protocols.discrete import least_deviation
+from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.muffliato.network_dp import mean_renyi_epsilon
 from quietmean.protocols.muffliato.party import MuffliatoParty
 from quietmean.protocols.muffliato.population import mixed, population
@@ -21,7 +22,6 @@ from quietmean.protocols.muffliato.spec import (
     default_rounds,
     gossip_schedule,
 )
-from quietmean.protocols.protocol import Design, SelfCalibrating
 from quietmean.protocols.target import Target
 from quietmean.randomness import BitStream, Seed
 

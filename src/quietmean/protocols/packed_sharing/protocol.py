@@ -15,6 +15,7 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
 from quietmean.protocols.packed_sharing.follow import Outcome, follow
@@ -24,7 +25,7 @@ from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedS
 from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.protocols.packed_sharing.schedule import draw_schedule
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, DEFAULTS, PackedSharingParameters, check_numbers
-from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.protocol import Releases
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder

@@ -14,9 +14,10 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.priv_unit.party import PrivUnitParty, private_report
 from quietmean.protocols.priv_unit.spec import PrivUnitParameters, best_probability
-from quietmean.protocols.protocol import Design, Releases, SelfCalibrating
+from quietmean.protocols.protocol import Releases
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript

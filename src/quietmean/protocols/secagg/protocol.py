@@ -14,7 +14,8 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
-from quietmean.protocols.protocol import Aggregated, Design, Releases, SelfCalibrating, Server
+from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
+from quietmean.protocols.protocol import Releases, Server
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
 from quietmean.protocols.secagg.design import complete_shape, counted_parties, designed

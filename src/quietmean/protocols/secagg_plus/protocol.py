@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.schema import OPEN, given_value, parameter
 from quietmean.protocols.graph_fields import never_written
-from quietmean.protocols.protocol import Aggregated, Design
+from quietmean.protocols.kinds import Aggregated, Design
 from quietmean.protocols.secagg.design import Shape, counted_parties, designed
 from quietmean.protocols.secagg.neighbourhood import assess, choose_neighbourhood
 from quietmean.protocols.secagg.protocol import SecAgg

@@ -1,0 +1,65 @@
+"""Kinds of protocols: those that find their noise by themselves, and those in which one party gathers what the others send."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.core.schema import parameters_of
+from quietmean.protocols.protocol import Protocol
+from quietmean.protocols.target import Target
+
+
+@dataclass(frozen=True)
+class Design:
+    """A protocol made for a target, the predicted mean squared error per coordinate (noise; lost values), and its certificate."""
+
+    protocol: Protocol
+    mse_noise: float
+    mse_dropout_bias: float
+    certificate: str
+
+
+class SelfCalibrating(Protocol):
+    """A protocol that finds its noise by itself; others are calibrated on simulated executions."""
+
+    @abstractmethod
+    def design(self, target: Target) -> Design:
+        """The complete value for a target, computed directly. Raises :class:`InputError` where there is none."""
+
+
+class Aggregated(Protocol):
+    """A protocol in which one party, ``aggregator``, gathers what the others send, and releases; None if all publish."""
+
+    batchable = False
+
+    @property
+    @abstractmethod
+    def aggregator(self) -> PartyId | None:
+        """The party that gathers what the others send."""
+
+    def check_parties(self, parties: int) -> None:
+        """Raises :class:`InputError` if the aggregator is none of the parties."""
+        if self.aggregator is not None and not 0 <= self.aggregator < parties:
+            name = parameters_of(type(self))["aggregator"].key
+            raise InputError(f"{name} is {self.aggregator}: parties are numbered 0..{parties - 1}")
+
+    def releasers(self, parties: int) -> frozenset[PartyId]:
+        return super().releasers(parties) if self.aggregator is None else frozenset({self.aggregator})
+
+    @property
+    def indispensable(self) -> frozenset[PartyId]:
+        return frozenset() if self.aggregator is None else frozenset({self.aggregator})
+
+    def to_aggregator(self, parties: int) -> list[list[PartyId]]:
+        """Recipients of a round in which all others send to the aggregator."""
+        to = self.aggregator
+        return [[] if to is None or party == to else [to] for party in range(parties)]
+
+    def from_aggregator(self, parties: int) -> list[list[PartyId]]:
+        """Recipients of a round in which the aggregator sends to all others."""
+        return [
+            [other for other in range(parties) if other != party] if party == self.aggregator else [] for party in range(parties)
+        ]
