@@ -18,4 +18,4 @@ def studied(execution: Execution, colluding: int) -> StudyOutcome:
     """A study of the mean of one column, of whole parties, against so many colluders."""
     workload = Workload(Columns([Column(name="age", low=0, high=1)]), (Mean(column="age"),), PrivacyUnit.PARTY)
     target = Target(execution.parties, 1.0, DELTA, 1, execution.sensitivity, colluding=colluding, unit=PrivacyUnit.PARTY)
-    return conclude(workload, target, execution, np.array([0.5]))
+    return conclude(workload, target, execution, np.full(workload.dimension, 0.5))

@@ -54,6 +54,19 @@ RAW: dict[str, dict[str, Any]] = {
     "secret-sharing": {"graph": "ring", "bound": 10.0, "fraction_bits": 8},
     "secagg": {"threshold": 5, "minimum": 6, "granularity": 0.25, "sigma": 1.0, "clip": 2.0, "dimension": 3},
     "secagg-plus": {"threshold": 3, "minimum": 6, "granularity": 0.25, "sigma": 1.0, "clip": 2.0, "degree": 4},
+    "packed-sharing": {
+        "members": 8,
+        "colluding": 1,
+        "colluding_members": 1,
+        "secrets": 2,
+        "minimum": 5,
+        "gone": 1,
+        "ballots": 3,
+        "step": 0.03125,
+        "sigma": 0.25,
+        "clip": 2.0,
+        "dimension": 3,
+    },
 }
 PARTIES = 8
 
@@ -247,7 +260,7 @@ def test_a_value_is_printed_in_one_line(name: str) -> None:
 
 
 def test_the_line_has_what_differs_from_the_defaults() -> None:
-    assert repr(example("inca")) == "IncA(rounds=2, sigma_star=0.5, sigma_delta=2, out_degree=2)"
+    assert repr(example("inca")) == "IncA(rounds=2, injection='incremental', sigma_star=0.5, sigma_delta=2, out_degree=2)"
     again = get_protocol("inca").parse(json.loads(json.dumps(example("inca").describe())), PARTIES)
     assert repr(again) == repr(example("inca")), "defaults that a file names are defaults"
     assert repr(example("central-dp", curator=0)) == "CentralDP(sigma=1.5)"

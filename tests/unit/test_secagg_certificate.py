@@ -255,11 +255,11 @@ def test_deltas_at_other_epsilons_are_bounds_too() -> None:
 def test_a_study_reports_the_bound_under_its_name() -> None:
     columns = [Column(name=name, low=0, high=1) for name in "ab"]
     query = Workload(Columns(columns), tuple(Mean(column=name) for name in "ab"), PrivacyUnit.RECORD)
-    target = Target(8, 1.0, 1e-6, 2, query.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
+    target = Target(8, 1.0, 1e-6, query.dimension, query.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
     plan = calibrate(target, SecAgg())
     trace = ExecutionTrace.everyone(7, 8)
     weights = np.array([3.0, 1, 1, 1, 1, 1, 1, 1])
-    outcome = conclude(query, target, plan.execution(Seed.public("study"), trace, weights), np.array([0.5, 0.5]))
+    outcome = conclude(query, target, plan.execution(Seed.public("study"), trace, weights), np.full(query.dimension, 0.5))
     told = outcome.certificate_json()
     assert outcome.epsilon <= 1.0
     assert outcome.epsilon == pytest.approx(1.0, rel=1e-4)
@@ -269,7 +269,7 @@ def test_a_study_reports_the_bound_under_its_name() -> None:
     assert not any("Gaussian noise, the same" in note["text"] for note in told["assumptions"])
     protocol = secagg(plan.protocol)
     # Three records of one party change together: by the same bound for three times the sensitivity at least.
-    three = spent_epsilon(protocol, 3 * query.sensitivity, 7, 2, 1e-6)
+    three = spent_epsilon(protocol, 3 * query.sensitivity, 7, query.dimension, 1e-6)
     assert told["whole_party_epsilon"] == pytest.approx(three, rel=0.1)
     assert told["whole_party_epsilon"] > epsilon_of_mu(3 * query.sensitivity / protocol.sigma / math.sqrt(7), 1e-6)
     # Noise of eight parties and their rounding, over the squared number of records.
