@@ -48,6 +48,8 @@ _PREDICTIONS = 20_000
 # Noise is raised so often at most for the gate to let all simulated histories pass; how many those are by default.
 _ATTEMPTS = 6
 _GATE_EFFORT, _MOST_TRIALS = 6000, 59
+# At the gate a mu that equals the target's to 6 digits does not pass. Of a party that left all may be known that a guard leaves.
+_BELOW_TARGET = 1.0 + 1e-4
 _NO_GATE = (
     "no gate before the release: what happened is certified after it, and a priori only own noise counts; --trials (in Python "
     "trials) asks for one"
@@ -204,7 +206,7 @@ class Guards:
 
     def __init__(self, template: Protocol, target: Target) -> None:
         self._template = template
-        self.variance = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
+        self.variance = _BELOW_TARGET * (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
 
     def deviation(self, star: float, delta: float) -> float:
         """The standard deviation of the guard at these noise levels; 0 where a protocol has none."""
