@@ -104,7 +104,8 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
     """What can be found out without the others."""
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
-        encoded = files.encode(data, plan)
+        records = files.records(data)
+        encoded = files.encode(records, plan)
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]
@@ -118,7 +119,7 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
     if payer is not None:
         try:
             settings = files.settings(plan, encoded, store)
-            charged = replace(payer, inputs=files.inputs(data))
+            charged = replace(payer, inputs=list(records.T))
             balance = balance_text(charged.check(files.study.name, settings))
             findings.append(Finding("ledger", True, f"the study fits; before it, {balance}"))
         except InputError as error:

@@ -90,13 +90,17 @@ def command(
             shown.stream.party = files.name
         shown.say("calibrating the noise")
         shared = files.plan(plan, no_privacy)
-        encoded = files.encode(data, shared)
+        records = files.records(data)
+        encoded = files.encode(records, shared)
         shown.tell_owner(encoded)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
         charge = None
         if ledger is not None:
-            payer = Payer(ledger, account or data.stem, group, files.inputs(data))
+            payer = Payer(ledger, account or data.stem, group, list(records.T))
             charge = payer.reserve(files.study.name, settings)
+            # What holds the columns is not kept while the study runs.
+            del payer
+        del records
         shown.warn(budget_warnings(shared.target))
         begun = time.monotonic()
         try:

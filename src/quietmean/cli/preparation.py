@@ -60,17 +60,15 @@ class Files:
     def receipt(self, given: Path | None) -> Path:
         return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
 
-    def encode(self, data: Path, plan: Plan) -> Encoded:
+    def records(self, data: Path) -> NDArray[np.float64]:
+        """The columns that the study uses, shape (records, columns); NaN where a cell has no number."""
+        from quietmean.statistics import read_columns
+
+        return read_columns(data, self.workload.columns)
+
+    def encode(self, records: NDArray[np.float64], plan: Plan) -> Encoded:
         """This party's vector, on the grid of the plan."""
-        from quietmean.statistics import read_columns
-
-        return self.workload.encode(read_columns(data, self.workload.columns), step=plan.value_step)
-
-    def inputs(self, data: Path) -> list[NDArray[np.float64]]:
-        """The columns that the study uses, each of shape (records,); NaN where a cell has no number."""
-        from quietmean.statistics import read_columns
-
-        return list(read_columns(data, self.workload.columns).T)
+        return self.workload.encode(records, step=plan.value_step)
 
     def plan(self, path: Path | None, no_privacy: bool = False) -> Plan:
         """The plan that all parties make from the study, or the one in a file.

@@ -127,7 +127,7 @@ class WholeNumbers(Numbers):
         self.step = step
 
     def value(self, value: Vector) -> Vector:
-        # No further copy of what is on the grid since it came through the door: that one is wiped when it is no longer needed.
+        # No further copy of what is on the grid since it was admitted: that one is wiped when it is no longer needed.
         return value if on_grid(value, self.value_step) else towards_zero(value, self.value_step)
 
     def draw(self, source: Source, purpose: str, index: int, sigma: float, dimension: int) -> tuple[Vector, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -92,10 +93,12 @@ class Consensus(ConsensusParameters, SelfCalibrating):
         return error_variance(self, schedule, trace, weights) + quantisation_error(self)
 
     def a_priori(self, parties: int, size: int, sensitivity: float, delta: float) -> APriori:
+        draws = parties + self.deviations.size
         if self.local_noise != "gaussian" or not self.sigma_local:
-            return super().a_priori(parties, size, sensitivity, delta)
+            # Nor does anything bound mu; what is sampled is counted all the same.
+            return self.grid_loss([], draws).promise(math.inf, "nothing bounds what this protocol may give away")
         mu, why = sensitivity / self.sigma_local, "the noise on each value: an edge that is given up no longer hides anything"
-        return self.grid_loss([self.sigma_local], parties + self.deviations.size).promise(mu, why)
+        return self.grid_loss([self.sigma_local], draws).promise(mu, why)
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound | None:
         from quietmean.protocols.consensus.worst_case import worst_coalition
