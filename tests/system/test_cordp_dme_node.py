@@ -35,7 +35,7 @@ def leave_seed(store, *arguments):
     finish(store, *arguments)
 
 Store.finish = leave_seed
-sys.exit(child.main(Path(sys.argv[1])))
+sys.exit(child.main(Path(sys.argv[1]), int(sys.argv[2])))
 """
 
 

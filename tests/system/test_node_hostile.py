@@ -112,13 +112,12 @@ class Siege:
             weight=1.0,
             round_timeout=30.0,
             start_timeout=200.0,
-            listen_fd=listening.fileno(),
         )
         Path(settings.value).write_bytes(self.values[VICTIM].astype("<f8").tobytes())
         path = self.directory / "settings.json"
         path.write_bytes(msgspec.json.encode(settings))
         with (self.directory / "victim.log").open("wb") as log:
-            command = (sys.executable, "-m", "quietmean.node.local.child", str(path))
+            command = (sys.executable, "-m", "quietmean.node.local.child", str(path), str(listening.fileno()))
             process = await asyncio.create_subprocess_exec(
                 *command, stdout=PIPE, stderr=log, pass_fds=[listening.fileno()], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"}
             )

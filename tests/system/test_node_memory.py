@@ -55,7 +55,7 @@ def tell_and_stop(event):
 
 seen, tell, open_store = set(), child._print, Store.open.__func__
 child._print, Store.open = tell_and_stop, classmethod(open_and_tell)
-sys.exit(child.main(Path(sys.argv[-1])))
+sys.exit(child.main(Path(sys.argv[-2]), int(sys.argv[-1])))
 """.replace("PHASES", repr(PHASES))
 
 

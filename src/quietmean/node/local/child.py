@@ -1,4 +1,6 @@
-"""One party of a local run, as a process of its own: ``python -m quietmean.node.local.child settings.json``.
+"""One party of a local run, as a process of its own: ``python -m quietmean.node.local.child settings.json DESCRIPTOR``.
+
+The descriptor is that of an inherited socket that listens already.
 
 Progress goes to standard output, one JSON object a line; the result to the file that the settings name.
 """
@@ -31,14 +33,14 @@ from quietmean.node.session import NodeSettings
 from quietmean.planning import Plan
 
 
-def main(path: Path) -> int:
-    """Run one party with the settings file ``path``. Returns 0, or the exit code of the error."""
+def main(path: Path, listening: int) -> int:
+    """Run one party with the settings file ``path`` and the socket ``listening``. Returns 0, or the exit code of the error."""
     forbid_core_dumps()
     hide_error_texts()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     settings = msgspec.json.decode(path.read_bytes(), type=ChildSettings)
     try:
-        asyncio.run(_take_part(settings))
+        asyncio.run(_take_part(settings, listening))
     except QuietmeanError as error:
         # Only a closed gate has one; its class is not imported here, with all that certificates need.
         if (record := getattr(error, "record", None)) is not None:
@@ -48,13 +50,13 @@ def main(path: Path) -> int:
     return 0
 
 
-async def _take_part(settings: ChildSettings) -> None:
+async def _take_part(settings: ChildSettings, descriptor: int) -> None:
     def report(event: Event) -> None:
         _report(event)
         if isinstance(event, RoundBegun) and (event.phase, event.round) == (Phase.MIXING, settings.freeze_round):
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    with socket.socket(fileno=settings.listen_fd) as listening:
+    with socket.socket(fileno=descriptor) as listening:
         result = await run_party(
             NodeSettings(
                 identity=Identity.load(Path(settings.key)),
@@ -98,4 +100,4 @@ def _write_atomically(path: Path, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -8,8 +8,7 @@ import msgspec
 class ChildSettings(msgspec.Struct, frozen=True):
     """Paths are absolute. ``value``: a file of d float64 numbers, little endian. Time-outs are in seconds.
 
-    ``listen_fd``: an inherited socket that listens already. ``freeze_round``: the process stops itself (SIGSTOP) at the beginning
-    of this mixing round, so that it can be killed there.
+    ``freeze_round``: the process stops itself (SIGSTOP) at the beginning of this mixing round, so that it can be killed there.
     """
 
     key: str
@@ -21,6 +20,5 @@ class ChildSettings(msgspec.Struct, frozen=True):
     result: str
     round_timeout: float
     start_timeout: float
-    listen_fd: int
     gone_timeout: float | None = None
     freeze_round: int | None = None

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import socket
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -23,6 +20,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.local.child_settings import ChildSettings
+from quietmean.node.local.processes import Launcher, PartyProcess, launching
 from quietmean.node.net import Address, Identity, Roster, RosterEntry
 from quietmean.node.session import NodeResult, refusal
 from quietmean.planning import Plan
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from quietmean.planning.gate import GateRefused
 
 _LOOPBACK = "127.0.0.1"
-# The parties share this machine's cores: one thread each.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 LocalReport: TypeAlias = Callable[[str, dict[str, Any]], None]
 # Given the addresses where the parties listen: for each party, the addresses at which it dials all parties. Proxies may run while
@@ -96,12 +92,13 @@ async def run_local(
     kills: Sequence[Kill] = (),
     proxies: ProxyFactory | None = None,
     report: LocalReport = _silent,
-    program: Sequence[str] = ("-m", "quietmean.node.local.child"),
+    program: Sequence[str] | None = None,
 ) -> LocalOutcome:
     """Run a study on values (n, d). ``directory`` is made (mode 0700) and holds keys, values, stores, logs and results.
 
     ``proxies``: makes proxies that the parties dial instead of each other, for example slow or lossy ones.
-    ``program``: Python's arguments for the process of a party, which gets the settings file of :mod:`quietmean.node.local.child`.
+    ``program``: Python's arguments for the process of a party, started by exec with the arguments of
+    :mod:`quietmean.node.local.child`; by default forks of one prepared process where the system can, else that module.
     Raises :class:`InputError` for impossible settings, :class:`ProtocolFailure` if no party finished, and of these
     :class:`GateRefused` if the gate before the release let no result out.
     """
@@ -144,7 +141,7 @@ class _LocalRun:
         timeouts: tuple[float, float, float | None],
         kills: Sequence[Kill],
         report: LocalReport,
-        program: Sequence[str],
+        program: Sequence[str] | None,
     ) -> None:
         self._directory = directory.resolve()
         self._values = values
@@ -154,14 +151,16 @@ class _LocalRun:
         self._report = report
         self._program = program
         self._names = [f"party-{party:0{len(str(len(values) - 1))}d}" for party in range(len(values))]
-        self._processes: dict[PartyId, Process] = {}
+        self._processes: dict[PartyId, PartyProcess] = {}
+        self._launcher: Launcher
         self._killed: list[PartyId] = []
         self._failures: dict[PartyId, str] = {}
-        self._write("plan.json", json.dumps(plan.to_json()).encode())
+        self._plan = self._write("plan.json", json.dumps(plan.to_json()).encode())
 
     async def run(self, proxies: ProxyFactory) -> LocalOutcome:
         started = time.monotonic()
-        async with contextlib.AsyncExitStack() as stack:
+        async with launching(self._program, self._plan) as launcher, contextlib.AsyncExitStack() as stack:
+            self._launcher = launcher
             # Bound but not listening: they reserve the ports for a restart and accept no connection.
             reserved = [stack.enter_context(_bound_socket(0)) for _ in self._names]
             ports = [holder.getsockname()[1] for holder in reserved]
@@ -193,31 +192,22 @@ class _LocalRun:
 
     async def _start(self, party: PartyId, listening: socket.socket, freeze_round: int | None) -> None:
         with listening, (self._directory / f"{self._names[party]}.log").open("ab") as log:
-            settings = self._settings(party, listening.fileno(), freeze_round)
+            settings = self._settings(party, freeze_round)
             path = self._write(f"{self._names[party]}.settings.json", msgspec.json.encode(settings))
-            self._processes[party] = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *self._program,
-                str(path),
-                stdout=PIPE,
-                stderr=log,
-                pass_fds=[listening.fileno()],
-                env=os.environ | _ONE_THREAD,
-            )
+            self._processes[party] = await self._launcher.start(path, listening, log)
 
-    def _settings(self, party: PartyId, descriptor: int, freeze_round: int | None) -> ChildSettings:
+    def _settings(self, party: PartyId, freeze_round: int | None) -> ChildSettings:
         stem = str(self._directory / self._names[party])
         return ChildSettings(
             key=f"{stem}.key",
             roster=f"{stem}.roster.toml",
-            plan=str(self._directory / "plan.json"),
+            plan=str(self._plan),
             value=str(self._write(f"{self._names[party]}.value", self._values[party].astype("<f8").tobytes())),
             weight=float(self._weights[party]),
             store=f"{stem}.store",
             result=f"{stem}.result.json",
             round_timeout=self._round_timeout,
             start_timeout=self._start_timeout,
-            listen_fd=descriptor,
             gone_timeout=self._gone_timeout,
             freeze_round=freeze_round,
         )
@@ -240,7 +230,7 @@ class _LocalRun:
         if code > 0:
             self._failures.setdefault(party, f"the process ended with exit code {code}, see {self._names[party]}.log")
 
-    async def _strike(self, party: PartyId, process: Process, seconds: float) -> None:
+    async def _strike(self, party: PartyId, process: PartyProcess, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if process.returncode is None:
             self._killed.append(party)
@@ -251,7 +241,7 @@ class _LocalRun:
             if process.returncode is None:
                 process.kill()
         # Reading to the end closes the pipes too.
-        await asyncio.gather(*(process.communicate() for process in self._processes.values()), return_exceptions=True)
+        await asyncio.gather(*map(_read_to_end, self._processes.values()), return_exceptions=True)
 
     def _outcome(self, seconds: float) -> LocalOutcome:
         results: dict[PartyId, NodeResult] = {}
@@ -293,6 +283,12 @@ class _LocalRun:
         path.touch(mode=0o600)
         path.write_bytes(content)
         return path
+
+
+async def _read_to_end(process: PartyProcess) -> None:
+    if process.stdout is not None:
+        await process.stdout.read()
+    await process.wait()
 
 
 def _bound_socket(port: int, listen: bool = False) -> socket.socket:

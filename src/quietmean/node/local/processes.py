@@ -1,0 +1,65 @@
+"""The processes of a local run: every party in an interpreter of its own, started by exec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+# The parties share this machine's cores: one thread each. Numerical libraries read this when they are imported.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+# Python's arguments for the process of a party, which gets the settings file and the number of the listening socket.
+PARTY = ("-m", "quietmean.node.local.child")
+
+
+class PartyProcess(Protocol):
+    """The process of a party; ``returncode`` is None while it runs, and negative if a signal ended it."""
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None: ...
+    @property
+    def returncode(self) -> int | None: ...
+    async def wait(self) -> int: ...
+    def kill(self) -> None: ...
+
+
+class Launcher(Protocol):
+    """Starts processes of parties: with a settings file, a socket that listens already, and a log for standard error."""
+
+    async def start(self, settings: Path, listening: socket.socket, log: BinaryIO) -> PartyProcess: ...
+
+
+class ExecLauncher:
+    """``program``: Python's arguments before the path of the settings file."""
+
+    def __init__(self, program: Sequence[str]) -> None:
+        self._program = program
+
+    async def start(self, settings: Path, listening: socket.socket, log: BinaryIO) -> PartyProcess:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self._program,
+            str(settings),
+            str(listening.fileno()),
+            stdout=PIPE,
+            stderr=log,
+            pass_fds=[listening.fileno()],
+            env=os.environ | ONE_THREAD,
+        )
+
+
+def launching(program: Sequence[str] | None, plan: Path) -> AbstractAsyncContextManager[Launcher]:
+    """What starts the parties of ``plan`` (a file): forks of a prepared process where that works, if ``program`` is None."""
+    if program is None and sys.platform == "linux":
+        from quietmean.node.local.fork_launcher import ForkLauncher
+
+        return ForkLauncher(plan)
+    return contextlib.nullcontext(ExecLauncher(program or PARTY))
