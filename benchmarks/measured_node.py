@@ -62,7 +62,7 @@ class Stopwatch:
         return timed
 
 
-def main(settings: Path) -> int:
+def main(settings: Path, listening: int) -> int:
     watch = Stopwatch()
     watch.watch(ssl.SSLObject, ["read", "write"], "encryption")
     watch.watch(socket.socket, ["send", "recv_into"], "sockets")
@@ -79,7 +79,7 @@ def main(settings: Path) -> int:
         print(json.dumps(event), flush=True)
 
     child._print = report
-    code = child.main(settings)
+    code = child.main(settings, listening)
     settings.with_name(settings.name + ".times").write_text(json.dumps({"cpu": watch.cpu, "wall": watch.wall}))
     return code
 
@@ -95,4 +95,4 @@ def _watch_machines(watch: Stopwatch) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

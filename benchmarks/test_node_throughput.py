@@ -111,7 +111,7 @@ def node(directory: Path, dimension: int, measured: bool = False) -> tuple[float
         elif event["event"] == "closing":
             ended.append(time.perf_counter())
 
-    program = [str(Path(__file__).with_name("measured_node.py"))] if measured else ["-m", "quietmean.node.local.child"]
+    program = [str(Path(__file__).with_name("measured_node.py"))] if measured else None
     outcome = asyncio.run(
         run_local(plan(dimension), values, directory, round_timeout=120.0, start_timeout=180.0, report=watch, program=program)
     )
