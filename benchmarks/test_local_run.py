@@ -47,6 +47,7 @@ def test_a_run_of_twenty(tmp_path: Path, protocol: str, table: Callable[[str], N
     bare, node = interpreters("import numpy"), interpreters("import quietmean.node.local.child")
     forked, executed = seconds("fork", None), seconds("exec", PARTY)
     table(
-        f"forked {forked:.2f} s, by exec {executed:.2f} s; 20 interpreters that import numpy {bare:.2f} s, the node {node:.2f} s: "
+        f"forked {forked:.2f} s, by exec {executed:.2f} s; 20 interpreters that import numpy {bare:.2f} s, "
+        f"the node {node:.2f} s: "
         f"forked {forked / bare:.1f} times the first, {forked / node:.2f} times the second"
     )
