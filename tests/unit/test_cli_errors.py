@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +261,47 @@ def test_join_with_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     study.write_text(good)
     (tmp_path / "ada.key").write_text("not a key")
     fails(arguments, capsys, "ada.key")
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quietmean.studies.local.run_study", lambda *arguments, **more: pytest.fail("the study ran"))
+    (tmp_path / "file").touch()
+    out = str(tmp_path / "file" / "out")
+    fails([*RUN, "--data", str(table), "--out", out], capsys, f"folder {out} cannot be made (Not a directory)", "--out")
+
+
+def test_a_failed_run_leaves_no_empty_folder(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    fails([*RUN, "--data", str(table), "--out", str(out), "--epsilon", "0"], capsys, "epsilon is 0")
+    fails(
+        ["run", "--column", "length", "--bounds", "0", "1", "--parties", "4", "--data", str(table), "--out", str(out)],
+        capsys,
+        "length",
+    )
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+def test_whoever_reads_the_output_may_stop(extra: list[str]) -> None:
+    """quietmean plan ... | head -1"""
+    command = [sys.executable, "-m", "quietmean.cli.main", "plan", "--parties", "4", "--protocol", "local-dp", *extra]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=300)
+    finally:
+        os.close(writing)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_what_the_system_refuses_is_one_sentence(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/of/a/study")
+
+    monkeypatch.setattr("quietmean.studies.sources.parties_of_table", full)
+    arguments = [*RUN, "--data", str(table), "--out", str(tmp_path / "out")]
+    fails(arguments, capsys, "/data/of/a/study: no space left on device", "check the path, your rights and the space")

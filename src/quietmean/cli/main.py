@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -80,10 +81,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app = make_app(next((token for token in tokens if not token.startswith("-")), None))
         app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
     except CycloptsError as error:
         fail(f"{error}{_instead(tokens)} (quietmean --help shows the commands, quietmean COMMAND --help their options)", 2)
     except QuietmeanError as error:
         fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough (quietmean ... | head). What is in the buffer goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:
+        if error.filename is None:
+            raise
+        fail(
+            f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: check the path, your rights and the space",
+            2,
+        )
     except KeyboardInterrupt:
         fail("interrupted; nothing was lost: the same command continues a study that had begun", 130)
 

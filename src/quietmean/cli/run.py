@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -122,9 +123,27 @@ def command(
         }
     )
     folder = out or Path(time.strftime("quietmean-run-%Y%m%d-%H%M%S"))
-    if folder.exists():
-        raise InputError(f"folder {folder} exists already: name a new one with --out, nothing is overwritten")
-    run_local_study(study, data, parties, party_column, folder, no_privacy, json)
+    with _new_folder(folder):
+        run_local_study(study, data, parties, party_column, folder, no_privacy, json)
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """The folder is made before anything runs, so that no result is lost for want of it; left empty, it goes again.
+
+    Raises :class:`InputError` if it exists or cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise InputError(f"folder {folder} exists already: name a new one with --out, nothing is overwritten") from None
+    except OSError as error:
+        raise InputError(f"folder {folder} cannot be made ({error.strerror}): name another one with --out") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def run_local_study(
@@ -151,11 +170,9 @@ def run_local_study(
         try:
             local = run_study(plan, study.workload, encoded, kills=kills, round_timeout=study.round_timeout, report=watch)
         except GateRefused as error:
-            folder.mkdir(parents=True)
             save_refusal(folder / "receipt.json", plan.target, error.record)
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
     seconds = time.monotonic() - begun
-    folder.mkdir(parents=True)
     local.outcome.save_receipt(folder / "receipt.json")
     _write_reports(folder, study, local, names)
     document = _document(local, folder, seconds)
