@@ -64,7 +64,8 @@ class FaultPlan:
 class FaultOutcome:
     """``results`` of the parties that finished; ``failures`` (by party) of those that gave up; ``gone``: left for good.
 
-    ``writes``: how many durable writes each party made in its first life. ``handed``: see :class:`MemoryNetwork`.
+    ``writes``: how many durable writes each party made in its first life. ``handed``, ``handed_late``: see
+    :class:`MemoryNetwork`.
     """
 
     faults: FaultPlan
@@ -74,6 +75,7 @@ class FaultOutcome:
     writes: tuple[int, ...]
     seconds: float
     handed: frozenset[tuple[int, int, PartyId, PartyId]]
+    handed_late: frozenset[tuple[int, int, PartyId, PartyId]]
 
 
 def check_run(plan: Plan, values: Vector, outcome: FaultOutcome, weights: NDArray[np.float64] | None = None) -> None:
@@ -228,8 +230,16 @@ class _World:
             raise self._defects[0]
         results = {party: result for party, result in enumerate(finished) if result is not None}
         gone = frozenset(range(len(finished))) - results.keys() - self._failures.keys()
+        network = self._network
         return FaultOutcome(
-            self._faults, results, self._failures, gone, tuple(self._writes), loop.time(), frozenset(self._network.handed)
+            self._faults,
+            results,
+            self._failures,
+            gone,
+            tuple(self._writes),
+            loop.time(),
+            frozenset(network.handed),
+            frozenset(network.handed_late),
         )
 
     async def _live(self, party: PartyId) -> NodeResult | None:

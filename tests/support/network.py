@@ -60,6 +60,8 @@ class MemoryNetwork:
         self.deaths = [0] * parties
         # (phase, round, sender, receiver) of every message that came as far as a program that could read it.
         self.handed: set[tuple[int, int, PartyId, PartyId]] = set()
+        # Of these the ones that came when their receiver was telling its log already.
+        self.handed_late: set[tuple[int, int, PartyId, PartyId]] = set()
         self._conditions = conditions
         self._rng = BitStream(insecure_seed(conditions.seed, "weather"))
         # In the order of their beginnings: in that of a set, no two runs of a fault plan would be alike.
@@ -124,7 +126,10 @@ class MemoryNetwork:
                 # Its connection was dropped, or the request is older than what its sender said on it since.
                 return
             if isinstance(request, Transfer):
-                self.handed.add((request.phase, request.round, sender, receiver))
+                message = request.phase, request.round, sender, receiver
+                self.handed.add(message)
+                if session.position >= (int(Phase.FINALIZATION), 0):
+                    self.handed_late.add(message)
             try:
                 answer = await session.handle(sender, request, payload)
             except PeerError as error:

@@ -33,7 +33,7 @@ def with_inbox(tmp_path: Path, scenario: Callable[[Inbox, Store], Coroutine[None
 
     async def run() -> None:
         store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
-        inbox = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None)
+        inbox = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None, rounds=4)
         inbox.enter((MIXING, 2), frozenset({1, 2}))
         try:
             await scenario(inbox, store)

@@ -15,7 +15,7 @@ import msgspec
 
 from quietmean.core.errors import PeerError
 
-VERSION = 7
+VERSION = 8
 HELLO_LIMIT = 1024
 HEADER_LIMIT = 64 * 1024
 # What an answer says of a request.

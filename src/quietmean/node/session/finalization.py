@@ -32,7 +32,12 @@ def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
     store = context.store
     mixing = Phase.MIXING
     return PartyLog(
-        store.rounds_online(mixing), store.arrived_there(mixing), store.arrived_here(mixing), heard, store.settled(mixing)
+        store.rounds_online(mixing),
+        store.arrived_there(mixing),
+        store.arrived_here(mixing),
+        heard,
+        store.settled(mixing),
+        store.seen_here(mixing),
     )
 
 
@@ -83,29 +88,59 @@ def kept_result(store: Store) -> NodeResult | None:
     return NodeResult.from_json(document | {"total_vector": store.required_release(document.pop("phase")).vector})
 
 
-async def exchange_logs(context: Context, log: PartyLog, logs: Mapping[PartyId, PartyLog], *, gossips: bool) -> None:
+async def exchange_logs(
+    context: Context, heard: tuple[PartyId, ...], logs: Mapping[PartyId, PartyLog], *, gossips: bool
+) -> PartyLog:
     """Send the own log to all and wait for theirs, which the session puts into ``logs``; one round time-out for silent parties.
 
-    With ``gossips``, the gossiped logs go along, so that all who stay know the same of those who left.
+    With ``gossips``, the gossiped logs go along, so that all who stay know the same of those who left. Returns the own log.
     """
     here = int(Phase.FINALIZATION), 0
     context.inbox.enter(here, frozenset())
-    request = Log(0, encoded_gossip(context, here) if gossips else b"")
     context.report(FinalizationBegun(tuple(context.names(context.others))))
-    payload = encode_log(log)
-    acknowledged: set[PartyId] = set()
+    request = Log(0, encoded_gossip(context, here) if gossips else b"")
+    telling = _Telling(context, heard, request)
+    telling.start()
 
     def missing() -> dict[PartyId, bool]:
+        if telling.outdated:
+            # A message came too late in the meantime: who sent it may be unable to tell.
+            telling.start()
         absent = {party: False for party in context.others if party not in logs}
-        return absent | {party: True for party in context.others if party not in acknowledged}
+        return absent | {party: True for party in context.others if party not in telling.acknowledged}
 
-    sending = [context.spawn(_send_log(context, party, request, payload, acknowledged)) for party in context.others]
     await Wait(context, missing, full_time="all").until_over()
-    for task in sending:
-        task.cancel()
-    await asyncio.gather(*sending, return_exceptions=True)
+    await telling.stop()
+    # The last ones are in this party's own record at least.
+    return own_log(context, heard)
 
 
-async def _send_log(context: Context, party: PartyId, request: Log, payload: Payload, acknowledged: set[PartyId]) -> None:
-    await context.links[party].ask(request, payload)
-    acknowledged.add(party)
+class _Telling:
+    """Sends the own log to all others."""
+
+    def __init__(self, context: Context, heard: tuple[PartyId, ...], request: Log) -> None:
+        self._context, self._heard, self._request = context, heard, request
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seen: tuple[tuple[int, PartyId], ...] = ()
+        self.acknowledged: set[PartyId] = set()
+
+    @property
+    def outdated(self) -> bool:
+        return self._context.store.seen_here(Phase.MIXING) != self._seen
+
+    def start(self) -> None:
+        """Tell it as it is now, in place of what it was before."""
+        for task in self._tasks:
+            task.cancel()
+        log = own_log(self._context, self._heard)
+        self._seen, self.acknowledged, payload = log.seen, set(), encode_log(log)
+        self._tasks += [self._context.spawn(self._send(party, payload, self.acknowledged)) for party in self._context.others]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _send(self, party: PartyId, payload: Payload, acknowledged: set[PartyId]) -> None:
+        await self._context.links[party].ask(self._request, payload)
+        acknowledged.add(party)

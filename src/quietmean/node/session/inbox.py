@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from quietmean.node.net import (
     check_finite,
     decode_vector,
 )
-from quietmean.node.phase import Position
+from quietmean.node.phase import Phase, Position
 from quietmean.node.storage import COMMITTED, PENDING, Store
 
 
@@ -50,19 +50,27 @@ class Inbox:
         agreement: Callable[[], bytes],
         on_change: Callable[[], None],
         merge_gossip: Callable[[bytes], None],
+        rounds: int,
         grid: float = 0.0,
     ) -> None:
-        """``merge_gossip`` takes over the encoded logs of a message, or raises PeerError. ``grid``: of all vectors, or 0."""
+        """``merge_gossip`` takes over the encoded logs of a message, or raises PeerError. ``rounds``: of the mixing phase.
+
+        ``grid``: of all vectors, or 0.
+        """
         self._store = store
         self._party = party
         self._agreement = agreement
         self._on_change = on_change
         self._merge_gossip = merge_gossip
+        self._rounds = rounds
         self._grid = grid
         self._parked: dict[PartyId, _Parked] = {}
         self._cancelled: dict[PartyId, Position] = {}
         # The last message of each sender whose gossip is durable.
         self._noted: dict[PartyId, Position] = {}
+        # Messages that came before their round, with the agreement that they name, until it is known whether they were used.
+        self._early: dict[tuple[Position, PartyId], bytes] = {}
+        self._seen: set[tuple[Position, PartyId]] = set()
         self._expected: frozenset[PartyId] = frozenset()
         self._unwanted: frozenset[PartyId] = frozenset()
         self.position: Position = (0, 0)
@@ -78,6 +86,9 @@ class Inbox:
                 parked.verdict.set_result(now < parked.until and self._take(sender, parked.transfer, parked.arrival))
             except PeerError as error:
                 parked.verdict.set_exception(error)
+        due = [message for message in self._early if message[0] <= position]
+        early = {message: self._early.pop(message) for message in due}
+        self._note_seen([message for message, agreement in early.items() if agreement == self._agreement()])
 
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
         """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
@@ -129,13 +140,33 @@ class Inbox:
 
     def _note_refused(self, sender: PartyId, transfer: Transfer) -> None:
         """What is not used was seen all the same, and tells of its sender's rounds: the record must not be without it."""
-        if not transfer.gossip or self._agreement() != transfer.agreement:
+        if self._agreement() != transfer.agreement:
+            return
+        place = _place(transfer)
+        self._note_seen([(place, sender)])
+        if not transfer.gossip:
             return
         self._merge_gossip(transfer.gossip)
         # What a sender knows only grows, but old messages may come late.
-        if _place(transfer) > self._noted.get(sender, (0, 0)):
+        if place > self._noted.get(sender, (0, 0)):
             self._store.keep_gossip(sender, transfer.gossip)
-            self._noted[sender] = _place(transfer)
+            self._noted[sender] = place
+
+    def _note_seen(self, messages: Iterable[tuple[Position, PartyId]]) -> None:
+        """In the log of the mixing rounds, durably: their sender may tell nobody that it sent them."""
+        new = {
+            message
+            for message in messages
+            if self._is_mixing(message[0]) and not self._store.has_accepted(*message[0], message[1])
+        }
+        new -= self._seen
+        if new:
+            self._store.note_seen(int(Phase.MIXING), sorted((round_, sender) for (_, round_), sender in new))
+            self._seen |= new
+            self._on_change()
+
+    def _is_mixing(self, place: Position) -> bool:
+        return place[0] == Phase.MIXING and 1 <= place[1] <= self._rounds
 
     def _note_parked(self, transfer: Transfer) -> None:
         # Not durable, which would cost a write for each: if it is used or refused, that is. Before the agreement there is
@@ -146,6 +177,9 @@ class Inbox:
     async def _park(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
         loop = asyncio.get_running_loop()
         self._note_parked(transfer)
+        if self._is_mixing(_place(transfer)):
+            # Whatever becomes of it: its connection may be lost, or a later one of the same sender take its place.
+            self._early[_place(transfer), sender] = transfer.agreement
         earlier = self._parked.pop(sender, None)
         parked = _Parked(transfer, arrival, loop.time() + transfer.valid_for / 1000, loop.create_future())
         self._parked[sender] = parked

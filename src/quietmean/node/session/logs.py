@@ -15,6 +15,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
 
     ``received``: (round, sender) of messages that it accepted. ``heard``: parties whose release it has. ``settled``: (round,
     receiver, later round) of cancelled shares that had been used, with the round at whose end they were taken out; 0 for never.
+    ``seen``: (round, sender) of messages that were handed to it and that it does not use: refused, too late, or taken back.
     """
 
     online: tuple[Count, ...]
@@ -22,6 +23,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     received: tuple[tuple[Count, Count], ...]
     heard: tuple[Count, ...]
     settled: tuple[tuple[Count, Count, Count], ...] = ()
+    seen: tuple[tuple[Count, Count], ...] = ()
 
 
 class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -34,6 +36,7 @@ class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     received_from: tuple[Count, ...]
     heard: tuple[Count, ...]
     settled: tuple[tuple[Count, Count, Count], ...]
+    seen: tuple[tuple[Count, Count], ...]
 
 
 _decode_columns = msgspec.msgpack.Decoder(_Columns).decode
@@ -50,6 +53,7 @@ def encode_log(log: PartyLog) -> bytes:
         received_from=tuple(party for _, party in received),
         heard=log.heard,
         settled=log.settled,
+        seen=log.seen,
     )
     return zlib.compress(msgspec.msgpack.encode(columns))
 
@@ -67,13 +71,13 @@ def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
         raise PeerError(f"a log that cannot be read ({error})") from None
     if not unfolding.eof or unfolding.unused_data:
         raise PeerError(f"a log that does not end, or not within {limit} bytes")
-    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled)
+    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen)
     return check_log(log, parties, rounds)
 
 
 def check_log(log: PartyLog, parties: int, rounds: int) -> PartyLog:
     """The log. Raises :class:`PeerError` unless its rounds and parties exist."""
-    pairs = [*log.sent, *log.received]
+    pairs = [*log.sent, *log.received, *log.seen]
     if any(not 1 <= round_ <= rounds for round_ in (*log.online, *(round_ for round_, _ in pairs))):
         raise PeerError(f"a log with a round outside 1..{rounds}")
     if any(not 1 <= round_ <= rounds or later > rounds for round_, _, later in log.settled):

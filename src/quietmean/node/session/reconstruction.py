@@ -14,7 +14,8 @@ What only parties that left have seen is not known. The assumptions about them:
   well.
 * A message between two such parties arrived, in rounds in which both count as online.
 * What was sent and is not known to have arrived counts as seen by its receiver, whether it was refused, taken back, or its
-  receiver was silent: a silent party saw all that was sent to it.
+  receiver was silent: a silent party saw all that was sent to it. Final logs name what was handed over and not used, so
+  that it counts too where its sender told nothing.
 * What such parties did later, only with one another, is not in the record. It has influenced no party that finished. The parties
   that left may have seen more of one another than the record states.
 
@@ -60,7 +61,8 @@ def reconstruct(
     arrived, sent = _arrived(both), _sent(both)
     if before_release:
         released |= {party for party, known in partial.items() if known.until >= schedule.rounds - 1}
-    online = _online(schedule, both, until, arrived, released, int(transfers_mass))
+    signs = arrived | {(round_, sender, party) for party, log in logs.items() for round_, sender in log.seen}
+    online = _online(schedule, both, until, signs, released, int(transfers_mass))
     lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
     kept: set[tuple[int, PartyId, PartyId]] = set()
     for round_, sender, slot in np.argwhere(schedule.neighbours >= 0).tolist():
@@ -108,14 +110,14 @@ def _online(
     schedule: Schedule,
     logs: Mapping[PartyId, PartyLog],
     until: Mapping[PartyId, int],
-    arrived: set[tuple[int, PartyId, PartyId]],
+    signs: set[tuple[int, PartyId, PartyId]],
     released: set[PartyId],
     more: int,
 ) -> NDArray[np.bool_]:
     online = np.zeros((schedule.rounds + 1, schedule.parties), dtype=np.bool_)
     online[0] = True
     last_sign = dict.fromkeys(range(schedule.parties), 0)
-    for round_, sender, receiver in arrived:
+    for round_, sender, receiver in signs:
         last_sign[sender] = max(last_sign[sender], round_)
         last_sign[receiver] = max(last_sign[receiver], round_)
     for party in range(schedule.parties):

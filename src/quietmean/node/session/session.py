@@ -36,7 +36,7 @@ from quietmean.node.phase import Phase, Position
 from quietmean.node.session.agreement import Commitments, Opening, agree
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
-from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result, own_log
+from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
 from quietmean.node.session.gate import VOTE, Compute, CutOff, Gate
 from quietmean.node.session.gossip import GossipedLogs, PartialLog
 from quietmean.node.session.inbox import Inbox
@@ -89,7 +89,9 @@ class Session:
         self._context = Context(
             settings=settings,
             store=store,
-            inbox=Inbox(store, settings.party, lambda: self._context.agreement, changed.set, self._merge_gossip, plan.grid),
+            inbox=Inbox(
+                store, settings.party, lambda: self._context.agreement, changed.set, self._merge_gossip, rounds, plan.grid
+            ),
             links=make_links(self),
             failure_detector=self.failure_detector,
             report=report,
@@ -210,9 +212,8 @@ class Session:
         return heard
 
     async def _finalize(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
-        log = own_log(self._context, heard)
         plan, store = self._settings.plan, self._store
-        await exchange_logs(self._context, log, self._logs, gossips=plan.protocol.transfers_mass)
+        log = await exchange_logs(self._context, heard, self._logs, gossips=plan.protocol.transfers_mass)
         logs, gossip = self._logs | {self._settings.party: log}, self._all_gossip()
         trace = reconstruct(self._schedule, logs, heard, gossip, transfers_mass=plan.protocol.transfers_mass)
         known_until = {party: partial.until for party, partial in gossip.items()} | dict.fromkeys(logs, self._rounds)

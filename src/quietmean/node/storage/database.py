@@ -12,7 +12,7 @@ from typing import Any
 from quietmean.core.errors import InputError
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 
-SCHEMA = 6
+SCHEMA = 7
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
@@ -29,6 +29,7 @@ CREATE TABLE vote (party INTEGER PRIMARY KEY, digest BLOB NOT NULL, passes INTEG
 CREATE TABLE told (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
 CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
                     PRIMARY KEY (phase, round, sender));
+CREATE TABLE seen (phase INTEGER, round INTEGER, sender INTEGER, PRIMARY KEY (phase, round, sender));
 """
 
 

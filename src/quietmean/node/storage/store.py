@@ -304,10 +304,17 @@ class Store(Database):
         self._arrived.setdefault((phase, message.round), {})[message.sender] = message
 
     def forget(self, phase: int, round_: int, sender: PartyId) -> None:
-        """Undo :meth:`accept` for a transfer of the round in progress."""
+        """Undo :meth:`accept` for a transfer of the round in progress: it does not count, but was seen."""
         with self._transaction():
             self._database.execute("DELETE FROM inbox WHERE phase = ? AND round = ? AND sender = ?", (phase, round_, sender))
+            self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (phase, round_, sender))
         self._arrived.get((phase, round_), {}).pop(sender, None)
+
+    def note_seen(self, phase: int, messages: Sequence[tuple[int, PartyId]]) -> None:
+        """These messages, (round, sender), were handed to this party, though it does not use them."""
+        with self._transaction():
+            rows = [(phase, round_, sender) for round_, sender in messages]
+            self._database.executemany("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", rows)
 
     def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
         return sender in self._arrived.get((phase, round_), ())
@@ -358,6 +365,12 @@ class Store(Database):
     def arrived_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
         """(round, sender) of messages taken in."""
         query = "SELECT round, sender FROM inbox WHERE phase = ? ORDER BY round, sender"
+        return tuple((row[0], row[1]) for row in self._rows(query, phase))
+
+    def seen_here(self, phase: int) -> tuple[tuple[int, PartyId], ...]:
+        """(round, sender) of messages that were handed to this party and not taken in."""
+        query = """SELECT round, sender FROM seen WHERE phase = ?1
+                   EXCEPT SELECT round, sender FROM inbox WHERE phase = ?1 ORDER BY round, sender"""
         return tuple((row[0], row[1]) for row in self._rows(query, phase))
 
     def taken_back(self, status: str) -> tuple[tuple[int, int, PartyId], ...]:
