@@ -93,9 +93,9 @@ def test_cost_by_hand() -> None:
     assert spent.dealer_sends == 8 * share + 2 * seed
     assert spent.member_receives - 1000 * spent.dealer_sends / 10 == 9 * (3 * 125 + 2 * 2 + 3 * 40) + 9 * share
     # Three that agree, and one that may be gone.
-    assert spent.party_receives == 4 * (8 * 100 + 40)
+    assert spent.party_receives == 4 * (4 * 100 + 40)
     assert spent.rounds == 6
-    assert spent.seconds == pytest.approx(6 * 0.05 + (1000 * spent.dealer_sends / 10 + 4491 + 1080 + 99 * 4 * 840) / 12.5e6)
+    assert spent.seconds == pytest.approx(6 * 0.05 + (1000 * spent.dealer_sends / 10 + 4491 + 1080 + 99 * 4 * 440) / 12.5e6)
 
 
 def test_a_plan_of_many_says_what_a_committee_would_take() -> None:

@@ -23,7 +23,7 @@ REDRAWS = 10
 # The chance that more members leave than a result can do without.
 TOO_FEW_MEMBERS = 1e-4
 # The largest committee that is looked for; beyond the first number sizes are tried in steps of 2 %.
-_LARGEST, _ONE_BY_ONE = 1000, 150
+_LARGEST, _ONE_BY_ONE = 600, 150
 # Dealing, status, proposal, votes, sums, and the result to everybody.
 ROUNDS = 6
 # With fewer parties everybody is a member.
@@ -62,7 +62,7 @@ def upper_tail(population: int, marked: int, drawn: int, most: int) -> Fraction:
 
 
 def committee_for(target: Target, share: float = 0.0, failure: float | None = None) -> Committee | None:
-    """The smallest committee for a target with at least ``share`` * m secrets a polynomial; None if none of up to 1000 will do.
+    """The smallest committee for a target with at least ``share`` * m secrets a polynomial; None if none of up to 600 will do.
 
     ``failure``: the chance, a draw, that more members collude than planned; by default 1e-8, and 1 % of delta at most.
     """
@@ -101,7 +101,13 @@ def _least(population: int, marked: int, drawn: int, chance: float) -> tuple[int
 
 def _weights(population: int, marked: int, drawn: int) -> list[int]:
     """In how many ways 0, 1, ... ``drawn`` marked ones can be drawn; exact."""
-    return [math.comb(marked, count) * math.comb(population - marked, drawn - count) for count in range(drawn + 1)]
+    least = max(0, drawn - (population - marked))
+    ways = math.comb(marked, least) * math.comb(population - marked, drawn - least)
+    found = [0] * least
+    for count in range(least, drawn + 1):
+        found.append(ways)
+        ways = ways * (marked - count) * (drawn - count) // ((count + 1) * (population - marked - drawn + count + 1))
+    return found
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ def cost(found: Committee, target: Target, word_bytes: int) -> Cost:
     # Status, proposal and vote are sets of dealers and members.
     talk = (m - 1) * (3 * math.ceil(n / 8) + 2 * math.ceil(m / 8) + 3 * _OVERHEAD)
     published = (m - 1) * share
-    told = min(found.colluding + 1 + found.gone, m) * (8 * d + _OVERHEAD)
+    told = min(found.colluding + 1 + found.gone, m) * (word_bytes * d + _OVERHEAD)
     telling = (n - m) * told / m
     slowest = max(dealt, held) + talk + published + max(telling, told)
     return Cost(dealt, dealt + talk + published + telling, held + talk + published, told, ROUNDS * LATENCY + slowest / BANDWIDTH)
