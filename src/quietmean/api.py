@@ -14,6 +14,7 @@ import numpy as np
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.core.party import PartyId, Vector
+from quietmean.planning.automatic import AUTO, choose
 from quietmean.planning.candidates import rank
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Certificate
@@ -38,10 +39,11 @@ def plan(
     dimension: int = 1,
     sensitivity: float | None = None,
     domain: InputDomain | None = None,
-    protocol: Protocol | str | None = None,
+    protocol: Protocol | str = AUTO,
     no_privacy: bool = False,
 ) -> Plan:
-    """The calibrated plan of least predicted error; of one protocol if it is given, configured or by name.
+    """The calibrated plan of a protocol, given configured or by name; "auto" takes packed secret sharing where its conditions
+    hold, else the protocol of least predicted error among equals.
 
     ``colluding`` is a count, or a fraction below 1. ``domain`` is where a party's vector lies, and ``sensitivity`` its L2 change
     when one protected unit is replaced: by default the diameter of the domain, or 1. Without a domain every coordinate lies
@@ -60,7 +62,7 @@ def plan(
         colluding=colluding_count(parties, colluding),
         dropouts=dropouts,
     )
-    best = rank(target, None if protocol is None else [protocol], no_privacy=no_privacy).best
+    best = choose(target, domain=domain).plan if protocol == AUTO else rank(target, [protocol], no_privacy=no_privacy).best
     for sentence in budget_warnings(target):
         warnings.warn(sentence, stacklevel=2)
     return best if domain is None else best.with_domain(domain)

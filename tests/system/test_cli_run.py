@@ -33,12 +33,19 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     arguments = ["run", "--data", "data.csv", "--column", "age", "--bounds", "0", "100", "--parties", "20"]
     privacy = ["--epsilon", "1", "--delta", "1e-6", "--dropouts", "0.1", "--out", "out"]
     result = quietmean(*arguments, *privacy, folder=table)
-    assert result["parties_counted"] == 18
-    assert len(result["killed"]) == 2
+    killed = set(result["killed"])
+    assert len(killed) == 2
+    # Who was killed after it dealt is in the sum, and all that stay are.
+    inputs = json.loads((table / result["receipt"]).read_text())["inputs"]
+    assert set(range(20)) - killed <= set(inputs)
+    assert result["parties_counted"] == len(inputs)
     assert result["true_mean"] == pytest.approx(48.518, abs=0.01)
     # Noise and the values lost with two parties: six standard errors, plus what two of twenty parties can move the mean.
     assert abs(result["estimate"] - result["true_mean"]) < 6 * result["standard_error"] + 3
     assert 0 < result["epsilon"] <= 1.05
+    assert result["protocol"] == "packed-sharing"
+    assert result["why"].startswith("auto took packed-sharing: among 20 equals of whom 2 may collude and 2 leave")
+    assert result["epsilon"] <= result["epsilon_a_priori"] <= 1.0
     assert result["certificate"]["adversary"] == "any coalition of 2 parties (all 190 checked)"
     assert result["certificate"]["unit"] == "record"
     assert result["messages"] > 300
@@ -80,7 +87,8 @@ def test_every_protocol_runs_between_processes(protocol: str, table: Path) -> No
 def test_plan_then_simulate(table: Path) -> None:
     plan = quietmean("plan", "--parties", "12", "--epsilon", "1", "--dropouts", "0.1", "--out", "plan.json", folder=table)
     best = plan["candidates"][plan["chosen"]]
-    assert best["protocol"] == "inca"
+    assert best["protocol"] == "packed-sharing"
+    assert plan["why"].startswith("auto took packed-sharing: among 12 equals of whom 2 may collude and 1 leave")
     assert best["mse_central"] < best["mse"] < best["mse_local"]
     result = quietmean("simulate", "plan.json", "--runs", "2000", "--seed", "7", folder=table)
     assert result["runs"] == 2000

@@ -80,7 +80,7 @@ def command(
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     files = Files.load(study, roster, key)
     with progress("calibrating the noise"):
-        shared = files.plan(plan, no_privacy)
+        shared = files.plan(plan, no_privacy).plan
     payer = None if ledger is None else Payer(ledger, account or data.stem, group)
     findings = _look(files, shared, data, files.store(store), payer)
     with watching(files.roster) as report:

@@ -19,6 +19,7 @@ from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
+    from quietmean.planning.automatic import Choice
     from quietmean.statistics import Encoded, Estimates
     from quietmean.studies.study import Study
 
@@ -141,6 +142,18 @@ def print_statistics(document: dict[str, Any]) -> None:
 def epsilon_text(epsilon: float) -> str:
     """Rounded up: privacy is never overstated."""
     return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
+
+
+def told(choice: Choice) -> dict[str, Any]:
+    """What a result says of its protocol; ``why`` only where nobody named it."""
+    why = {} if choice.why is None else {"why": choice.why}
+    return {"protocol": choice.plan.protocol.name, **why}
+
+
+def print_choice(document: dict[str, Any]) -> None:
+    """Which protocol was taken and why, unless it was named."""
+    if "why" in document:
+        out.print(document["why"], markup=False)
 
 
 def print_a_priori(document: dict[str, Any], unit: str) -> None:

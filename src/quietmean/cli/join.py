@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import number, out, print_json, print_privacy, print_statistics, printable
+from quietmean.cli.console import number, out, print_choice, print_json, print_privacy, print_statistics, printable, told
 from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.preparation import Files, Show
@@ -89,7 +89,8 @@ def command(
         if shown.stream is not None:
             shown.stream.party = files.name
         shown.say("calibrating the noise")
-        shared = files.plan(plan, no_privacy)
+        choice = files.plan(plan, no_privacy)
+        shared = choice.plan
         records = files.records(data)
         encoded = files.encode(records, shared)
         shown.tell_owner(encoded)
@@ -125,6 +126,7 @@ def command(
         names = [entry.name for entry in files.roster.entries]
         write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
         document = outcome.to_json() | {
+            **told(choice),
             "messages": result.transfers,
             "bytes": result.bytes_sent,
             "seconds": round(time.monotonic() - begun, 3),
@@ -255,6 +257,7 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
     for name, estimate, error in zip(found.terms, found.value, found.standard_error, strict=True):
         out.print(f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}")
     print_statistics(document)
+    print_choice(document)
     print_privacy(document, study)
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted; "

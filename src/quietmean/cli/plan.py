@@ -81,7 +81,8 @@ def command(
     unit
         What is protected: one record, or all of a party.
     protocol
-        Only these protocols; repeat for several.
+        Only these protocols; repeat for several. auto, the default: all protocols among equals, of which packed secret sharing
+        is taken where its conditions hold, else the least predicted error.
     server
         What may be relied on besides equal parties: none, collector (not trusted with values), curator (sees them).
     max_messages
@@ -119,7 +120,7 @@ def command(
         "colluding": 0.1 if colluding is None else colluding,
         "dropouts": dropouts or 0.0,
         "unit": str(unit),
-        "protocols": protocol,
+        "protocols": _named(protocol),
         "options": options.chosen(),
         # Values in a ball: for protocols that can make use of it.
         "offered": {} if domain is None else {"radius": 1.0},
@@ -159,6 +160,7 @@ def command(
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     """The JSON document, and the best plan with it."""
     # Nothing of this is needed where the answer is known already.
+    from quietmean.planning.automatic import choose_from
     from quietmean.planning.candidates import configured, general_protocols, rank
     from quietmean.planning.explain import when_another, why_first
     from quietmean.protocols.target import Target, budget_warnings, colluding_count
@@ -176,10 +178,11 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     )
     calibration, server = Calibration(asked["calibration"]), Server(asked["server"])
 
+    domain = None if asked["domain"] is None else InputDomain.parse(asked["domain"])
+
     def ranking(wanted: Target, accepted: Server) -> Ranking:
         values = configured(asked["protocols"] or general_protocols(accepted), asked["options"], asked["offered"])
         named, most = bool(asked["protocols"]), asked["max_messages"]
-        domain = None if asked["domain"] is None else InputDomain.parse(asked["domain"])
         return rank(
             wanted,
             values,
@@ -192,18 +195,32 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
         )
 
     candidates = ranking(target, server)
+    chosen, why = 0, why_first(candidates)
+    if not asked["protocols"] and server == Server.NONE:
+        # As run and join choose.
+        chosen, taken = choose_from(candidates, asked["options"], domain, asked["max_messages"])
+        why = f"{taken}. Of all, {why}"
     document = {
         "target": target.describe(),
         "candidates": [candidate.to_json() for candidate in candidates],
-        "chosen": 0,
-        "why": why_first(candidates),
-        "domain": candidates[0].plan.input_domain.text,
+        "chosen": chosen,
+        "why": why,
+        "domain": candidates[chosen].plan.input_domain.text,
         "warnings": [*budget_warnings(target), *_without_effect(calibration, candidates)],
-        "plan": candidates[0].plan.to_json(),
+        "plan": candidates[chosen].plan.to_json(),
     }
     if asked["explain"]:
         document["otherwise"] = when_another(target, server, candidates, ranking)
     return document
+
+
+def _named(protocols: list[str] | None) -> list[str] | None:
+    """None for auto, which is not one of several. Raises :class:`InputError` if it is."""
+    if protocols and "auto" in protocols:
+        if len(protocols) > 1:
+            raise InputError("protocol auto stands for all protocols among equals: give it alone, or leave it out")
+        return None
+    return protocols
 
 
 def _without_effect(calibration: Calibration, candidates: Ranking) -> list[str]:
@@ -232,10 +249,23 @@ def _show(answer: dict[str, Any]) -> None:
             found["trust"],
         )
     out.print(table)
-    out.print(f"domain of a value under {candidates[0]['protocol']}: {answer['domain']}", markup=False)
+    out.print(f"domain of a value under {candidates[answer['chosen']]['protocol']}: {answer['domain']}", markup=False)
     gates = [f"{one['protocol']}: {one['certificate']['gate']}" for one in candidates if "gate" in one["certificate"]]
-    for sentence in (answer["why"], *gates, *answer.get("otherwise", ())):
+    drawn = [_committee_sentence(one) for one in candidates if one.get("committee")]
+    for sentence in (answer["why"], *gates, *drawn, *answer.get("otherwise", ())):
         out.print(sentence, markup=False)
+
+
+def _committee_sentence(found: dict[str, Any]) -> str:
+    """What a committee drawn among many parties would take."""
+    drawn = found["committee"]
+    sent, received = (drawn[f"bytes_member_{way}"] / 1e6 for way in ("sends", "receives"))
+    return (
+        f"{found['protocol']} with a committee of {drawn['members']} drawn among the parties (an estimate; none is here yet): "
+        f"{drawn['colluding_members']} of them collude at most, but for {drawn['beta']:.2g} of delta; a party would send "
+        f"{drawn['bytes_party_sends'] / 1e6:.3g} MB, a member {sent:.3g} MB, and a member would receive {received:.3g} MB; "
+        f"{drawn['rounds']} rounds, {drawn['seconds_on_links']:.3g} s on links of 100 Mbit/s"
+    )
 
 
 def _sensitivity(sensitivity: float | None, domain: Domain | None, convention: SensitivityConvention | None) -> float:

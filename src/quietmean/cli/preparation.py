@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from quietmean.node import Identity, NodeSettings, Roster
     from quietmean.node.monitor import NodeView, Report
+    from quietmean.planning.automatic import Choice
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Encoded, Workload
     from quietmean.studies.study import Study
@@ -70,17 +71,18 @@ class Files:
         """This party's vector, on the grid of the plan."""
         return self.workload.encode(records, step=plan.value_step)
 
-    def plan(self, path: Path | None, no_privacy: bool = False) -> Plan:
-        """The plan that all parties make from the study, or the one in a file.
+    def plan(self, path: Path | None, no_privacy: bool = False) -> Choice:
+        """The plan that all parties make from the study, or the one in a file, and why its protocol was taken.
 
         Raises :class:`InputError` if the plan in the file is for another study or another number of parties, and for a plan
         without privacy unless ``no_privacy`` agrees to that.
         """
+        from quietmean.planning.automatic import Choice
         from quietmean.planning.plan import Plan
 
         study, parties = self.study, len(self.roster)
         if path is None:
-            return study.plan(parties, no_privacy=no_privacy)
+            return study.choice(parties, no_privacy=no_privacy)
         plan = Plan.from_json(read_json(path))
         plan.protocol.require_privacy(no_privacy)
         wanted, given = study.target(parties).describe(), plan.target.describe()
@@ -94,7 +96,7 @@ class Files:
             raise InputError(
                 f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
             )
-        return study.placed(plan)
+        return Choice(study.placed(plan))
 
     def settings(self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None) -> NodeSettings:
         from quietmean.node import NodeSettings

@@ -17,11 +17,13 @@ from quietmean.cli.console import (
     interval_texts,
     number,
     out,
+    print_choice,
     print_json,
     print_privacy,
     print_statistics,
     progress,
     tell_owner,
+    told,
     warn,
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
@@ -44,7 +46,7 @@ def command(
     statistic: list[str] | None = None,
     parties: int | None = None,
     party_column: str | None = None,
-    protocol: str = "inca",
+    protocol: str = "auto",
     epsilon: float = 1.0,
     delta: float = 1e-6,
     colluding: int | None = None,
@@ -81,7 +83,8 @@ def command(
     party_column
         Column that says which party a row belongs to, instead of --parties.
     protocol
-        The protocol to run; quietmean plan compares them.
+        The protocol to run; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
+        predicted error among equals.
     epsilon
         Privacy target, together with delta.
     delta
@@ -161,7 +164,8 @@ def run_local_study(
         warn(sentence)
     begun = time.monotonic()
     with progress("calibrating the noise"):
-        plan = study.plan(len(parts), no_privacy=no_privacy)
+        choice = study.choice(len(parts), no_privacy=no_privacy)
+    plan = choice.plan
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
     tell_owner(encoded)
     kills = choose_kills(plan, study.dropouts)
@@ -175,7 +179,7 @@ def run_local_study(
     seconds = time.monotonic() - begun
     local.outcome.save_receipt(folder / "receipt.json")
     _write_reports(folder, study, local, names)
-    document = _document(local, folder, seconds)
+    document = _document(local, folder, seconds) | told(choice)
     if json:
         print_json(document)
     else:
@@ -264,6 +268,7 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     out.print(table)
     print_statistics(document)
     out.print()
+    print_choice(document)
     print_privacy(document, study)
     killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""
     out.print(

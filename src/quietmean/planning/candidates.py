@@ -17,7 +17,6 @@ from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.protocols import Protocol, Server, Target, get_protocol, registry
 from quietmean.protocols.protocol import ANY_DOMAIN
-from quietmean.randomness import Seed
 
 # Header and framing of one message besides its vector.
 _OVERHEAD_BYTES = 40
@@ -49,6 +48,22 @@ class Candidate:
         return float(self.plan.prediction["mse_noise"] + self.plan.prediction["mse_dropout_bias"])
 
     @property
+    def mse_central(self) -> float:
+        """Of a trusted curator, per coordinate, if everybody stays; exact Gaussian noise."""
+        return self._one_release / self.plan.target.parties**2
+
+    @property
+    def mse_local(self) -> float:
+        """Of local differential privacy, per coordinate, if everybody stays; exact Gaussian noise."""
+        return self._one_release / self.plan.target.parties
+
+    @property
+    def _one_release(self) -> float:
+        """The variance that one release of one value needs."""
+        target = self.plan.target
+        return (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
+
+    @property
     def rounds(self) -> int:
         protocol = self.plan.protocol
         return protocol.rounds + (self.plan.dissemination.rounds if protocol.releases_are_public else 0)
@@ -71,16 +86,14 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         target = self.plan.target
-        # What one release of one value, and what a curator, would need; exact Gaussian, no colluders.
-        one = (target.sensitivity / mu_of_budget(target.epsilon, target.delta)) ** 2
         promised = self.plan.a_priori
         return {
             "protocol": self.plan.protocol.name,
             "parameters": self.plan.protocol.describe(),
             "trust": self.trust,
             "mse": self.mse,
-            "mse_central": one / target.parties**2,
-            "mse_local": one / target.parties,
+            "mse_central": self.mse_central,
+            "mse_local": self.mse_local,
             "messages_per_party": self.messages,
             "messages_before_telling": self.mixing,
             "bytes_per_party": self.bytes_sent,
@@ -167,7 +180,8 @@ def rank(
         try:
             plan = calibrate(target, _within(protocol, target, max_messages), calibration=calibration, trials=trials)
             plan = plan if domain is None else plan.with_domain(domain)
-            candidates.append(_affordable(Candidate(plan, mixing_messages(plan), _result_messages(plan)), max_messages))
+            sent = plan.protocol.mixing_messages(target.parties)
+            candidates.append(_affordable(Candidate(plan, sent, _result_messages(plan)), max_messages))
         except InputError as error:
             # Not every protocol can meet the target; a refusal is raised only if protocols were named.
             refusals.append(error)
@@ -219,11 +233,6 @@ def _affordable(candidate: Candidate, most: int | None) -> Candidate:
         name = candidate.plan.protocol.name
         raise InputError(f"{name} needs {candidate.mixing:.1f} messages a party, more than {most}: allow more or leave it out")
     return candidate
-
-
-def mixing_messages(plan: Plan) -> float:
-    """Messages that a party sends on average before the result is sent to all."""
-    return float(plan.schedule(Seed.public("cost")).out_degree.sum()) / plan.target.parties
 
 
 def _result_messages(plan: Plan) -> float:

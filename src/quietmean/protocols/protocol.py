@@ -414,8 +414,12 @@ class Protocol(Configured, ABC):
         """Raises :class:`InputError` if values, (d,) or (n, d), do not fit the plan. The error does not contain them."""
         return
 
+    def mixing_messages(self, parties: int) -> float:
+        """Messages that a party sends on average before the result is sent to all; an estimate where runs differ in length."""
+        return float(self.draw_schedule(parties, Seed.public("cost")).out_degree.sum()) / parties
+
     def message_bytes(self, parties: int, dimension: int) -> float:
-        """Bytes of one message on average, without framing."""
+        """Bytes of one of these messages on average, without framing."""
         return self.vector_bytes(dimension)
 
     def vector_bytes(self, dimension: int) -> float:

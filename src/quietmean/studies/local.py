@@ -38,8 +38,8 @@ class LocalStudy:
 
 
 def choose_kills(plan: Plan, dropouts: float) -> list[Kill]:
-    """A fraction of the parties, rounded down, each killed permanently as it enters a random mixing round."""
-    rounds = plan.protocol.rounds
+    """A fraction of the parties, rounded down, each killed permanently as it enters a random mixing round of a usual run."""
+    rounds = plan.protocol.usual_rounds
     staying = plan.protocol.indispensable
     if rounds == 0:
         return []

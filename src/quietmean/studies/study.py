@@ -14,6 +14,7 @@ from quietmean.core.assumptions import usual_colluders
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
+from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
@@ -36,7 +37,7 @@ class Study(BaseModel):
     delta: float = 1e-6
     colluding: int | None = None
     dropouts: float = 0.0
-    protocol: str = "inca"
+    protocol: str = AUTO
     options: dict[str, Any] = Field(default_factory=dict)
     round_timeout: float = Field(default=10.0, gt=0)
     start_timeout: float = Field(default=60.0, gt=0)
@@ -96,13 +97,21 @@ class Study(BaseModel):
         )
 
     def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
-        """The calibrated plan; deterministic, so that every party makes the same one.
+        """The plan of :meth:`choice`."""
+        return self.choice(parties, no_privacy=no_privacy).plan
+
+    def choice(self, parties: int, *, no_privacy: bool = False) -> Choice:
+        """The calibrated plan, and why its protocol was taken; deterministic, so that every party makes the same one.
 
         Raises :class:`InputError` for a protocol without privacy unless ``no_privacy`` asks for that.
         """
+        target = self.target(parties)
+        if self.protocol == AUTO:
+            found = choose(target, self.options, self.workload.domain)
+            return replace(found, plan=self.placed(found.plan))
         protocol = get_protocol(self.protocol).from_options(self.options)
         protocol.require_privacy(no_privacy)
-        return self.placed(calibrate(self.target(parties), protocol))
+        return Choice(self.placed(calibrate(target, protocol)))
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with what its coordinates mean in this study, and where they lie."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -13,6 +13,7 @@ from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, given_value
 from quietmean.protocols.packed_sharing.accounting import charge, rounded_sensitivity, shares_distance
 from quietmean.protocols.packed_sharing.ballots import ballots_needed
+from quietmean.protocols.packed_sharing.committee import described
 from quietmean.protocols.packed_sharing.inputs import chance_of_fewer, expected_error, least_inputs, leaving
 from quietmean.protocols.packed_sharing.spec import (
     BALL,
@@ -220,8 +221,8 @@ def chance_of_another_run(found: PackedSharingParameters, target: Target) -> flo
     return min(1.0, chance_of_fewer(target, found.minimum) + leaderless)
 
 
-def figures(found: PackedSharingParameters, target: Target) -> Mapping[str, float | int]:
-    """Further figures of a plan: thresholds, and the error if half of all dropouts hit dealing."""
+def figures(found: PackedSharingParameters, target: Target) -> Mapping[str, Any]:
+    """Further figures of a plan: thresholds, the error if half of all dropouts hit dealing, and what a committee would take."""
     noise, lost = expected_error(target, least_inputs(target, 0.5), found.party_variance, 0.5)
     return {
         "threshold": found.threshold,
@@ -230,4 +231,5 @@ def figures(found: PackedSharingParameters, target: Target) -> Mapping[str, floa
         "chance_of_another_run": chance_of_another_run(found, target),
         "word_bytes": found.word_bytes,
         "mse_if_half_leave_while_dealing": noise + lost,
+        "committee": described(target, found.word_bytes),
     }

@@ -21,9 +21,13 @@ def leaving(target: Target) -> int:
 
 def input_chances(target: Target, share: float = DEALING_SHARE) -> Mapping[int, float]:
     """The chance of each number of inputs if every party that leaves misses dealing with chance ``share``."""
-    gone = leaving(target)
+    gone, missed, dealt = leaving(target), math.log(share), math.log1p(-share)
+    ways = math.lgamma(gone + 1)
+    # By logarithms, as with many parties the number of ways is no double.
     return {
-        target.parties - missing: math.comb(gone, missing) * share**missing * (1 - share) ** (gone - missing)
+        target.parties - missing: math.exp(
+            ways - math.lgamma(missing + 1) - math.lgamma(gone - missing + 1) + missing * missed + (gone - missing) * dealt
+        )
         for missing in range(gone + 1)
     }
 
@@ -35,8 +39,12 @@ def chance_of_fewer(target: Target, minimum: int, share: float = DEALING_SHARE) 
 
 def least_inputs(target: Target, share: float = DEALING_SHARE) -> int:
     """u_min: the largest number of inputs that is missed with a chance of 1e-3 at most."""
-    counts = sorted(input_chances(target, share), reverse=True)
-    return next(count for count in counts if chance_of_fewer(target, count, share) <= FEWER_INPUTS)
+    fewer, found = 0.0, target.parties
+    for count, chance in sorted(input_chances(target, share).items()):
+        if fewer > FEWER_INPUTS:
+            break
+        found, fewer = count, fewer + chance
+    return found
 
 
 def expected_error(target: Target, minimum: int, party_variance: float, share: float = DEALING_SHARE) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
@@ -24,7 +25,7 @@ from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
 from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.protocols.packed_sharing.schedule import draw_schedule
-from quietmean.protocols.packed_sharing.spec import ANY, BALL, DEFAULTS, PackedSharingParameters, check_numbers
+from quietmean.protocols.packed_sharing.spec import ANY, BALL, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
 from quietmean.protocols.protocol import Releases
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -32,6 +33,10 @@ from quietmean.transcript import Transcript, TranscriptBuilder
 
 if TYPE_CHECKING:
     from quietmean.privacy import LossConversion
+
+
+# To each of the others.
+_USUAL_MESSAGES = 4
 
 
 class PackedSharing(PackedSharingParameters, SelfCalibrating):
@@ -113,6 +118,12 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     # --- what happens ---
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
+        """Raises :class:`InputError` where everybody cannot be connected to everybody any more."""
+        if parties > MOST_PARTIES:
+            raise InputError(
+                f"everybody deals to everybody, which is for up to {MOST_PARTIES} parties, not {parties}: name another protocol, "
+                "such as inca"
+            )
         return draw_schedule(parties, self.rounds, seed)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PackedSharingParty:
@@ -191,13 +202,17 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
 
     # --- what is sent ---
 
+    def mixing_messages(self, parties: int) -> float:
+        """Of a usual run, in which the first leader stays: a share, status, vote and sum to everybody, and one proposal."""
+        return _USUAL_MESSAGES * (parties - 1) + (parties - 1) / parties
+
     def message_bytes(self, parties: int, dimension: int) -> float:
-        """Averaged over all that a party sends to one other in a usual run, and over all rounds that there may be."""
+        """Averaged over all messages of a usual run."""
         codec = Codec.of(self, self.rules(parties))
         seeds = self.colluding_members / (parties - 1)
         dealt = seeds * 32 + (1 - seeds) * codec.share_bytes
         said = 4 * (2 * self.rules(parties).set_bytes + 16)
-        return (dealt + codec.share_bytes + said) / self.rounds
+        return (dealt + codec.share_bytes + said) * (parties - 1) / self.mixing_messages(parties)
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return Codec.of(self, self.rules(parties)).limit

@@ -22,6 +22,8 @@ LARGEST_BALLOTS = 255
 _OVERFLOW_CHANCE = 2.0**-40
 # Steps in the noise of one party at least.
 LEAST_SCALE = 2.0
+# Parties of a study between machines: each is connected to all others.
+MOST_PARTIES = 10_000
 _POSITIVE = "choose a finite number > 0"
 # What execution files may leave out.
 DEFAULTS: dict[str, Any] = {"lies": 0, "centre": 0.0, "largest_weight": 1.0, "region": BOX, "prime": LARGE_PRIME}

@@ -1,0 +1,116 @@
+"""Which protocol a study takes if it names none: packed secret sharing where it can be had, else the least predicted error.
+
+Only protocols among equals are taken: nobody has a role, or is trusted, unless somebody asked for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.planning.candidates import Candidate, Ranking, configured, general_protocols, rank
+from quietmean.planning.plan import Plan
+from quietmean.protocols import Target, get_protocol
+from quietmean.protocols.packed_sharing.spec import MOST_PARTIES
+
+# The name that stands for the choice.
+AUTO = "auto"
+PREFERRED = "packed-sharing"
+# Numbers in the values of all parties together.
+_MOST_NUMBERS = 10**9
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan, and one sentence on why its protocol was taken; None where it was named."""
+
+    plan: Plan
+    why: str | None = None
+
+
+def choose(target: Target, options: Mapping[str, Any] | None = None, domain: InputDomain | None = None) -> Choice:
+    """The plan that every party makes for a target if no protocol is named. Deterministic.
+
+    ``options``: of protocols, by their key in JSON; only protocols that have all of them are taken. ``domain``: where values
+    lie. Raises :class:`InputError` for options that no protocol has, and where no protocol can do what is asked.
+    """
+    options = options or {}
+    names = _with_options(options)
+    found, against = _preferred(target, options, domain, None)
+    if found is not None:
+        return Choice(found.plan, _preferred_sentence(found))
+    others = [name for name in names if name != PREFERRED]
+    if not others:
+        raise InputError(against)
+    # Where options are given, a refusal may be about them: it is not passed over.
+    ranking = rank(target, configured(others, options), strict=bool(options), domain=domain)
+    return Choice(ranking.best, _least_error_sentence(ranking, against))
+
+
+def choose_from(
+    ranking: Ranking, options: Mapping[str, Any], domain: InputDomain | None = None, max_messages: int | None = None
+) -> tuple[int, str]:
+    """The place in a ranking of all protocols among equals of what :func:`choose` takes, and the sentence on why.
+
+    ``max_messages`` is a further condition, which the ranking keeps. Raises :class:`InputError` if none of the ranking has all
+    ``options``.
+    """
+    names = _with_options(options)
+    wanted, against = _preferred(ranking.target, options, domain, max_messages)
+    places = {one.plan.protocol.name: place for place, one in enumerate(ranking) if one.plan.protocol.name in names}
+    if wanted is not None:
+        return places[PREFERRED], _preferred_sentence(wanted)
+    others = [place for name, place in places.items() if name != PREFERRED]
+    if not others:
+        raise InputError(against)
+    return others[0], _least_error_sentence([ranking[place] for place in others], against)
+
+
+def _with_options(options: Mapping[str, Any]) -> list[str]:
+    """Protocols among equals that have all of these options. Raises :class:`InputError` if there are none."""
+    names = general_protocols()
+    # Refuses what nobody has.
+    configured(names, options)
+    found = [name for name in names if set(options) <= get_protocol(name).options().keys()]
+    if not found:
+        raise InputError(f"no protocol has all of the options {', '.join(sorted(options))}: leave some out")
+    return found
+
+
+def _preferred(
+    target: Target, options: Mapping[str, Any], domain: InputDomain | None, max_messages: int | None
+) -> tuple[Candidate | None, str]:
+    """The preferred protocol for the target, or None and why its conditions do not hold."""
+    if PREFERRED not in _with_options(options):
+        lacking = sorted(set(options) - get_protocol(PREFERRED).options().keys())
+        return None, f"it has no option {', '.join(map(repr, lacking))}"
+    if target.parties > MOST_PARTIES or target.parties * target.dimension > _MOST_NUMBERS:
+        return None, (
+            f"everybody deals to everybody, which is for up to {MOST_PARTIES} parties and {_MOST_NUMBERS} coordinates in all; "
+            f"these are {target.parties} and {target.parties * target.dimension}"
+        )
+    try:
+        return rank(target, configured([PREFERRED], options), max_messages=max_messages, domain=domain)[0], ""
+    except InputError as error:
+        return None, str(error)
+
+
+def _preferred_sentence(found: Candidate) -> str:
+    target = found.plan.target
+    leaving = target.parties - target.responding
+    return (
+        f"auto took {PREFERRED}: among {target.parties} equals of whom {target.colluding} may collude and {leaving} leave its "
+        f"conditions hold, with a predicted MSE of {found.mse / found.mse_central:.3g} times a trusted curator's"
+    )
+
+
+def _least_error_sentence(ranked: Sequence[Candidate], against: str) -> str:
+    first, *others = ranked
+    least = f", {others[0].mse / first.mse:.3g} times less than {others[0].plan.protocol.name}" if others else ""
+    return (
+        f"auto took {first.plan.protocol.name}: of what is left among equals it has the least predicted MSE ({first.mse:.3g} per "
+        f"coordinate{least}); {PREFERRED} is not for this target: {against}"
+    )
