@@ -189,6 +189,10 @@ class Statistic(Configured, ABC):
         Raises :class:`InputError` for columns that are not declared, or of another kind.
         """
 
+    def total_share(self, columns: Columns) -> float:
+        """The share of all its features together: :attr:`share`, unless the statistic is of many rows that each have one."""
+        return self.share
+
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
         """The estimates from the quantities of these features: public post-processing."""
