@@ -62,7 +62,7 @@ class Curve:
         return survival
 
     @cached_property
-    def _slopes(self) -> Array:
+    def log_slopes(self) -> Array:
         """Of log survival by the counts, (usable, 2 bins + 1)."""
         count = self.usable
         d, a = self.events[:count], self.at_risk[:count]
@@ -74,7 +74,7 @@ class Curve:
     @cached_property
     def log_noise(self) -> Array:
         """Covariance of the noise of log survival, (usable, usable)."""
-        noise: Array = self._slopes @ self.noise @ self._slopes.T
+        noise: Array = self.log_slopes @ self.noise @ self.log_slopes.T
         return noise
 
     @cached_property
