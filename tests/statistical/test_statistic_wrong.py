@@ -7,6 +7,7 @@ ignore the noise are in test_statistic_coverage.py and below. Noise is that of e
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Released, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, ColumnBlock, Columns, Released, Workload, parse_statistic, read_text
+from quietmean.statistics.block_summary import summary
 from quietmean.statistics.features import Moments
 from quietmean.statistics.timed import Timed
 from quietmean.testing import check_sensitivity
@@ -32,20 +34,25 @@ COLUMNS = Columns(
 )
 
 
-def draw(rng: np.random.Generator) -> Array:
+def draw(rng: np.random.Generator, count: int) -> Array:
     """Nothing depends on anything."""
-    time = np.minimum(rng.exponential(6, COUNT), 9.99)
-    columns = [time, rng.random(COUNT) < 0.7, rng.integers(0, 3, COUNT), rng.integers(0, 4, COUNT)]
+    time = np.minimum(rng.exponential(6, count), 9.99)
+    columns = [time, rng.random(count) < 0.7, rng.integers(0, 3, count), rng.integers(0, 4, count)]
     return np.column_stack(columns).astype(np.float64)
 
 
-def released(text: str, seed: int) -> tuple[Workload, Released, Array]:
+@cache
+def study(text: str) -> Workload:
+    return Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+
+
+def released(text: str, seed: int, count: int = COUNT) -> tuple[Workload, Released, Array]:
     """A study with noise: its workload, what it released, and the records."""
     rng = np.random.default_rng((SEED, seed))
-    records = draw(rng)
-    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    records = draw(rng, count)
+    workload = study(text)
     encoded = workload.encode(records)
-    noise = math.sqrt(1.2) * workload.sensitivity / MU / COUNT
+    noise = math.sqrt(1.2) * workload.sensitivity / MU / count
     mean = encoded.vector / encoded.weight + noise * rng.standard_normal(workload.dimension)
     return workload, workload.decoder().released(mean, noise, encoded.weight), records
 
@@ -60,8 +67,9 @@ def test_heavier_indicators_of_groups_are_found(monkeypatch: pytest.MonkeyPatch)
     text = "rates(died, time, by=arm)"
     assert check_sensitivity(released(text, 0)[0]) > 0.99
     monkeypatch.setattr(Moments, "factors", property(heavier))
+    wrong = Workload(COLUMNS, study(text).statistics, PrivacyUnit.RECORD)
     with pytest.raises(AssertionError, match="apart, not"):
-        check_sensitivity(released(text, 0)[0])
+        check_sensitivity(wrong)
 
 
 def test_pearsons_sum_over_noisy_counts_rejects_nothing_far_too_often() -> None:
@@ -103,31 +111,32 @@ def test_numbers_at_risk_summed_from_the_right_alone_are_found() -> None:
 
 
 def test_a_variance_with_the_noise_in_it_is_found() -> None:
-    """E m^2 = m^2 + noise: the square of a noisy mean taken as that of the mean makes the variance too small on average."""
-    corrected, forgetful, errors = [], [], []
-    truth = []
-    for seed in range(400):
-        workload, found, records = released("variance(time)", seed)
-        (statistic,) = workload.statistics
-        estimates = statistic.decode(found, COLUMNS)
-        (feature,) = statistic.features(COLUMNS)
+    """E m^2 = m^2 + noise: the square of a noisy mean taken as that of the mean makes the variance too small on average.
+
+    1000 seeds of 40 records: an average within 4 of its standard errors is right but for a chance of 1 in 15 000.
+    """
+    corrected, forgetful = [], []
+    for seed in range(1000):
+        workload, found, records = released("variance(time)", seed, 40)
+        (feature,) = workload.statistics[0].features(COLUMNS)
+        assert isinstance(feature, ColumnBlock)
+        known = summary(found, feature)
+        assert known is not None
         present, first, second = found.mean(feature)[:3].tolist()
-        truth.append(float(records[:, 0].var(ddof=1)))
-        corrected.append(float(estimates.value[0]))
-        forgetful.append((second / present - (first / present) ** 2) * 25 * COUNT / (COUNT - 1))
-        errors.append(float(estimates.standard_error[0]))
-    bias = [float(np.mean(np.array(values) - truth)) for values in (corrected, forgetful)]
-    reach = 4 * float(np.mean(errors)) / 20
-    print(f"bias {bias[0]:.4f}, with the noise in it {bias[1]:.4f}, +- {reach:.4f}")
-    assert abs(bias[0]) < reach
-    assert bias[1] < bias[0]
+        truth = float(records[:, 0].var(ddof=1))
+        corrected.append(known.variance_estimate - truth)
+        forgetful.append((second / present - (first / present) ** 2) * 25 * 40 / 39 - truth)
+    scores = [float(np.mean(values) / np.std(values)) * math.sqrt(1000) for values in (corrected, forgetful)]
+    print(f"bias {scores[0]:.1f} standard errors, with the noise in it {scores[1]:.1f}")
+    assert abs(scores[0]) < 4
+    assert scores[1] < -4
 
 
 def test_the_interval_of_a_mean_from_sampling_alone_is_found() -> None:
-    """500 seeds, 1000 records: coverage of 95 % is inside 91.6 to 98.4 %, what ignores the noise is far below."""
+    """500 seeds, 200 records: coverage of 95 % is inside 91.6 to 98.4 %, what ignores the noise is far below."""
     held, ignoring = 0, 0
     for seed in range(500):
-        workload, found, _ = released("mean(time)", seed)
+        workload, found, _ = released("mean(time)", seed, 200)
         (statistic,) = workload.statistics
         estimates = statistic.decode(found, COLUMNS)
         interval, population = estimates.of_population, estimates.population
@@ -139,4 +148,4 @@ def test_the_interval_of_a_mean_from_sampling_alone_is_found() -> None:
         ignoring += bool(abs(estimates.value[0] - truth) <= 1.96 * sampling)
     print(f"held {held / 5} %, ignoring the noise {ignoring / 5} %")
     assert 0.916 <= held / 500 <= 0.984
-    assert ignoring / 500 < 0.9
+    assert ignoring / 500 < 0.8

@@ -19,6 +19,8 @@ Interval = tuple[float, float]
 _ANYTHING: Interval = (-math.inf, math.inf)
 # Relative to a quantity, what it is moved by for a difference quotient of the second order.
 _NUDGE = 1e-6
+# Of e, that float64 can hold.
+_LARGEST_POWER = 700.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Row:
         """A ratio from its logarithm and the variances of noise and of sampling there; tested against 1."""
         one, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
         value = math.exp(log)
-        ends = [(math.exp(log - Z * error), math.exp(log + Z * error)) for error in (one, both)]
+        ends = [(math.exp(log - Z * error), _exp(log + Z * error)) for error in (one, both)]
         p_value = t_test(log, both, math.inf).p_value
         return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value)
 
@@ -68,6 +70,10 @@ class Row:
     def of(self, group: str) -> Row:
         """The same as a term of a group."""
         return replace(self, group=group)
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < _LARGEST_POWER else math.inf
 
 
 def assembled(rows: Sequence[Row], *, parties: bool = False, **more: Any) -> Estimates:

@@ -202,4 +202,6 @@ def _brief(value: Any) -> str:
     """A field as short as it can be read back from."""
     if isinstance(value, list):
         return " ".join(_brief(one) for one in value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

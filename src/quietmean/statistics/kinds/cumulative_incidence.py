@@ -67,7 +67,9 @@ class CumulativeIncidence(Statistic):
         events, causes = self._causes(columns)
         times = np.array(table.axes[-2].edges[1:])
         parties = columns.unit == PrivacyUnit.PARTY
-        rows, flags, at_risk = [], [], {}
+        rows: list[Row] = []
+        flags: list[Flag] = []
+        at_risk: dict[str, list[float]] = {}
         for arm, cells in zip(arms, cells_by_arm(table, len(arms), causes), strict=True):
             counts = released.mean(table)[cells] * released.weight
             noise = released.covariance(table)[np.ix_(cells, cells)] * released.weight**2

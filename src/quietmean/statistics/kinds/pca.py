@@ -101,7 +101,9 @@ class Pca(Statistic):
             return Row.normal(term, value, noise, 2 * float((turned * turned.T).sum()) / found.records, limits)
 
         entry = max(row("", 0.0, _entry(count, i, j), (-1.0, 1.0)).noise for i in range(count) for j in range(i + 1))
-        rows, flags, angles = [], [], []
+        rows: list[Row] = []
+        flags: list[Flag] = []
+        angles: list[float | None] = []
         most = float(count) if self.scale else math.inf
         for place in range(count):
             name = f"PC{place + 1}"

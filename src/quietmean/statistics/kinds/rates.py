@@ -110,7 +110,7 @@ class Rates(Statistic):
         ]
         rows = [self._rate(name, group) for name, group in zip(names, groups, strict=True)]
         if len(names) == 2:
-            rows += self._compared(groups, flags)
+            rows += self._against(groups, flags)
         if self.standard is not None:
             rows.append(self._standardised(groups))
         for name, group in zip(names, groups, strict=True):
@@ -129,7 +129,7 @@ class Rates(Statistic):
         ends = [(low * self.per, high * self.per) for low, high in (group.interval(False), group.interval(True))]
         return replace(found, low=0.0, of_noise=ends[0], of_population=ends[1])
 
-    def _compared(self, groups: list[_Group], flags: list[Flag]) -> list[Row]:
+    def _against(self, groups: list[_Group], flags: list[Flag]) -> list[Row]:
         one, two = groups
         if not (one.known and two.known):
             return [Row.unknown(RATIO, (0.0, math.inf)), Row.unknown(DIFFERENCE)]

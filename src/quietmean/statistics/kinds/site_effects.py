@@ -21,6 +21,7 @@ from quietmean.statistics.statistic import Feature, Released, Statistic
 Array = NDArray[np.float64]
 
 FIXED, RANDOM = "fixed", "random"
+_ROUNDING = 1e-12
 SEEN = "the result shows each site's own mean, to everybody who sees the result: sites must agree to that"
 
 
@@ -56,13 +57,11 @@ class SiteEffects(Statistic):
         rows = [_mean(site, one, limits) for site, one in zip(sites, found, strict=True)]
         flags = [Flag("sites-seen", SEEN)]
         flags += [
-            Flag("group-left-out", f"site {site}: too few for its noise, left out")
+            Flag("group-left-out", f"site {site}: too few for its noise, or all the same: left out of what sites have in common")
             for site, one in zip(sites, found, strict=True)
-            if one is None or not one.noise_of_mean + one.sampling_of_mean > 0
+            if not _varies(one, block.column)
         ]
-        known = {
-            place: one for place, one in enumerate(found) if one is not None and one.noise_of_mean + one.sampling_of_mean > 0
-        }
+        known = {place: one for place, one in enumerate(found) if one is not None and _varies(one, block.column)}
         if len(known) < 2:
             flags.append(Flag("one-site", "fewer than two sites are known: nothing is said about what they have in common"))
             rows += [Row.unknown(term, limits) for term in (FIXED, RANDOM)]
@@ -75,6 +74,11 @@ class SiteEffects(Statistic):
             flags=tuple(flags),
             method="ratios of noisy means; inverse variances with the noise in them, DerSimonian and Laird",
         )
+
+
+def _varies(one: Summary | None, column: Column) -> bool:
+    """Is a site known, with a variance that is more than rounding?"""
+    return one is not None and one.noise_of_mean + one.sampling_of_mean > _ROUNDING * column.width**2
 
 
 def _mean(site: str, one: Summary | None, limits: tuple[float, float]) -> Row:

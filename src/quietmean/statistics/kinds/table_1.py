@@ -136,7 +136,7 @@ def _numbers(
     """Mean, standard deviation and missing part of a column of numbers in each group."""
     column = feature.column
     found = [summary(released, feature, place) for place in range(len(groups))]
-    rows = []
+    rows: list[Row] = []
     for place, (group, one, size) in enumerate(zip(groups, found, sizes, strict=True)):
         if one is None:
             flags.append(Flag("nothing-present", f"{column.name} in {group}: too few values for the noise, left out"))
@@ -163,7 +163,8 @@ def _mean(one: Summary | None, column: Column) -> Row:
         return Row.unknown(term, limits)
     found = Row.normal(term, one.mean, one.noise_of_mean, one.sampling_of_mean, limits)
     reach = t_quantile(degrees_of_freedom(one.noise_of_mean, one.sampling_of_mean, one.present - 1)) * found.error
-    return replace(found, of_population=(max(one.mean - reach, column.low), min(one.mean + reach, column.high)))
+    low, high = (min(max(end, column.low), column.high) for end in (one.mean - reach, one.mean + reach))
+    return replace(found, of_population=(low, high))
 
 
 def _deviation(one: Summary | None, column: Column, group: str, flags: list[Flag]) -> Row:
