@@ -31,6 +31,7 @@ COLUMNS = Columns(
         Column(name="sex", levels=("f", "m")),
         Column(name="race", levels=("a", "b", "c")),
         Column(name="smoker", boolean=True),
+        Column(name="days", low=0, high=30),
     ]
 )
 MENU = [
@@ -55,7 +56,23 @@ MENU = [
     "linear-regression(bmi ~ age + sex)",
     "linear-regression(glu ~ bmi + race)",
     "survival(age, smoker, by=sex, bins=4)",
+    "table-1(by=sex)",
+    "table-1(age, glu, by=race)",
+    "table-1(age, race, smoker)",
+    "rates(smoker, days)",
+    "rates(smoker, days, by=race)",
+    "rates(days, age, by=sex)",
+    "logistic-regression(smoker ~ age + bmi)",
+    "pca(age, bmi, glu)",
+    "roc(bmi, smoker, bins=4)",
+    "mann-whitney(bmi, by=sex, bins=6)",
+    "hazard-ratio(age, smoker, by=sex, bins=4)",
+    "restricted-mean(age, smoker, bins=5)",
+    "cumulative-incidence(days, race, by=sex, bins=3)",
+    "site-effects(bmi, by=race)",
 ]
+# Rows of a table have a share each.
+ROWS = {"table-1(by=sex)": 6, "table-1(age, glu, by=race)": 3, "table-1(age, race, smoker)": 3}
 
 
 def study(texts: list[str], shares: list[float] | None = None) -> Workload:
@@ -78,7 +95,8 @@ def test_no_two_records_are_further_apart_than_the_sensitivity(
     workload = study(texts, shares[: len(texts)])
     reached = check_sensitivity(workload, restarts=3, seed=seed, step=step)
     assert reached > 0.7
-    assert workload.sensitivity <= math.sqrt(sum(shares[: len(texts)])) * (1 + 1e-9)
+    total = sum(share * ROWS.get(text, 1) for text, share in zip(texts, shares[: len(texts)], strict=True))
+    assert workload.sensitivity <= math.sqrt(total) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("text", MENU)
@@ -152,6 +170,22 @@ def test_two_blocks_of_a_group_are_two_apart_at_most() -> None:
     assert worst + 20.8 * 2 * 0.00025 < 4
     # Near opposite corners, t = (1 - |x|) + (1 - |y|): 4 - 4 t + 26.84 t^2 <= 4.
     assert 26.84 * 0.02 <= 4
+
+
+@given(
+    squares=st.lists(st.floats(0, 9), min_size=10, max_size=10),
+    weights=st.lists(st.floats(0, 1), min_size=4, max_size=4),
+)
+def test_moments_in_groups_are_no_wider_than_in_one(squares: list[float], weights: list[float]) -> None:
+    """A cut of half of all weight exists, so that D^2 / 2 - sum w^2 is what is left for the indicator of a group."""
+    graph = np.zeros((5, 5))
+    graph[np.triu_indices(5, 1)] = squares
+    cut = maximum_cut(graph + graph.T)
+    assert 4 * cut / 2 - sum(squares) >= -1e-9
+    # The longest record, squares of columns free: each edge counts once at most.
+    t, alone, pairs = np.array(weights), (graph + graph.T)[0, 1:], (graph + graph.T)[1:, 1:]
+    length = alone @ t + (np.triu(pairs) * np.outer(t, t)).sum() + (alone + pairs.sum(axis=1) / 2) @ (1 - t) ** 2
+    assert length <= sum(squares) * (1 + 1e-12) + 1e-12
 
 
 @given(st.lists(st.floats(0, 3), min_size=15, max_size=15), st.lists(st.floats(0, 1), min_size=5, max_size=5))

@@ -24,6 +24,8 @@ COLUMNS = Columns(
         Column(name="weight", low=40, high=140),
         Column(name="sex", levels=("f", "m")),
         Column(name="smoker", boolean=True),
+        Column(name="chance", low=0, high=1),
+        Column(name="ended", levels=("alive", "moved", "dead")),
     ]
 )
 
@@ -35,7 +37,8 @@ def people(count: int, seed: int = 1) -> Array:
     age = np.clip(rng.normal(50, 15, count) + 5 * sex, 0, 100)
     weight = np.clip(60 + 0.3 * age + 8 * sex + rng.normal(0, 10, count), 40, 140)
     age[::7], sex[::11], smoker[::13] = np.nan, np.nan, np.nan
-    return np.column_stack([age, weight, sex, smoker])
+    chance, ended = rng.random(count), rng.integers(0, 3, count).astype(float)
+    return np.column_stack([age, weight, sex, smoker, chance, ended])
 
 
 RECORDS = people(150)
@@ -65,6 +68,21 @@ EXAMPLES = [
     "covariance(age, weight)",
     "linear-regression(weight ~ age + sex)",
     "survival(age, smoker, by=sex, horizon=80, bins=5)",
+    "table-1(age, smoker)",
+    "table-1(by=sex)",
+    "rates(smoker, age)",
+    "rates(smoker, age, by=sex, standard=1 2)",
+    "logistic-regression(smoker ~ age + weight)",
+    "pca(age, weight, chance)",
+    "pca(age, weight, scale=false)",
+    "roc(weight, smoker, bins=5)",
+    "calibration(chance, smoker, bins=4)",
+    "mann-whitney(weight, by=sex, bins=8)",
+    "hazard-ratio(age, smoker, by=sex, horizon=80, bins=4)",
+    "restricted-mean(age, smoker, by=sex, horizon=60, bins=4)",
+    "cumulative-incidence(age, ended, horizon=80, bins=4)",
+    "cumulative-incidence(age, ended, censored=moved, by=sex, horizon=60, bins=3)",
+    "site-effects(weight, by=ended)",
 ]
 
 
@@ -88,7 +106,7 @@ def test_every_statistic_keeps_its_promises(text: str) -> None:
     check_statistic(statistic(text), COLUMNS, RECORDS)
 
 
-AGE, WEIGHT, SEX, SMOKER = RECORDS.T
+AGE, WEIGHT, SEX, SMOKER = RECORDS.T[:4]
 PRESENT = AGE[~np.isnan(AGE)]
 BINNED = [(PRESENT < 10).sum(), *np.histogram(PRESENT, [10, 30, 60])[0], (PRESENT > 60).sum()]
 
@@ -149,6 +167,28 @@ def test_a_party_counts_once() -> None:
         ("linear-regression(weight ~ agee)", r"'agee' is not declared \(did you mean 'age'"),
         ("linear-regression(sex ~ age)", "has levels and no bounds"),
         ("survival(age, sex)", "declare it as boolean"),
+        ("table-1(sex, by=sex)", "needs columns beside the one that divides them"),
+        ("table-1(age, age)", "name each once"),
+        ("table-1(age, by=weight)", "has bounds and no levels"),
+        ("rates(weight, age)", "must say whether, or how often, the event happened"),
+        ("rates(smoker, weight)", "is person-time, but its lower bound is 40"),
+        ("rates(age, age)", "names one column twice"),
+        ("rates(smoker, age, standard=1 2)", "needs a weight >= 0 for each of 0 groups"),
+        ("rates(smoker, age, by=sex, standard=1 2 3)", "needs a weight >= 0 for each of 2 groups"),
+        ("rates(smoker, age, by=sex, standard=0 0)", "not all of them 0"),
+        ("logistic-regression(sex ~ age)", "is the outcome of a logistic regression: declare it as boolean"),
+        ("logistic-regression(smoker)", "is not of the form outcome ~ column"),
+        ("pca(age)", "needs 2 or more different columns"),
+        ("pca(age, sex)", "has levels and no bounds"),
+        ("roc(age, sex)", "declare it as boolean"),
+        ("roc(sex, smoker)", "has levels and no bounds"),
+        ("calibration(age, smoker)", "is a predicted probability, but its bounds are not between 0 and 1"),
+        ("mann-whitney(age, by=ended)", "compares two groups, but column 'ended' has 3 levels"),
+        ("hazard-ratio(age, smoker)", "compares arms: name the column"),
+        ("restricted-mean(weight, smoker)", "times from 0 to the horizon"),
+        ("cumulative-incidence(age, ended, censored=lost)", "'lost' is unknown"),
+        ("cumulative-incidence(age, ended, by=ended)", "for arms and for events: name two columns"),
+        ("site-effects(weight, by=age)", "has bounds and no levels"),
         ("survival(age, smoker, horizon=200)", "times from 0 to the horizon 200"),
         ("survival(weight, smoker)", "times from 0 to the horizon"),
         ("crosstab(sex, sex)", "of one column only"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import is_kind, parameter, wrong_field
+from quietmean.statistics.columns import Column, Columns
 
 MOST_BINS = 1024
 
@@ -60,3 +61,22 @@ def require_names(what: str, names: tuple[str, ...], least: int) -> None:
     """Raises :class:`InputError` for too few columns, or one that is named twice."""
     if len(names) < least or len(set(names)) < len(names):
         raise InputError(f"{what} needs {least} or more different columns: name each once")
+
+
+def sides_of(formula: str) -> tuple[str, list[str]]:
+    """The outcome and the other columns of ``outcome ~ column + column``. Raises :class:`InputError` for any other text."""
+    left, tilde, right = formula.partition("~")
+    outcome, names = left.strip(), [name.strip() for name in right.split("+")]
+    if not tilde or not outcome or not all(names):
+        raise InputError(f"formula {formula!r} is not of the form outcome ~ column + column: write it so")
+    if len({outcome, *names}) <= len(names):
+        raise InputError(f"formula {formula!r} names a column twice: name each once")
+    return outcome, names
+
+
+def boolean_column(columns: Columns, name: str, what: str) -> Column:
+    """A boolean column that says ``what``. Raises :class:`InputError` for any other."""
+    column = columns[name]
+    if not column.boolean:
+        raise InputError(f"column {name!r} must say {what}: declare it as boolean")
+    return column

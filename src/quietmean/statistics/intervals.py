@@ -62,3 +62,15 @@ def few(what: str, estimate: float, error: float, upper: float) -> list[Flag]:
     if estimate >= 2 * error:
         return []
     return [Flag("few", f"{what}: fewer than {max(math.ceil(upper), 1)}, the noise hides how many")]
+
+
+def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:
+    """The ends of all r with square r^2 + slope r + constant <= 0, infinite where the set has no end (Fieller, JRSS B 16, 1954).
+
+    A set of two rays, or of all numbers, is from -inf to inf; an empty one is the point where the left side is least.
+    """
+    rest = slope**2 - 4 * square * constant
+    if square <= 0:
+        return -math.inf, math.inf
+    middle, reach = -slope / (2 * square), math.sqrt(max(rest, 0.0)) / (2 * square)
+    return middle - reach, middle + reach

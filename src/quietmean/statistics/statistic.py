@@ -189,6 +189,10 @@ class Statistic(Configured, ABC):
         Raises :class:`InputError` for columns that are not declared, or of another kind.
         """
 
+    def total_share(self, columns: Columns) -> float:
+        """The share of all its features together: :attr:`share`, unless the statistic is of many rows that each have one."""
+        return self.share
+
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
         """The estimates from the quantities of these features: public post-processing."""
@@ -198,4 +202,6 @@ def _brief(value: Any) -> str:
     """A field as short as it can be read back from."""
     if isinstance(value, list):
         return " ".join(_brief(one) for one in value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)

@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 _LEAST_AT_RISK, _LEAST_DEVIATIONS = 10.0, 5.0
 # The log-rank test leaves out bins with so few at risk, in all or in one arm.
 _LEAST_TESTED, _LEAST_IN_ARM = 20.0, 2.0
+# Of e, that float64 can hold: from there on an interval is from 0 to 1.
+_LARGEST_POWER = 700.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Curve:
         return survival
 
     @cached_property
-    def _slopes(self) -> Array:
+    def log_slopes(self) -> Array:
         """Of log survival by the counts, (usable, 2 bins + 1)."""
         count = self.usable
         d, a = self.events[:count], self.at_risk[:count]
@@ -74,7 +76,7 @@ class Curve:
     @cached_property
     def log_noise(self) -> Array:
         """Covariance of the noise of log survival, (usable, usable)."""
-        noise: Array = self._slopes @ self.noise @ self._slopes.T
+        noise: Array = self.log_slopes @ self.noise @ self.log_slopes.T
         return noise
 
     @cached_property
@@ -97,7 +99,8 @@ class Curve:
                 # No scale of logarithms: what a normal error allows.
                 ends.append((min(max(value - Z * error, 0.0), 1.0), min(max(value + Z * error, 0.0), 1.0)))
             else:
-                reach = math.exp(Z * error / -math.log(value))
+                power = Z * error / -math.log(value)
+                reach = math.exp(min(power, _LARGEST_POWER))
                 ends.append((value**reach, value ** (1 / reach)))
         return np.array(ends).reshape(-1, 2)
 

@@ -69,7 +69,7 @@ class Workload:
         for statistic in self.statistics:
             wanted = dict.fromkeys(statistic.features(self.declared))
             for feature in wanted:
-                shares[feature] = shares.get(feature, 0.0) + statistic.share / len(wanted)
+                shares[feature] = shares.get(feature, 0.0) + statistic.total_share(self.declared) / len(wanted)
         return shares
 
     @cached_property

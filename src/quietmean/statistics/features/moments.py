@@ -72,11 +72,15 @@ class Moments(Feature):
     Squares of numbers have s_i^2 = w_i^2 + 1/2 sum_j w_ij^2, and the indicator w0^2 = sum of all w^2: both cost nothing. The
     squared sensitivity is four times the maximum cut of the graph with weights w^2.
 
-    Quantities: the means of p, of p z_i, p z_i z_j in the order of the edges, and p z_i^2 in that of the numbers.
+    With ``by``, a column with levels, a record's moments stand in the place of its group, and one without a group has none. Then
+    w0^2 = D^2 / 2 - sum of all w^2, and the groups cost nothing either.
+
+    Quantities, for each group: the means of p, of p z_i, p z_i z_j in the order of the edges, and p z_i^2 in that of the numbers.
     """
 
     edges: tuple[Edge, ...]
     weights: tuple[float, ...]
+    by: Column | None = None
 
     @cached_property
     def vertices(self) -> tuple[Vertex, ...]:
@@ -94,8 +98,17 @@ class Moments(Feature):
         return tuple(column for column in columns if not column.numeric or column.missing == "indicator")
 
     @property
-    def size(self) -> int:
+    def groups(self) -> int:
+        return 1 if self.by is None else len(self.by.categories)
+
+    @property
+    def block(self) -> int:
+        """How many numbers each group has."""
         return 1 + len(self.edges) + len(self.numbers)
+
+    @property
+    def size(self) -> int:
+        return self.groups * self.block
 
     @cached_property
     def sensitivity(self) -> float:
@@ -103,13 +116,15 @@ class Moments(Feature):
 
     @cached_property
     def factors(self) -> Array:
-        """The weights of all coordinates, shape (size,)."""
+        """The weights of all coordinates of a group, shape (block,)."""
         squares = dict.fromkeys(self.vertices, 0.0)
         for (one, other), weight in zip(self.edges, self.weights, strict=True):
             for vertex in (one, other):
                 if vertex is not None:
                     squares[vertex] += weight**2 * (1.0 if one is None else 0.5)
         total = math.fsum(weight**2 for weight in self.weights)
+        if self.by is not None:
+            total = self.sensitivity**2 / 2 - total
         return np.sqrt([total, *(weight**2 for weight in self.weights), *(squares[vertex] for vertex in self.numbers)])
 
     @property
@@ -126,7 +141,10 @@ class Moments(Feature):
         products = [values[other] if one is None else values[one] * values[other] for one, other in self.edges]
         squares = [values[vertex] ** 2 - 1 for vertex in self.numbers]
         encoded: Array = np.column_stack([np.ones(rows), *products, *squares]) * self.factors * present[:, None]
-        return encoded
+        if self.by is None:
+            return encoded
+        placed = np.where(records[self.by.name][:, None] == np.arange(self.groups), 1.0, 0.0)
+        return np.asarray((placed[:, :, None] * encoded[:, None, :]).reshape(rows, self.size))
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """Drawn together by as much as rounding to the nearest step may move two records apart."""
@@ -135,23 +153,28 @@ class Moments(Feature):
     def response(self, scale: float, step: float) -> Array:
         contraction = self._contraction(scale, step)
         found = np.diag(self.factors * (1 - contraction))
-        squares = slice(self.size - len(self.numbers), self.size)
+        squares = slice(self.block - len(self.numbers), self.block)
         found[squares, 0] = -np.diag(found)[squares]
         if step:
             found[0, 0] = np.rint(found[0, 0] * scale / step) * step / scale
-        return found
+        return np.asarray(np.kron(np.eye(self.groups), found), dtype=np.float64)
 
     def _contraction(self, scale: float, step: float) -> float:
-        return math.sqrt(self.size) * step / (self.sensitivity * scale)
+        # Two records of different groups differ in twice as many numbers, each of which one of them has as an exact 0.
+        return math.sqrt(self.block) * step / (self.sensitivity * scale)
 
     def events(self) -> Mapping[Hashable, Array]:
         first = np.eye(self.size)[0]
+        if self.by is not None:
+            ones = np.eye(self.size)[:: self.block]
+            levels = zip(self.by.categories, ones, strict=True)
+            return {} if self.demanded else {("level", self.by.name, level): one for level, one in levels}
         if not self.demanded:
             return {TOTAL: first}
         return {("present", self.demanded[0].name): first} if len(self.demanded) == 1 and self.demanded[0].numeric else {}
 
     def family(self) -> Hashable:
-        return ("moments", frozenset(self.demanded))
+        return ("moments", frozenset(self.demanded), self.by)
 
     @classmethod
     def joined(cls, wanted: Mapping[Any, float]) -> Feature:
@@ -162,12 +185,14 @@ class Moments(Feature):
                 key = frozenset(edge)
                 edges.setdefault(key, edge)
                 squares[key] = squares.get(key, 0.0) + share * weight**2 / feature.sensitivity**2
-        return cls(tuple(edges.values()), tuple(math.sqrt(squares[key]) for key in edges))
+        by = next(iter(wanted)).by
+        return cls(tuple(edges.values()), tuple(math.sqrt(squares[key]) for key in edges), by)
 
     def places_of(self, part: Any) -> NDArray[np.int64]:
         edges = {frozenset(edge): 1 + place for place, edge in enumerate(self.edges)}
         squares = {vertex: 1 + len(self.edges) + place for place, vertex in enumerate(self.numbers)}
-        return np.array([0, *(edges[frozenset(edge)] for edge in part.edges), *(squares[vertex] for vertex in part.numbers)])
+        own = np.array([0, *(edges[frozenset(edge)] for edge in part.edges), *(squares[vertex] for vertex in part.numbers)])
+        return np.concatenate([own + group * self.block for group in range(self.groups)])
 
 
 @cache

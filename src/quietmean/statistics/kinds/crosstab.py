@@ -19,6 +19,8 @@ from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
+# Records that rounding may make of none.
+_NOBODY = 1e-6
 RATIOS = ("odds-ratio", "risk-ratio", "risk-difference")
 
 
@@ -70,7 +72,7 @@ def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]
     total = float(table.sum())
     row, column = table.sum(axis=1), table.sum(axis=0)
     degrees = float((rows - 1) * (columns - 1))
-    if not (row > 0).all() or not (column > 0).all():
+    if not (row > _NOBODY).all() or not (column > _NOBODY).all():
         text = "noise hides a row or column of the table: independence is not tested"
         return HypothesisTest(math.nan, (degrees,), math.nan), [Flag("empty-margin", text)]
     expected = np.outer(row, column) / total

@@ -67,7 +67,7 @@ class GroupMeans(Statistic):
         ]
         tests: dict[str, HypothesisTest] = {}
         if len(groups) == 2:
-            rows += _compared([found[group] for group in groups], column, flags)
+            rows += compared([found[group] for group in groups], column, flags)
             if len(known) == 2:
                 difference = rows[2]
                 error = math.sqrt(difference.noise + difference.sampling)
@@ -84,7 +84,7 @@ def _mean(group: str, one: Summary | None, column: Column) -> _Row:
     return _Row(group, one.mean, one.noise_of_mean, one.sampling_of_mean, one.present - 1, column.low, column.high)
 
 
-def _compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> list[_Row]:
+def compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> list[_Row]:
     """Difference of means and standardised difference of two groups; what they say goes to ``flags``."""
     one, two = pair
     if one is None or two is None:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import Moments, Vertex, vertices_of
+from quietmean.statistics.fields import sides_of
 from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments, moments_of
@@ -51,13 +51,7 @@ class LinearRegression(Statistic):
 
     def _vertices(self, columns: Columns) -> tuple[Vertex, tuple[Vertex, ...]]:
         """The outcome and the covariates."""
-        left, tilde, right = self.formula.partition("~")
-        names = [name.strip() for name in right.split("+")]
-        if not tilde or not left.strip() or not all(names):
-            raise InputError(f"formula {self.formula!r} is not of the form outcome ~ column + column: write it so")
-        outcome = left.strip()
-        if len({outcome, *names}) <= len(names):
-            raise InputError(f"formula {self.formula!r} names a column twice: name each once")
+        outcome, names = sides_of(self.formula)
         return Vertex(columns.number(outcome)), tuple(vertex for name in names for vertex in vertices_of(columns[name]))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
@@ -73,7 +67,7 @@ def _fit(
     found: CentredMoments, outcome: Vertex, covariates: tuple[Vertex, ...], terms: tuple[str, ...], parties: bool
 ) -> Estimates:
     count = len(covariates)
-    inverse, flags = _inverse(found, count)
+    inverse, flags = inverse_of(found, count)
     if inverse is None:
         return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
     cross = found.covariance[:count, count]
@@ -106,7 +100,7 @@ def _fit(
     return _estimates(terms, values, noise, sampling, degrees, flags, summary, parties)
 
 
-def _inverse(found: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
+def inverse_of(found: CentredMoments, count: int) -> tuple[Array | None, list[Flag]]:
     """Of the covariates' covariance matrix; None if it is singular without any noise."""
     eigenvalues, vectors = np.linalg.eigh(found.covariance[:count, :count])
     error = float(found.errors[:count, :count].max())

@@ -19,6 +19,9 @@ from quietmean.statistics.statistic import Feature, Released, Statistic
 
 Array = NDArray[np.float64]
 
+# Value, error of the noise and of the population, Wilson's interval, and flags.
+PartOf = tuple[float, float, float, tuple[float, float], list[Flag]]
+
 PARTIES_DIFFER = "each party counts once, and how far parties differ was not released: ask for the mean of a column of numbers"
 
 
@@ -64,19 +67,21 @@ class Proportion(Statistic):
         )
 
 
-def _proportion(
-    released: Released, table: Table, labels: tuple[str, ...], level: str, column: Column, parties: bool
-) -> tuple[float, float, float, tuple[float, float], list[Flag]]:
-    """Value, error of the noise and of the population, Wilson's interval, and flags."""
+def _proportion(released: Released, table: Table, labels: tuple[str, ...], level: str, column: Column, parties: bool) -> PartOf:
+    """The part of the records that count which have a level."""
     cells = np.eye(len(labels))
     counted = np.ones(len(labels)) if level == MISSING else 1.0 - cells[-1]
+    return part_of(released, table, cells[labels.index(level)], counted, f"{column.name} {level}", parties)
+
+
+def part_of(released: Released, table: Table, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
+    """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
-    what = f"{column.name} {level}"
     if part <= LEAST_PRESENT * error_of_part:
-        text = f"column {column.name!r} has too few values for its noise: nothing is known about them; ask for a larger epsilon"
+        text = f"{what}: too few values for the noise: nothing is known about them; ask for a larger epsilon"
         return math.nan, math.inf, math.inf, (0.0, 1.0), [Flag("nothing-present", text)]
-    value = released.weighted(table, cells[labels.index(level)])[0] / part
-    error = released.weighted(table, (cells[labels.index(level)] - value * counted) / part)[1]
+    value = released.weighted(table, chosen)[0] / part
+    error = released.weighted(table, (chosen - value * counted) / part)[1]
     records = released.weight * part
     ends = wilson(value, records, error**2)
     inside = min(max(value, 0.0), 1.0)

@@ -1,0 +1,169 @@
+"""Logistic regression in one shot: the direction of least squares, scaled as linear discriminant analysis scales it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import YES, Columns
+from quietmean.statistics.estimates import Estimates, Flag, Z
+from quietmean.statistics.features import Moments, Vertex, vertices_of
+from quietmean.statistics.fields import sides_of
+from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.rows import Row, assembled, slopes_of
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+Array = NDArray[np.float64]
+
+AUC = "auc"
+REASON = (
+    "one shot is an approximation of the maximum likelihood estimate, right where the covariates are normal in each class: for "
+    "coefficients with intervals of the population fit the model in rounds"
+)
+# Noise deviations that a squared distance of the classes, and the part of each class, must have.
+_LEAST_DISTANCE, _LEAST_CLASS = 2.0, 4.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LogisticRegression(Statistic):
+    """Log odds of a boolean outcome on columns, ``smoker ~ age + bmi``, over the records that have all of them: a risk score from
+    one release.
+
+    Slopes are b n / RSS with b and RSS of least squares on the outcome as 0 and 1: those of linear discriminant analysis, which
+    has the same direction, and whose score ranks records nearly as that of maximum likelihood. ``auc`` is the area under its ROC
+    curve if scores are normal in each class. There is no interval of the population.
+    """
+
+    name = "logistic-regression"
+    summary = "risk score for a boolean outcome, in one shot"
+    by_place = ("formula",)
+
+    formula: str = parameter(help="outcome ~ column + column ..., the outcome boolean")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns),)
+
+    def _moments(self, columns: Columns) -> Moments:
+        outcome, covariates = self._vertices(columns)
+        return moments_of((*covariates, outcome), heavy=outcome)
+
+    def _vertices(self, columns: Columns) -> tuple[Vertex, tuple[Vertex, ...]]:
+        """The outcome and the covariates."""
+        name, names = sides_of(self.formula)
+        outcome = columns[name]
+        if not outcome.boolean:
+            raise InputError(f"column {name!r} is the outcome of a logistic regression: declare it as boolean")
+        return Vertex(outcome, YES), tuple(vertex for one in names for vertex in vertices_of(columns[one]))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        outcome, covariates = self._vertices(columns)
+        terms = (INTERCEPT, *(vertex.name for vertex in covariates))
+        found = CentredMoments.of(released, self._moments(columns), (*covariates, outcome))
+        if found is None or found.records <= len(terms):
+            return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
+        mean, error = (
+            float(found.means[-1]),
+            math.sqrt(max(float(found.mean_slopes[-1] @ found.noise @ found.mean_slopes[-1]), 0.0)),
+        )
+        if 1 - abs(mean) <= _LEAST_CLASS * error:
+            return _unknown(terms, "the outcome is nearly always the same, or the noise hides whether it is not: no regression")
+        inverse, flags = inverse_of(found, len(covariates))
+        if inverse is None:
+            return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
+        return _fit(found, inverse, covariates, flags)
+
+
+def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], flags: list[Flag]) -> Estimates:
+    size = len(covariates) + 1
+    upper = np.triu_indices(size)
+    covariance = found.covariance.copy()
+    # What was raised to a floor stays so while it is moved for the gradient.
+    covariance[:-1, :-1] = np.linalg.inv(inverse)
+    at = np.concatenate([found.means, covariance[upper]])
+    into = np.vstack([found.mean_slopes, found.slopes[upper]])
+    added = _noise_in_fit(found, inverse)
+
+    def function(point: Array) -> Array:
+        moved = np.zeros((size, size))
+        moved[upper] = point[size:]
+        return _discriminant(point[:size], moved + np.triu(moved, 1).T, added, covariates)
+
+    values, gradients = function(at), slopes_of(function, at) @ into
+    noise = gradients @ found.noise @ gradients.T
+    if not np.isfinite(values).all():
+        return _unknown((INTERCEPT, *(vertex.name for vertex in covariates)), "the noise hides what the fit leaves unexplained")
+    rows = [
+        Row.normal(name, value, variance, 0.0)
+        for name, value, variance in zip(
+            (INTERCEPT, *(vertex.name for vertex in covariates)), values[:-1].tolist(), np.diag(noise)[:-1].tolist(), strict=True
+        )
+    ]
+    distance, error = float(values[-1]), math.sqrt(max(float(noise[-1, -1]), 0.0))
+    rows.append(_area(distance, error, flags))
+    signs = {row.term: "+" if row.of_noise[0] > 0 else "-" if row.of_noise[1] < 0 else "unclear" for row in rows[1:-1]}
+    more: dict[str, Any] = {"signs": signs, "records": found.records}
+    return assembled(
+        rows,
+        parties=True,
+        flags=tuple(flags),
+        summary=more,
+        reason=REASON,
+        method="one shot: least squares scaled by b n / RSS (linear discriminant analysis); noise only",
+    )
+
+
+def _noise_in_fit(found: CentredMoments, inverse: Array) -> float:
+    """What the noise of the slopes takes from the unexplained part of the outcome's variance."""
+    count = len(inverse)
+    slopes = inverse @ found.covariance[:count, count]
+    residual = found.slopes[:count, count] - np.einsum("j,ijq->iq", slopes, found.slopes[:count, :count])
+    return float(np.trace(inverse @ residual @ found.noise @ residual.T))
+
+
+def _discriminant(means: Array, covariance: Array, added: float, covariates: tuple[Vertex, ...]) -> Array:
+    """Intercept, slopes and squared distance of the classes, from moments of columns scaled to [-1, 1], the outcome last.
+
+    The outcome is 1 or -1 here, twice as far apart as 1 and 0.
+    """
+    cross = covariance[:-1, -1]
+    direction = np.linalg.solve(covariance[:-1, :-1], cross)
+    unexplained = float(covariance[-1, -1] - cross @ direction) + added
+    if unexplained <= 0:
+        return np.full(len(means) + 1, math.nan)
+    slopes = 2 * direction / unexplained
+    more, less = (1 + means[-1]) / 2, (1 - means[-1]) / 2
+    apart = cross / 2 / (more * less)
+    middle = means[:-1] + (less - more) / 2 * apart
+    half = np.array([vertex.half for vertex in covariates])
+    centre = np.array([vertex.centre for vertex in covariates])
+    in_units = slopes / half
+    intercept = math.log(more / less) - slopes @ middle - in_units @ centre
+    return np.concatenate([[intercept], in_units, [float(slopes @ apart)]])
+
+
+def _area(distance: float, error: float, flags: list[Flag]) -> Row:
+    """The area under the curve of two normal classes whose scores are the squared distance apart."""
+    if distance <= _LEAST_DISTANCE * error or distance <= 0:
+        flags.append(Flag("no-separation", "the noise hides how far the classes are apart: no area under the curve"))
+        return Row.unknown(AUC, (0.0, 1.0))
+    value = float(ndtr(math.sqrt(distance / 2)))
+    slope = math.exp(-distance / 4) / math.sqrt(2 * math.pi) / math.sqrt(2 * distance) / 2
+    found = Row.normal(AUC, value, (slope * error) ** 2, 0.0, (0.0, 1.0))
+    ends = [float(ndtr(math.sqrt(max(end, 0.0) / 2))) for end in (distance - Z * error, distance + Z * error)]
+    return replace(found, of_noise=(ends[0], ends[1]))
+
+
+def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
+    rows = [*(Row.unknown(term) for term in terms), Row.unknown(AUC, (0.0, 1.0))]
+    return assembled(rows, parties=True, flags=(Flag("not-identified", text),), reason=text)
+
+
+STATISTIC = LogisticRegression

@@ -1,0 +1,61 @@
+"""Mann and Whitney's test of two groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.rows import assembled
+from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.two_samples import TwoSamples
+
+TERM, TEST = "probability", "mann-whitney"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MannWhitney(Statistic):
+    """The chance that a value of the second group is above one of the first, values in one bin counting half: 0.5 where neither
+    tends to be larger. The test ``mann-whitney`` is that of U with ties, on binned values.
+    """
+
+    name = "mann-whitney"
+    summary = "how often one group is above the other, with Mann and Whitney's test"
+    by_place = ("column", "by")
+
+    column: str = parameter(help="the column")
+    by: str = parameter(help="the column whose two levels are the groups")
+    bins: int = bins_field(32)
+    edges: tuple[float, ...] | None = edges_field()
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._table(columns),)
+
+    def _table(self, columns: Columns) -> Table:
+        groups = columns.category(self.by)
+        if len(groups.categories) != 2:
+            raise InputError(f"{self.text} compares two groups, but column {self.by!r} has {len(groups.categories)} levels")
+        return Table((Axis.of(columns.number(self.column), self.edges, self.bins), Axis(groups)))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        samples = TwoSamples.of(released, self._table(columns))
+        parties = columns.unit == PrivacyUnit.PARTY
+        test = samples.test()
+        text = "a group has too few values for the noise: nothing is known about it; ask for a larger epsilon"
+        return assembled(
+            [samples.row(TERM)],
+            parties=parties,
+            tests={} if test is None or parties else {TEST: test},
+            flags=() if samples.known else (Flag("nothing-present", text),),
+            reason=PARTIES_DIFFER if parties else "",
+            method="pairs of binned values, without the noise's part; DeLong's variance with the noise",
+        )
+
+
+STATISTIC = MannWhitney

@@ -1,0 +1,166 @@
+"""Principal components of columns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.fields import names_field, require_names
+from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.rows import Row, assembled, spread
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+Array = NDArray[np.float64]
+
+# Noise deviations of an entry, times the square root of the number of columns, that eigenvalues must be apart; and of a variance.
+_LEAST_GAP, _LEAST_VARIANCE, _NO_GAP = 4.0, 4.0, 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class _Matrix:
+    """A covariance or correlation matrix with its parts: how an entry (k, k) depends on the covariances, and the noise."""
+
+    values: Array
+    covariance: Array
+    scale: Array
+    standardised: bool
+
+    def back(self, gradient: Array) -> Array:
+        """The gradient by the covariances, (k, k) symmetric, from that by this matrix."""
+        if not self.standardised:
+            return gradient
+        found: Array = gradient / np.outer(self.scale, self.scale)
+        found[np.diag_indices_from(found)] -= (gradient * self.values).sum(axis=1) / self.scale**2
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Pca(Statistic):
+    """Principal components of columns over the records that have all of them: ``PC1`` is the variance along the first, and
+    ``PC1:age`` the loading of a column, whose largest one is positive.
+
+    By default of the correlations, so that units do not matter; with ``scale=false`` of the covariances. Components whose
+    variances noise cannot tell apart are left out. Intervals of the population assume a normal distribution. ``summary`` has
+    standard deviations, proportions and their sums, and by how many degrees the noise turns each component.
+    """
+
+    name = "pca"
+    summary = "principal components of columns"
+    by_place = ("columns",)
+    takes_all = True
+
+    columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
+    scale: bool = parameter(True, help="divide each column by its standard deviation")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns),)
+
+    def _moments(self, columns: Columns) -> Moments:
+        require_names("pca", self.columns, 2)
+        return moments_of(self._vertices(columns))
+
+    def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
+        return tuple(Vertex(columns.number(name)) for name in self.columns)
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        vertices = self._vertices(columns)
+        found = CentredMoments.of(released, self._moments(columns), vertices)
+        if found is None or found.records <= 2:
+            return self._unknown("too few complete records for the noise: nothing is known about the components")
+        half = np.array([vertex.half for vertex in vertices]) * math.sqrt(found.records / (found.records - 1))
+        covariance, slopes = found.covariance * np.outer(half, half), found.slopes * np.outer(half, half)[:, :, None]
+        errors = found.errors * np.outer(half, half)
+        variances = np.diag(covariance)
+        if (variances <= np.maximum(_LEAST_VARIANCE * np.diag(errors), 0.0)).any():
+            return self._unknown("noise hides the variance of a column: no components, leave it out or ask for a larger epsilon")
+        deviations = np.sqrt(variances)
+        values = covariance / np.outer(deviations, deviations) if self.scale else covariance
+        matrix = _Matrix(values, covariance, deviations, self.scale)
+        return self._components(matrix, slopes, found, columns.unit == PrivacyUnit.PARTY)
+
+    def _components(self, matrix: _Matrix, slopes: Array, found: CentredMoments, parties: bool) -> Estimates:
+        count = len(self.columns)
+        values, vectors = np.linalg.eigh(matrix.values)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(count)])
+
+        def row(term: str, value: float, gradient: Array, limits: tuple[float, float]) -> Row:
+            own = matrix.back(gradient)
+            turned = own @ matrix.covariance
+            noise = spread(np.einsum("ij,ijq->q", own, slopes), found.noise)
+            return Row.normal(term, value, noise, 2 * float((turned * turned.T).sum()) / found.records, limits)
+
+        entry = max(row("", 0.0, _entry(count, i, j), (-1.0, 1.0)).noise for i in range(count) for j in range(i + 1))
+        rows: list[Row] = []
+        flags: list[Flag] = []
+        angles: list[float | None] = []
+        most = float(count) if self.scale else math.inf
+        for place in range(count):
+            name = f"PC{place + 1}"
+            gaps = np.delete(values[place] - values, place)
+            loadings = [f"{name}:{column}" for column in self.columns]
+            if np.abs(gaps).min() <= max(_LEAST_GAP * entry * math.sqrt(count), _NO_GAP * float(values[0])):
+                flags.append(Flag("no-gap", f"{name}: noise cannot tell its variance from that of another component, left out"))
+                rows += [Row.unknown(name, (0.0, most)), *(Row.unknown(term, (-1.0, 1.0)) for term in loadings)]
+                angles.append(None)
+                continue
+            vector = vectors[:, place]
+            rows.append(row(name, float(values[place]), np.outer(vector, vector), (0.0, most)))
+            others = np.delete(vectors, place, axis=1)
+            own = [
+                row(term, float(vector[one]), _symmetric(others @ (others[one] / gaps), vector), (-1.0, 1.0))
+                for one, term in enumerate(loadings)
+            ]
+            angles.append(math.degrees(math.sqrt(sum(each.noise**2 for each in own))))
+            rows += own
+        total = float(np.trace(matrix.values))
+        summary: dict[str, Any] = {
+            "sdev": [math.sqrt(value) if value > 0 else None for value in values.tolist()],
+            "proportion": (values / total).tolist(),
+            "cumulative": (np.cumsum(values) / total).tolist(),
+            "noise_turns_by_degrees": angles,
+            "records": found.records,
+        }
+        return assembled(
+            rows,
+            parties=parties,
+            flags=tuple(flags),
+            summary=summary,
+            reason=PARTIES if parties else "",
+            method="first-order perturbation of second moments without the noise's part; normal theory for the population",
+        )
+
+    def _unknown(self, text: str) -> Estimates:
+        names = [f"PC{place + 1}" for place in range(len(self.columns))]
+        rows = [
+            Row.unknown(term, (-1.0, 1.0) if ":" in term else (0.0, math.inf))
+            for name in names
+            for term in (name, *(f"{name}:{column}" for column in self.columns))
+        ]
+        return assembled(rows, parties=True, flags=(Flag("no-components", text),), reason=text)
+
+
+def _entry(count: int, i: int, j: int) -> Array:
+    """The gradient of one entry of a symmetric matrix."""
+    found = np.zeros((count, count))
+    found[i, j] += 0.5
+    found[j, i] += 0.5
+    return found
+
+
+def _symmetric(one: Array, other: Array) -> Array:
+    found: Array = (np.outer(one, other) + np.outer(other, one)) / 2
+    return found
+
+
+STATISTIC = Pca

@@ -1,0 +1,280 @@
+"""Table 1 of a study: means and proportions of many columns, in groups, with tests and standardised differences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import parameter
+from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, summary
+from quietmean.statistics.columns import MISSING, YES, Column, Columns
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.features import Axis, ColumnBlock, Table
+from quietmean.statistics.fields import names_field
+from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, t_test, wilson
+from quietmean.statistics.kinds.crosstab import independence
+from quietmean.statistics.kinds.group_means import compared, welch_anova
+from quietmean.statistics.kinds.proportion import part_of
+from quietmean.statistics.kinds.sum import require_records
+from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.table_1_text import footnote, printed
+
+ALL, SMD, SIZE = "all", "smd", "n"
+# Levels whose variance is not above this hardly occur.
+_NO_VARIANCE = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Table1(Statistic):
+    """What the records are like: for each column of numbers its mean, standard deviation and part that is missing, for each other
+    one the proportion of each level; in each group of ``by``, or of all records.
+
+    Of two groups also standardised mean differences, the second minus the first. Each column has a test: Welch's t or analysis of
+    variance, or chi-squared, with the noise counted in; nothing is corrected for their number. Every column has a whole
+    ``share``: a table of ten columns takes as much of the budget as ten statistics. ``summary`` has the table as it is printed.
+    """
+
+    name = "table-1"
+    summary = "means and proportions of many columns in groups, with standardised differences"
+    by_place = ("columns",)
+    takes_all = True
+
+    columns: tuple[str, ...] = names_field("the columns, by default all that are declared", "columns")
+    by: str | None = parameter(None, help="the column whose levels are the groups")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        require_records(self, columns)
+        by = self._by(columns)
+        found = tuple(self._feature(column, by) for column in self._rows(columns))
+        counted = by is None or any(isinstance(one, Table) for one in found)
+        # Tables know how many records each group has; blocks know only how many have a value.
+        return found if counted or by is None else (*found, Table((Axis(by),)))
+
+    def total_share(self, columns: Columns) -> float:
+        return self.share * len(self.features(columns))
+
+    def _by(self, columns: Columns) -> Column | None:
+        return None if self.by is None else columns.category(self.by)
+
+    def _rows(self, columns: Columns) -> list[Column]:
+        names = self.columns or tuple(name for name in columns.names if name != self.by)
+        if not names or len(set(names)) < len(names) or self.by in names:
+            raise InputError(f"{self.text} needs columns beside the one that divides them: name each once, and not {self.by!r}")
+        return [columns[name] for name in names]
+
+    def _feature(self, column: Column, by: Column | None) -> ColumnBlock | Table:
+        if column.numeric:
+            return ColumnBlock(column, by)
+        return Table((Axis(column),) if by is None else (Axis(by), Axis(column)))
+
+    def decode(self, released: Released, columns: Columns) -> Estimates:
+        by, columns_of_rows = self._by(columns), self._rows(columns)
+        groups = [ALL] if by is None else list(by.categories)
+        features = self.features(columns)
+        sizes = [_Size.of(released, features, group, by) for group in range(len(groups))]
+        rows = [size.row(released.weight).of(group) for size, group in zip(sizes, groups, strict=True)]
+        flags: list[Flag] = []
+        tests: dict[str, HypothesisTest] = {}
+        for column in columns_of_rows:
+            feature = self._feature(column, by)
+            if isinstance(feature, ColumnBlock):
+                found, test = _numbers(released, feature, groups, sizes, flags)
+            else:
+                found, test = _levels(released, column, feature, groups, flags)
+            rows += found
+            if test is not None:
+                tests[column.name] = test
+        order = [*groups, SMD]
+        rows.sort(key=lambda row: order.index(row.group))
+        text: dict[str, Any] = {
+            "table": printed(columns_of_rows, groups, rows, tests, flags),
+            "footnote": footnote(columns_of_rows, groups, rows, SMD in {row.group for row in rows}),
+        }
+        return assembled(
+            rows,
+            tests=tests,
+            summary=text,
+            flags=tuple(flags),
+            method="ratios of noisy means and counts; Student, Wilson, Welch and chi-squared with the noise in them",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Size:
+    """Which part of all records a group has, and how that depends on all released quantities, (q,)."""
+
+    part: float
+    gradient: Array
+    error: float
+
+    @classmethod
+    def of(cls, released: Released, features: tuple[Feature, ...], group: int, by: Column | None) -> _Size:
+        gradient = np.zeros(len(released.quantities))
+        if by is None:
+            return cls(1.0, gradient, 0.0)
+        table = next(one for one in features if isinstance(one, Table))
+        cells = np.eye(table.shape[0])[group]
+        gradient[released.places[table]] = table.along(0, cells)
+        part, error = released.weighted(table, table.along(0, cells))
+        return cls(part, gradient, error)
+
+    def row(self, records: float) -> Row:
+        part = min(max(self.part, 0.0), 1.0)
+        found = Row.normal(SIZE, self.part * records, (self.error * records) ** 2, part * (1 - part) * records, (0.0, records))
+        ends = wilson(self.part, records, self.error**2)
+        return found if not self.gradient.any() else replace(found, of_population=(ends[0] * records, ends[1] * records))
+
+
+def _numbers(
+    released: Released, feature: ColumnBlock, groups: list[str], sizes: list[_Size], flags: list[Flag]
+) -> tuple[list[Row], HypothesisTest | None]:
+    """Mean, standard deviation and missing part of a column of numbers in each group."""
+    column = feature.column
+    found = [summary(released, feature, place) for place in range(len(groups))]
+    rows: list[Row] = []
+    for place, (group, one, size) in enumerate(zip(groups, found, sizes, strict=True)):
+        if one is None:
+            flags.append(Flag("nothing-present", f"{column.name} in {group}: too few values for the noise, left out"))
+        rows += [_mean(one, column).of(group), _deviation(one, column, group, flags).of(group)]
+        if feature.by is not None or column.missing == "indicator":
+            rows.append(_missing(released, column, feature, place, size).of(group))
+    known = [one for one in found if one is not None]
+    if len(groups) == 2:
+        smd = compared(found, column, flags)[-1]
+        known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
+        rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
+    if len(groups) < 2 or len(known) < 2:
+        return rows, None
+    if len(groups) > 2:
+        return rows, welch_anova(known)
+    difference = compared(found, column, [])[0]
+    degrees = degrees_of_freedom(difference.noise, difference.sampling, difference.degrees)
+    return rows, t_test(difference.value, math.sqrt(difference.noise + difference.sampling), degrees)
+
+
+def _mean(one: Summary | None, column: Column) -> Row:
+    limits, term = (column.low, column.high), f"{column.name} mean"
+    if one is None:
+        return Row.unknown(term, limits)
+    found = Row.normal(term, one.mean, one.noise_of_mean, one.sampling_of_mean, limits)
+    reach = t_quantile(degrees_of_freedom(one.noise_of_mean, one.sampling_of_mean, one.present - 1)) * found.error
+    low, high = (min(max(end, column.low), column.high) for end in (one.mean - reach, one.mean + reach))
+    return replace(found, of_population=(low, high))
+
+
+def _deviation(one: Summary | None, column: Column, group: str, flags: list[Flag]) -> Row:
+    """Ends of its intervals are the square roots of those of the variance."""
+    term, most = f"{column.name} sd", column.width / math.sqrt(2)
+    if one is None:
+        return Row.unknown(term, (0.0, most))
+    noise, both = one.noise_of_variance, one.noise_of_variance + one.sampling_of_variance
+    variance = Row.normal(term, one.variance_estimate, noise, one.sampling_of_variance, (0.0, most**2))
+    value = math.sqrt(one.variance_estimate) if one.variance_estimate > 0 else 0.0 if both == 0 else math.nan
+    if math.isnan(value):
+        flags.append(Flag("no-variance", f"{column.name} in {group}: noise hides the variance; only an upper end is known"))
+    slope = 1 / (2 * value) if value > 0 else math.nan if both > 0 else 0.0
+    squares = (variance.of_noise, variance.of_population)
+    ends = [(0.0 if math.isnan(value) else math.sqrt(low), math.sqrt(high)) for low, high in squares]
+    return Row(term, value, math.sqrt(noise) * slope, math.sqrt(both) * slope, 0.0, most, ends[0], ends[1])
+
+
+def _missing(released: Released, column: Column, feature: ColumnBlock, place: int, size: _Size) -> Row:
+    """The part of a group without a value."""
+    term = f"{column.name} {MISSING}"
+    if size.part <= LEAST_PRESENT * size.error:
+        return Row.unknown(term, (0.0, 1.0))
+    where = released.places[feature][place * feature.size // feature.groups]
+    present = float(released.quantities[where]) / size.part
+    gradient = size.gradient * present
+    gradient[where] -= 1.0
+    return _part(term, 1 - present, spread(gradient / size.part, released.deviations), released.weight * size.part)
+
+
+def _part(term: str, value: float, noise: float, records: float) -> Row:
+    inside = min(max(value, 0.0), 1.0)
+    found = Row.normal(term, value, noise, inside * (1 - inside) / records, (0.0, 1.0))
+    return replace(found, of_population=wilson(value, records, noise))
+
+
+def _levels(
+    released: Released, column: Column, feature: Table, groups: list[str], flags: list[Flag]
+) -> tuple[list[Row], HypothesisTest | None]:
+    """The proportion of each level of a column among the present values of each group, and the part that is missing."""
+    labels = (*column.categories, MISSING)
+    grouped = len(feature.axes) > 1
+    rows = []
+    for place, group in enumerate(groups):
+        own = feature.along(0, np.eye(feature.shape[0])[place]) if grouped else np.ones(feature.size)
+        missing = feature.along(len(feature.axes) - 1, np.eye(len(labels))[-1])
+        for level in (YES, MISSING) if column.boolean else labels:
+            chosen = own * feature.along(len(feature.axes) - 1, np.eye(len(labels))[labels.index(level)])
+            counted = own if level == MISSING else own * (1 - missing)
+            what = f"{column.name} {level}" + (f" in {group}" if grouped else "")
+            value, noise, error, ends, told = part_of(released, feature, chosen, counted, what, False)
+            flags += told
+            term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
+            known = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
+            rows.append(replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends).of(group))
+    if not grouped:
+        return rows, None
+    there = np.arange(feature.size).reshape(feature.shape)[:-1, :-1]
+    cells = released.mean(feature)[there.ravel()] * released.weight
+    covariance = released.covariance(feature)[np.ix_(there.ravel(), there.ravel())] * released.weight**2
+    test, told = independence(cells.reshape(there.shape), covariance)
+    flags += [Flag(flag.code, f"{column.name}: {flag.message}") for flag in told]
+    if len(groups) == 2:
+        rows.append(_difference(column, cells, covariance, flags).of(SMD))
+    return rows, test
+
+
+def _difference(column: Column, cells: Array, covariance: Array, flags: list[Flag]) -> Row:
+    """The standardised difference of two groups: of two levels with its sign, of more the length (Yang and Dalton, 2012)."""
+    signed, levels = len(column.categories) == 2, len(column.categories)
+    nothing = Row.unknown(column.name, (-math.inf if signed else 0.0, math.inf))
+    flag = Flag("no-difference", f"{column.name}: noise hides how levels differ between the groups: no standardised difference")
+    sums = np.kron(np.eye(2), np.ones(levels))
+    errors = np.sqrt([spread(one, covariance) for one in sums])
+    if (sums @ cells <= LEAST_PRESENT * errors).any() or np.linalg.eigvalsh(_middle(cells))[0] <= _NO_VARIANCE:
+        flags.append(flag)
+        return nothing
+    slopes = slopes_of(lambda at: _apart(at, signed), cells)[0]
+    value, noise, sampling = float(_apart(cells, signed)[0]), spread(slopes, covariance), multinomial(slopes, cells)
+    if signed:
+        return Row.normal(column.name, value, noise, sampling)
+    # A square: without the noise's own part.
+    by_cells = slopes_of(_gaps, cells)
+    value -= float(np.trace(np.linalg.solve(_middle(cells), by_cells @ covariance @ by_cells.T)))
+    if value <= 0 and noise + sampling > 0:
+        flags.append(flag)
+        return nothing
+    root = math.sqrt(max(value, 0.0))
+    rate = 1 / (4 * value) if value > 0 else 0.0
+    return Row.normal(column.name, root, noise * rate, sampling * rate, (0.0, math.inf))
+
+
+def _gaps(cells: Array) -> Array:
+    """By how much the proportions of all levels but the first are larger in the second group."""
+    one, two = cells.reshape(2, -1)
+    found: Array = (two / two.sum() - one / one.sum())[1:]
+    return found
+
+
+def _middle(cells: Array) -> Array:
+    """The mean of the two groups' covariance matrices of the levels but the first."""
+    one, two = (row / row.sum() for row in cells.reshape(2, -1))
+    found: Array = (np.diag(one + two) - np.outer(one, one) - np.outer(two, two))[1:, 1:] / 2
+    return found
+
+
+def _apart(cells: Array, signed: bool) -> Array:
+    """The difference of two levels with its sign, or the squared length of that of more: shape (1,)."""
+    gaps, middle = _gaps(cells), _middle(cells)
+    return gaps / np.sqrt(middle[0]) if signed else np.array([gaps @ np.linalg.solve(middle, gaps)])
+
+
+STATISTIC = Table1

@@ -1,0 +1,121 @@
+"""Terms of a statistic one by one, and all of them as estimates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.statistics.estimates import Estimates, Z
+from quietmean.statistics.intervals import t_test
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+_ANYTHING: Interval = (-math.inf, math.inf)
+# Relative to a quantity, what it is moved by for a difference quotient of the second order.
+_NUDGE = 1e-6
+# Of e, that float64 can hold.
+_LARGEST_POWER = 700.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One term: its value, standard errors of the noise and of the population, its range, two intervals, and its p-value.
+
+    ``group``: where JSON has an object by group, the group that the term is of.
+    """
+
+    term: str
+    value: float
+    noise: float
+    error: float
+    low: float
+    high: float
+    of_noise: Interval
+    of_population: Interval
+    p_value: float = math.nan
+    group: str = ""
+
+    @classmethod
+    def normal(cls, term: str, value: float, noise: float, sampling: float, limits: Interval = _ANYTHING) -> Row:
+        """From the variances of noise and of sampling; intervals are cut at the ``limits``."""
+        low, high = limits
+        errors = [math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))]
+        ends = [(min(max(value - Z * one, low), high), max(min(value + Z * one, high), low)) for one in errors]
+        return cls(term, value, errors[0], errors[1], low, high, ends[0], ends[1])
+
+    @classmethod
+    def ratio(cls, term: str, log: float, noise: float, sampling: float) -> Row:
+        """A ratio from its logarithm and the variances of noise and of sampling there; tested against 1."""
+        one, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
+        value = math.exp(log)
+        ends = [(math.exp(log - Z * error), _exp(log + Z * error)) for error in (one, both)]
+        p_value = t_test(log, both, math.inf).p_value
+        return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value)
+
+    @classmethod
+    def unknown(cls, term: str, limits: Interval = _ANYTHING) -> Row:
+        """Of which the noise leaves nothing."""
+        return cls(term, math.nan, math.inf, math.inf, *limits, limits, limits)
+
+    def tested(self, degrees: float = math.inf) -> Row:
+        """The same with the p-value of the test that it is 0."""
+        return replace(self, p_value=t_test(self.value, self.error, degrees).p_value)
+
+    def of(self, group: str) -> Row:
+        """The same as a term of a group."""
+        return replace(self, group=group)
+
+
+def _exp(power: float) -> float:
+    return math.exp(power) if power < _LARGEST_POWER else math.inf
+
+
+def assembled(rows: Sequence[Row], *, parties: bool = False, **more: Any) -> Estimates:
+    """The estimates of all terms. ``parties``: nothing is said about a population of records; ``reason`` says why."""
+    value, noise, error, low, high, p_value = np.array(
+        [(row.value, row.noise, row.error, row.low, row.high, row.p_value) for row in rows], dtype=np.float64
+    ).T
+    grouped = any(row.group for row in rows)
+    of_noise, of_population = (np.array([getattr(row, name) for row in rows]) for name in ("of_noise", "of_population"))
+    return Estimates(
+        tuple(f"{row.group} {row.term}" if grouped else row.term for row in rows),
+        value,
+        noise,
+        low,
+        high,
+        population=None if parties else error,
+        interval_noise=of_noise,
+        interval_population=None if parties else of_population,
+        p_value=None if parties or np.isnan(p_value).all() else p_value,
+        groups=tuple((row.group, row.term) for row in rows) if grouped else (),
+        **more,
+    )
+
+
+def multinomial(gradient: Array, counts: Array) -> float:
+    """The variance of sampling of a function of counts with this gradient, (cells,): sum n g^2 - (sum n g)^2 / N."""
+    cells = np.maximum(counts, 0.0)
+    total = float(cells.sum())
+    return max(float(cells @ gradient**2) - float(cells @ gradient) ** 2 / total, 0.0) if total > 0 else 0.0
+
+
+def spread(gradient: Array, covariance: Array) -> float:
+    """The variance of a function with this gradient, (q,), of quantities with noise of this covariance, (q, q)."""
+    return max(float(gradient @ covariance @ gradient), 0.0)
+
+
+def slopes_of(function: Callable[[Array], Array], at: Array) -> Array:
+    """The derivatives (terms, q) of a smooth function of quantities (q,), by central differences."""
+    steps = _NUDGE * np.maximum(np.abs(at), 1e-3)
+    columns = []
+    for place, step in enumerate(steps.tolist()):
+        moved = np.eye(len(at))[place] * step
+        columns.append((function(at + moved) - function(at - moved)) / (2 * step))
+    found: Array = np.column_stack(columns)
+    return found

@@ -1,0 +1,106 @@
+"""Two samples in ordered cells: how often a value of one is above a value of the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.statistics.estimates import HypothesisTest
+from quietmean.statistics.features import Table
+from quietmean.statistics.intervals import t_test
+from quietmean.statistics.rows import Row, multinomial, spread
+from quietmean.statistics.statistic import Released
+
+Array = NDArray[np.float64]
+
+# Noise deviations that each sample's size must have.
+_LEAST_SAMPLE = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSamples:
+    """Counts (2, cells) of the first and the second sample in cells that are in rising order, and the covariance of their noise.
+
+    The area is the chance that a value of the second is above one of the first, half of the chance of the same cell included:
+    that under a ROC curve, and Mann and Whitney's U over the product of sizes.
+    """
+
+    counts: Array
+    noise: Array
+
+    @classmethod
+    def of(cls, released: Released, table: Table) -> TwoSamples:
+        """From a table of an axis with edges and one with two levels; what is missing is left out."""
+        places = np.arange(table.size).reshape(table.shape)[:-1, :2].T.ravel()
+        cells = released.mean(table)[places] * released.weight
+        return cls(cells.reshape(2, -1), released.covariance(table)[np.ix_(places, places)] * released.weight**2)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Of the two samples, (2,)."""
+        found: Array = self.counts.sum(axis=1)
+        return found
+
+    @cached_property
+    def _sums(self) -> Array:
+        """What reads the sizes from all counts, (2, 2 cells)."""
+        found: Array = np.kron(np.eye(2), np.ones(self.counts.shape[1]))
+        return found
+
+    @property
+    def known(self) -> bool:
+        """Has each sample more than the noise?"""
+        errors = np.sqrt([spread(one, self.noise) for one in self._sums])
+        return bool((self.sizes > np.maximum(_LEAST_SAMPLE * errors, 0.0)).all())
+
+    @cached_property
+    def _above(self) -> Array:
+        """1 where a cell of the second sample is above one of the first, one half for the same: (cells, cells)."""
+        cells = self.counts.shape[1]
+        found: Array = np.tri(cells, k=-1).T + 0.5 * np.eye(cells)
+        return found
+
+    @cached_property
+    def area(self) -> float:
+        """Without the noise's own part in the products of counts."""
+        first, second = self.counts
+        cells = len(first)
+        cross = self.noise[:cells, cells:]
+        pairs = float(first @ self._above @ second) - float((self._above * cross).sum())
+        return pairs / (float(self.sizes.prod()) - float(cross.sum()))
+
+    @cached_property
+    def slopes(self) -> Array:
+        """Of the area by the counts, (2 cells,)."""
+        first, second = self.counts
+        of_first = (self._above @ second / self.sizes[1] - self.area) / self.sizes[0]
+        of_second = (first @ self._above / self.sizes[0] - self.area) / self.sizes[1]
+        return np.concatenate([of_first, of_second])
+
+    def row(self, term: str) -> Row:
+        """The area with its intervals; what sampling adds is DeLong's variance of the cells."""
+        if not self.known:
+            return Row.unknown(term, (0.0, 1.0))
+        cells = self.counts.shape[1]
+        sampling = 0.0
+        for sample, size in enumerate(self.sizes.tolist()):
+            part = slice(sample * cells, (sample + 1) * cells)
+            sampling += multinomial(self.slopes[part], self.counts[sample]) * size / max(size - 1, 1.0)
+        return Row.normal(term, self.area, spread(self.slopes, self.noise), sampling, (0.0, 1.0))
+
+    def test(self) -> HypothesisTest | None:
+        """Mann and Whitney's: that both samples have the same distribution, ties and noise counted in."""
+        if not self.known:
+            return None
+        total = float(self.sizes.sum())
+        # What is tied on average is estimated from pairs, without the noise's own part.
+        together = self.counts.sum(axis=0)
+        adds = np.kron(np.ones((1, 2)), np.eye(len(together)))
+        own = np.diag(adds @ self.noise @ adds.T)
+        ties = float((together**3 - 3 * together * own - together).sum())
+        variance = (total + 1 - ties / (total * (total - 1))) / (12 * float(self.sizes.prod()))
+        return t_test(self.area - 0.5, math.sqrt(max(variance, 0.0) + spread(self.slopes, self.noise)), math.inf)

@@ -1,0 +1,200 @@
+"""Records that leave nothing to estimate, and noise that hides everything: no error, no number made up, a reason in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text, registry
+
+Array = NDArray[np.float64]
+
+COLUMNS = Columns(
+    [
+        Column(name="x", low=0, high=10, missing="indicator"),
+        Column(name="y", low=0, high=10),
+        Column(name="arm", levels=("a", "b")),
+        Column(name="cause", levels=("none", "p", "q")),
+        Column(name="yes", boolean=True),
+        Column(name="risk", low=0, high=1),
+    ]
+)
+KINDS = [
+    "mean(x)",
+    "sum(x)",
+    "count(x)",
+    "variance(x)",
+    "proportion(cause)",
+    "histogram(x, bins=4)",
+    "cdf(x, bins=4)",
+    "quantiles(x, bins=8)",
+    "crosstab(arm, yes)",
+    "crosstab(arm, cause)",
+    "group-means(x, by=arm)",
+    "correlation(x, y)",
+    "covariance(x, y)",
+    "linear-regression(y ~ x + arm)",
+    "survival(x, yes, by=arm, bins=4)",
+    "table-1(by=arm)",
+    "table-1(x, yes, cause)",
+    "rates(yes, x, by=arm, standard=1 1)",
+    "logistic-regression(yes ~ x + arm)",
+    "pca(x, y, risk)",
+    "pca(x, y, scale=false)",
+    "roc(risk, yes, bins=4)",
+    "calibration(risk, yes, bins=4)",
+    "mann-whitney(x, by=arm, bins=4)",
+    "hazard-ratio(x, yes, by=arm, bins=4)",
+    "restricted-mean(x, yes, by=arm, bins=4)",
+    "cumulative-incidence(x, cause, by=arm, bins=4)",
+    "site-effects(x, by=arm)",
+]
+
+
+def ordinary(count: int = 300) -> Array:
+    rng = np.random.default_rng(8)
+    numbers = rng.uniform(0, 10, (count, 2))
+    numbers[::8, 0] = np.nan
+    levels = [rng.integers(0, one, count) for one in (2, 3, 2)]
+    return np.column_stack([numbers, *levels, rng.random(count)]).astype(np.float64)
+
+
+def changed(**columns: float) -> Callable[[], Array]:
+    def made() -> Array:
+        records = ordinary()
+        for name, value in columns.items():
+            records[:, COLUMNS.names.index(name)] = value
+        return records
+
+    return made
+
+
+def same_twice() -> Array:
+    records = ordinary()
+    records[:, 1] = records[:, 0] = np.nan_to_num(records[:, 0], nan=3.0)
+    return records
+
+
+RECORDS: dict[str, Callable[[], Array]] = {
+    "ordinary": ordinary,
+    "nothing present": lambda: np.full((300, len(COLUMNS)), np.nan),
+    "no value of x": changed(x=np.nan),
+    "no arm": changed(arm=np.nan),
+    "one arm": changed(arm=1),
+    "no events": changed(yes=0, cause=0),
+    "events only": changed(yes=1, cause=1),
+    "always the same": changed(x=5, y=5, risk=0.5),
+    "at a bound": changed(x=0, y=0, risk=0),
+    "at the other bound": changed(x=10, y=10, risk=1),
+    "covariates that are the same": same_twice,
+    "one record": lambda: ordinary(1),
+    "two records": lambda: ordinary(2),
+}
+
+
+@cache
+def study(text: str, unit: PrivacyUnit) -> Workload:
+    return Workload(COLUMNS, (parse_statistic(read_text(text)),), unit)
+
+
+def decoded(text: str, records: Array, noise: float, seed: int, unit: PrivacyUnit = PrivacyUnit.RECORD) -> Estimates:
+    workload = study(text, unit)
+    encoded = workload.encode(records)
+    error = noise * workload.sensitivity / (1.0 if unit == PrivacyUnit.PARTY else len(records))
+    mean = encoded.vector / encoded.weight + error * np.random.default_rng(seed).standard_normal(workload.dimension)
+    return workload.decode(mean, error, encoded.weight)[0].estimates
+
+
+def check(found: Estimates) -> None:
+    """Every estimate is a number with an error and two intervals, or missing with a reason; everything can be written."""
+    unknown = np.isnan(found.value)
+    told = found.to_json()
+    json.dumps(told, allow_nan=True)
+    assert not unknown.any() or found.flags or found.reason, f"{found.terms}: {found.value} without a word"
+    assert np.isfinite(found.value[~unknown]).all()
+    assert (found.standard_error[~unknown] >= 0).all()
+    intervals = [found.of_noise] if found.of_population is None else [found.of_noise, found.of_population]
+    for ends in intervals:
+        there = ~np.isnan(ends).any(axis=1) & ~unknown
+        assert (ends[there, 0] <= ends[there, 1]).all()
+        slack = 1e-9 * (1 + np.where(np.isfinite(found.high - found.low), found.high - found.low, 0.0))
+        assert (ends[there, 0] >= (found.low - slack)[there]).all()
+        assert (ends[there, 1] <= (found.high + slack)[there]).all()
+    for test in found.tests.values():
+        assert np.isnan(test.p_value) or 0 <= test.p_value <= 1
+    assert all(" " in flag.message for flag in found.flags)
+
+
+def test_every_kind_is_tried() -> None:
+    assert {parse_statistic(read_text(text)).name for text in KINDS} == set(registry())
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("text", KINDS)
+def test_nothing_is_made_up(text: str, name: str) -> None:
+    records = RECORDS[name]()
+    # In records, at no epsilon, about 10, 1 and 0.01.
+    for place, noise in enumerate((0.0, 0.5, 4.0, 400.0)):
+        for seed in range(3 if noise else 1):
+            check(decoded(text, records, noise, 10 * place + seed))
+
+
+# They add up records.
+OF_RECORDS = ("sum", "count", "histogram", "crosstab", "table-1", "rates", "site-effects")
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_parties_count_once(text: str) -> None:
+    if text.startswith(OF_RECORDS):
+        with pytest.raises(InputError, match="the unit is party"):
+            decoded(text, ordinary(), 0.01, 1, PrivacyUnit.PARTY)
+        return
+    found = decoded(text, ordinary(), 0.01, 1, PrivacyUnit.PARTY)
+    check(found)
+    if not text.startswith("mean("):
+        assert found.of_population is None
+        assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "code"),
+    [
+        ("rates(yes, x, by=arm)", "no value of x", "no-person-time"),
+        ("rates(yes, x, by=arm)", "no events", "few"),
+        ("rates(yes, x, by=arm)", "one arm", "no-person-time"),
+        ("logistic-regression(yes ~ x)", "no events", "not-identified"),
+        ("logistic-regression(yes ~ x)", "always the same", "not-identified"),
+        ("logistic-regression(yes ~ x + y)", "covariates that are the same", "not-identified"),
+        ("logistic-regression(yes ~ x)", "no value of x", "not-identified"),
+        ("pca(x, y)", "always the same", "no-components"),
+        ("pca(x, y)", "no value of x", "no-components"),
+        ("roc(risk, yes)", "no events", "one-class"),
+        ("roc(risk, yes)", "events only", "one-class"),
+        ("calibration(risk, yes)", "always the same", "no-recalibration"),
+        ("calibration(risk, yes)", "nothing present", "nothing-present"),
+        ("mann-whitney(x, by=arm)", "one arm", "nothing-present"),
+        ("hazard-ratio(x, yes, by=arm)", "no events", "few-events"),
+        ("hazard-ratio(x, yes, by=arm)", "one arm", "few-events"),
+        ("restricted-mean(x, yes, by=arm)", "one arm", "curve-cut"),
+        ("restricted-mean(x, yes)", "nothing present", "curve-cut"),
+        ("cumulative-incidence(x, cause)", "nothing present", "curve-cut"),
+        ("site-effects(x, by=arm)", "one arm", "one-site"),
+        ("site-effects(x, by=arm)", "no value of x", "group-left-out"),
+        ("table-1(x, by=arm)", "one arm", "nothing-present"),
+        ("table-1(x, by=arm)", "no value of x", "nothing-present"),
+        ("table-1(x, by=arm)", "always the same", "no-variance"),
+        ("table-1(cause, by=arm)", "no arm", "nothing-present"),
+    ],
+)
+def test_a_flag_says_what_is_missing(text: str, name: str, code: str) -> None:
+    # The noise of epsilon 1, in records.
+    for seed in range(3):
+        codes = [flag.code for flag in decoded(text, RECORDS[name](), 4.0, seed).flags]
+        assert code in codes, codes
