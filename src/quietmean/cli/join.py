@@ -91,6 +91,7 @@ def command(
         shown.say("calibrating the noise")
         shared = files.plan(plan, no_privacy)
         records = files.records(data)
+        forecast = files.forecast(shared, records)
         encoded = files.encode(records, shared)
         shown.tell_owner(encoded)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
@@ -131,6 +132,7 @@ def command(
             "refusals": list(result.refusals),
             **_loose_ends(result),
             "notes": notes_of(files.roster, result),
+            "expected": forecast.to_json(),
             "receipt": str(path),
             "privacy_page": str(page),
         }

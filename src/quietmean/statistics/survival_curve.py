@@ -97,7 +97,8 @@ class Curve:
                 # No scale of logarithms: what a normal error allows.
                 ends.append((min(max(value - Z * error, 0.0), 1.0), min(max(value + Z * error, 0.0), 1.0)))
             else:
-                reach = math.exp(Z * error / -math.log(value))
+                # Near 1 the band has every value; beyond e^700 a float has no room.
+                reach = math.exp(min(Z * error / -math.log(value), 700.0))
                 ends.append((value**reach, value ** (1 / reach)))
         return np.array(ends).reshape(-1, 2)
 
