@@ -111,6 +111,10 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
         return [*findings, Finding("data", False, str(error))]
     columns = ", ".join(files.workload.columns.names)
     findings.append(Finding("data", True, f"{data.name} is a table with {columns}"))
+    try:
+        findings.append(Finding("expected", True, "; ".join(files.forecast(plan, records).sentences())))
+    except InputError as error:
+        findings.append(Finding("expected", False, str(error)))
     tell_owner([encoded])
     try:
         findings.append(Finding("store", True, _store_text(files, plan, encoded, store)))

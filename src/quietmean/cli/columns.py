@@ -7,12 +7,15 @@ from typing import Any
 
 from quietmean.core.errors import InputError
 
+# Options about the column before them, and how many values they take; None for all up to the next option.
+_ABOUT: dict[str, int | None] = {"--levels": None, "--boolean": 0, "--dates": 2, "--from": 1, "--missing-codes": None}
+
 # Between the name of a column and its levels, inside one argument. Nobody types it.
 _BETWEEN = "\x1f"
 
 
 def attach(tokens: Sequence[str]) -> list[str]:
-    """The arguments of ``run``, with the name of the last --column in --levels A B ... and --boolean, which only follow one."""
+    """The arguments of ``run``, with the name of the last --column in the options that only follow one, such as --levels A B."""
     if not tokens or tokens[0] != "run":
         return list(tokens)
     attached: list[str] = []
@@ -25,9 +28,9 @@ def attach(tokens: Sequence[str]) -> list[str]:
             column = tokens[place]
         elif word.startswith("--column="):
             column = word.partition("=")[2]
-        elif word in ("--levels", "--boolean"):
-            values = [column]
-            while word == "--levels" and place < len(tokens) and not tokens[place].startswith("--"):
+        elif word in _ABOUT:
+            values, most = [column], _ABOUT[word]
+            while place < len(tokens) and (len(values) <= most if most is not None else not tokens[place].startswith("--")):
                 values.append(tokens[place])
                 place += 1
             attached.append(_BETWEEN.join(values))
@@ -35,11 +38,20 @@ def attach(tokens: Sequence[str]) -> list[str]:
 
 
 def declared(
-    column: Sequence[str], bounds: Sequence[tuple[float, float]], levels: Sequence[str], boolean: Sequence[str], missing: str
+    column: Sequence[str],
+    bounds: Sequence[tuple[float, float]],
+    levels: Sequence[str],
+    boolean: Sequence[str],
+    missing: str,
+    *,
+    dates: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    codes: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """The tables [[column]] that options stand for. Bounds belong to the columns without levels, in their order.
+    """The tables [[column]] that options stand for. Bounds belong to the columns without another declaration, in their order.
 
-    Raises :class:`InputError` unless every column has exactly one of the three.
+    Those of transforms may be left out, all together. Raises :class:`InputError`
+    unless every column has exactly one of bounds, levels, boolean and dates, or is a transform.
     """
     found: dict[str, dict[str, Any]] = {}
     for text in levels:
@@ -47,20 +59,42 @@ def declared(
         _declare(found, column, name, {"levels": values}, "--levels A B")
     for name in boolean:
         _declare(found, column, name, {"boolean": True}, "--boolean")
+    for text in dates:
+        name, *days = text.split(_BETWEEN)
+        if len(days) != 2:
+            raise InputError(f"--dates of column {name!r} has {len(days)} days: give the first and the last one")
+        _declare(found, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
+    made = dict(_named(column, origins, "--from EXPRESSION"))
     numbers = [name for name in column if name not in found]
-    if len(bounds) != len(numbers):
-        others = " (or --levels A B or --boolean)" if not bounds or found else ""
-        raise InputError(
-            f"{len(numbers)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column{others}"
-        )
-    for name, (low, high) in zip(numbers, bounds, strict=True):
+    plain = [name for name in numbers if name not in made]
+    bounded = plain if len(bounds) == len(plain) else numbers
+    if len(bounds) != len(bounded):
+        others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or found else ""
+        raise InputError(f"{len(plain)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column{others}")
+    for name, (low, high) in zip(bounded, bounds, strict=True):
         found[name] = {"low": low, "high": high, "missing": missing}
+    for name, texts in made.items():
+        # What is true or false, or has levels, has no rule for missing numbers.
+        found[name] = {**found.get(name, {}), "from": " ".join(texts)}
+    for name, texts in _named(column, codes, "--missing-codes A B"):
+        found[name]["missing_codes"] = texts
     return [{"name": name, **found[name]} for name in column]
+
+
+def _named(columns: Sequence[str], texts: Sequence[str], flag: str) -> list[tuple[str, list[str]]]:
+    """The column and the values of each option."""
+    found = []
+    for text in texts:
+        name, *values = text.split(_BETWEEN)
+        if name not in columns or not values:
+            raise InputError(f"{flag} follows no --column or has no value: write it behind the column that it is about")
+        found.append((name, values))
+    return found
 
 
 def _declare(found: dict[str, dict[str, Any]], columns: Sequence[str], name: str, declaration: dict[str, Any], flag: str) -> None:
     if name not in columns:
         raise InputError(f"{flag} follows no --column: write it behind the column that it is about")
     if name in found:
-        raise InputError(f"column {name!r} is declared twice: give it either --levels or --boolean, once")
+        raise InputError(f"column {name!r} is declared twice: give it either --levels, --boolean or --dates, once")
     found[name] = declaration

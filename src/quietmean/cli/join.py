@@ -92,6 +92,7 @@ def command(
         choice = files.plan(plan, no_privacy)
         shared = choice.plan
         records = files.records(data)
+        forecast = files.forecast(shared, records)
         encoded = files.encode(records, shared)
         shown.tell_owner(encoded)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
@@ -133,6 +134,7 @@ def command(
             "refusals": list(result.refusals),
             **_loose_ends(result),
             "notes": notes_of(files.roster, result),
+            "expected": forecast.to_json(),
             "receipt": str(path),
             "privacy_page": str(page),
         }

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from quietmean.cli.console import epsilon_text, err, out, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
+from quietmean.cli.plan_study import plan_study
 from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -31,7 +32,10 @@ class Domain(StrEnum):
 
 def command(
     *,
-    parties: int,
+    parties: int | None = None,
+    study: Path | None = None,
+    roster: Path | None = None,
+    records: int | None = None,
     dimension: int = 1,
     epsilon: float = 1.0,
     delta: float = 1e-6,
@@ -60,6 +64,12 @@ def command(
     ----------
     parties
         Number of parties.
+    study
+        Plan this study file instead of a target, and tell the expected widths of its intervals; refused if noise hides all.
+    roster
+        With --study: the parties, instead of --parties.
+    records
+        With --study: how many records all parties have together, as far as is public.
     dimension
         Coordinates of a value.
     epsilon
@@ -103,6 +113,13 @@ def command(
     json
         One JSON document on standard output.
     """
+    if study is not None:
+        plan_study(study, roster, parties, records, save, no_privacy, json)
+        return
+    if roster is not None or records is not None:
+        raise InputError("--roster and --records say nothing without a study: give --study FILE too, or leave them out")
+    if parties is None:
+        raise InputError("how many parties there are is not known: give --parties N, or --study FILE with --roster FILE")
     if responding is not None:
         if dropouts is not None:
             raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")

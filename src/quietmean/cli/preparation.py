@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Encoded, Workload
+    from quietmean.studies.forecast import Forecast
     from quietmean.studies.study import Study
 
 
@@ -66,6 +67,19 @@ class Files:
         from quietmean.statistics import read_columns
 
         return read_columns(data, self.workload.columns)
+
+    def forecast(self, plan: Plan, records: NDArray[np.float64]) -> Forecast:
+        """What the statistics will tell; without a public number of records, as if all parties had as many as this one.
+
+        Raises :class:`InputError` for a hopeless one, on public grounds only: so that all parties agree.
+        """
+        from quietmean.studies.forecast import Forecast
+
+        public = self.study.public_records(len(self.roster))
+        found = Forecast(self.study, plan, float(len(records) * len(self.roster)) if public is None else public)
+        if public is not None:
+            found.require_hope()
+        return found
 
     def encode(self, records: NDArray[np.float64], plan: Plan) -> Encoded:
         """This party's vector, on the grid of the plan."""

@@ -43,6 +43,9 @@ def command(
     bounds: list[tuple[float, float]] | None = None,
     levels: list[str] | None = None,
     boolean: list[str] | None = None,
+    dates: list[str] | None = None,
+    made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
+    missing_codes: list[str] | None = None,
     statistic: list[str] | None = None,
     parties: int | None = None,
     party_column: str | None = None,
@@ -54,6 +57,8 @@ def command(
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     missing: str = "centre",
+    allocate: str = "shares",
+    accept_wide: Annotated[bool, Parameter(negative="")] = False,
     round_timeout: float = 3.0,
     out: Path | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
@@ -75,6 +80,13 @@ def command(
         A B ...: what can stand in the column before it; empty cells are a level of their own, missing.
     boolean
         The column before it is true or false (yes or no, 1 or 0).
+    dates
+        FIRST LAST: the column before it has dates, such as 2020-01-31, and these public bounds; it counts days since the first.
+    made_from
+        The column before it is a public transform of earlier ones, such as "log(crp)", "discharge - admission", "bmi^2" or
+        "bmi >= 30"; its bounds follow from theirs unless --bounds are given.
+    missing_codes
+        A B ...: cells of the column before it that mean missing, such as -9 or unknown.
     statistic
         What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
         every column, or the proportions of its levels.
@@ -98,6 +110,11 @@ def command(
     missing
         What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing, and the mean is that of the
         present values, whose number is estimated too.
+    allocate
+        How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
+        error, are as narrow as they can be together.
+    accept_wide
+        Go on although noise hides all that the bounds of a statistic do not tell.
     round_timeout
         Seconds that a round waits for parties that do not answer.
     out
@@ -113,9 +130,20 @@ def command(
     study = Study.parse(
         {
             "name": data.stem,
-            "column": declared(column, bounds or (), levels or (), boolean or (), missing_rule(missing)),
+            "column": declared(
+                column,
+                bounds or (),
+                levels or (),
+                boolean or (),
+                missing_rule(missing),
+                dates=dates or (),
+                origins=made_from or (),
+                codes=missing_codes or (),
+            ),
             "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
+            "allocate": allocate,
+            "accept_wide": accept_wide,
             "epsilon": epsilon,
             "delta": delta,
             "colluding": colluding,
@@ -155,6 +183,7 @@ def run_local_study(
     from quietmean.planning.gate import GateRefused
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import save_refusal
+    from quietmean.studies.forecast import Forecast
     from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
 
@@ -166,6 +195,8 @@ def run_local_study(
     with progress("calibrating the noise"):
         choice = study.choice(len(parts), no_privacy=no_privacy)
     plan = choice.plan
+    forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else sum(len(part) for part in parts)))
+    forecast.require_hope()
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
     tell_owner(encoded)
     kills = choose_kills(plan, study.dropouts)
@@ -179,7 +210,7 @@ def run_local_study(
     seconds = time.monotonic() - begun
     local.outcome.save_receipt(folder / "receipt.json")
     _write_reports(folder, study, local, names)
-    document = _document(local, folder, seconds) | told(choice)
+    document = _document(local, folder, seconds) | told(choice) | {"expected": forecast.to_json()}
     if json:
         print_json(document)
     else:
@@ -245,6 +276,8 @@ def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequenc
         truth=combined(local.truth).of_terms(estimates.terms).value,
         party_epsilon=outcome.party_epsilon,
         killed=[names[party] for party in local.network.killed],
+        answers=outcome.answers,
+        true_answers=local.truth,
     )
     write_study_report(report, folder / "report.html")
     write_privacy_page(folder / "privacy.html", study.name, outcome, folder / "receipt.json", names=names)

@@ -1,16 +1,18 @@
-"""The columns that a study declares: bounds of numbers, levels of categories, and what stands for a missing cell."""
+"""The columns that a study declares: bounds of numbers and dates, levels, transforms, and what stands for a missing cell."""
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest, require_known
+from quietmean.statistics.transforms import Transform
 
 # What may stand for a value that is missing.
 RULES = ("centre", "indicator")
@@ -24,12 +26,16 @@ MISSING = "missing"
 class Column(BaseModel):
     """A column and what is public about it: a number between bounds in its own units, one of ``levels``, or ``boolean``.
 
+    ``since``: cells are dates, and numbers are days since that public day; the bounds of dates may be given as dates.
+    ``origin`` (``from`` in a study file): the column is a public :class:`Transform` of others and stands in no file; a threshold
+    is boolean, and bounds that are not declared follow from those of its columns. ``missing_codes``: cells that mean missing.
     ``missing``, of numbers: what stands for a cell without one. ``centre``: the middle of the bounds, counted as present.
     ``indicator``: nothing, and how many are present is estimated under the same noise. Of levels, missing is one more level.
+    ``guess``: what is publicly expected, for planning only: mean and standard deviation, or the part of each level.
     Raises :class:`InputError` unless exactly one of the three is declared, low < high are finite, and levels are distinct.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     name: str
     # Of no meaning where the column has levels.
@@ -38,12 +44,28 @@ class Column(BaseModel):
     missing: str = "centre"
     levels: tuple[str, ...] = ()
     boolean: bool = False
+    since: str = ""
+    origin: str = Field(default="", alias="from")
+    missing_codes: tuple[str, ...] = ()
+    guess: tuple[float, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_dates_and_transforms(cls, raw: Any) -> Any:
+        """Dates as days, and a threshold as boolean."""
+        if not isinstance(raw, Mapping):
+            return raw
+        origin = raw.get("from", raw.get("origin", ""))
+        if isinstance(origin, str) and origin and Transform(origin).compares:
+            raw = {**raw, "boolean": True}
+        return _in_days(dict(raw))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         missing_rule(self.missing)
         bounded = {"low", "high"} & self.model_fields_set
-        if bool(bounded) + bool(self.levels) + self.boolean != 1:
+        declared = bool(bounded) + bool(self.levels) + self.boolean
+        if declared > 1 or not (declared or self.origin):
             raise InputError(
                 f"column {self.name!r} must have either bounds, levels or boolean: give --bounds LOW HIGH (in a study file low "
                 'and high), --levels A B (levels = ["A", "B"]) or --boolean (boolean = true)'
@@ -55,9 +77,35 @@ class Column(BaseModel):
             raise InputError(
                 f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give --bounds LOW HIGH"
             )
+        self._check_kinds(bool(bounded))
         if self.levels:
             self._check_levels()
+        if self.guess:
+            self._check_guess()
         return self
+
+    def _check_kinds(self, bounded: bool) -> None:
+        """What does not go together."""
+        if self.since and not (bounded and not self.origin):
+            raise InputError(f"column {self.name!r} of dates needs bounds and no transform: give its first and its last day")
+        if self.origin and self.boolean and not Transform(self.origin).compares:
+            raise InputError(f"column {self.name!r} is boolean but its transform compares nothing: write for example bmi >= 30")
+        if self.origin and (self.levels or self.missing_codes):
+            what = "levels" if self.levels else "missing codes"
+            raise InputError(f"column {self.name!r} is a transform and has no {what}: declare them for the columns it is made of")
+
+    def _check_guess(self) -> None:
+        """Raises :class:`InputError` for a guess that is impossible within the bounds or the levels."""
+        guess = self.guess
+        if self.numeric:
+            most = self.width / 2
+            if len(guess) != 2 or not (self.low <= guess[0] <= self.high and 0 < guess[1] <= most):
+                raise InputError(
+                    f"the guess for column {self.name!r} must be its mean, between the bounds, and its standard deviation, at "
+                    f"most {most:g}: write guess = [mean, sd]"
+                )
+        elif len(guess) != len(self.categories) or min(guess) < 0 or abs(math.fsum(guess) - 1) > 1e-6:
+            raise InputError(f"the guess for column {self.name!r} must have a part for each of its levels, 1 together")
 
     def _check_levels(self) -> None:
         if len(self.levels) < 2 or len(set(self.levels)) < len(self.levels):
@@ -85,10 +133,53 @@ class Column(BaseModel):
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON data, as in a study file."""
+        more: dict[str, Any] = {"from": self.origin} if self.origin else {}
+        more |= {"missing_codes": list(self.missing_codes)} if self.missing_codes else {}
+        more |= {"guess": list(self.guess)} if self.guess else {}
         if self.numeric:
             rule = {} if self.missing == "centre" else {"missing": self.missing}
-            return {"name": self.name, "low": self.low, "high": self.high, **rule}
-        return {"name": self.name, **({"boolean": True} if self.boolean else {"levels": list(self.levels)})}
+            since = {"since": self.since} if self.since else {}
+            bounds = {"low": self.low, "high": self.high} if {"low", "high"} <= self.model_fields_set else {}
+            return {"name": self.name, **bounds, **since, **rule, **more}
+        return {"name": self.name, **({"boolean": True} if self.boolean else {"levels": list(self.levels)}), **more}
+
+
+def _in_days(raw: dict[str, Any]) -> dict[str, Any]:
+    """Bounds that are dates as days since ``since``, by default the lower one; the public day as text."""
+    dated = {name: raw[name] for name in ("since", "low", "high") if _is_date(raw.get(name))}
+    if not dated:
+        return raw
+    first = _day(raw["name"], dated.get("since", dated.get("low", "")))
+    raw["since"] = first.isoformat()
+    for name in ("low", "high"):
+        if name in dated:
+            raw[name] = float((_day(raw["name"], dated[name]) - first).days)
+    return raw
+
+
+def _is_date(raw: Any) -> bool:
+    return isinstance(raw, datetime.date) or (isinstance(raw, str) and not is_number(raw) and raw != "")
+
+
+def is_number(text: str) -> bool:
+    """Can it be read as a number?"""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _day(name: Any, raw: Any) -> datetime.date:
+    """Raises :class:`InputError` for what is no day."""
+    if isinstance(raw, datetime.datetime):
+        return raw.date()
+    if isinstance(raw, datetime.date):
+        return raw
+    try:
+        return datetime.date.fromisoformat(str(raw))
+    except ValueError:
+        raise InputError(f"column {name!r} has the day {raw!r}: write days as YEAR-MONTH-DAY, for example 2020-01-31") from None
 
 
 def missing_rule(text: str) -> str:
@@ -104,16 +195,21 @@ def missing_rule(text: str) -> str:
 class Columns:
     """The declared columns in their order, and by name, and the ``unit`` that the study protects.
 
-    Raises :class:`InputError` if there are none or two of one name.
+    Transforms have the bounds that follow from their columns. Raises :class:`InputError` if there are none or two of one name,
+    and for a transform of a column that is not declared before it.
     """
 
     def __init__(self, columns: Iterable[Column], unit: PrivacyUnit = PrivacyUnit.RECORD) -> None:
-        self._all = tuple(columns)
+        found: dict[str, Column] = {}
+        declared = tuple(columns)
+        for column in declared:
+            found[column.name] = _bounded(column, found)
+        self._all = tuple(found.values())
         self.unit = unit
         if not self._all:
             raise InputError("no column is named: give at least one --column")
-        if len(set(self.names)) != len(self._all):
-            raise InputError(f"a column is named twice in {', '.join(self.names)}: name each once")
+        if len(self._all) != len(declared):
+            raise InputError(f"a column is named twice in {', '.join(one.name for one in declared)}: name each once")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,3 +241,28 @@ class Columns:
         if column.numeric:
             raise InputError(f"column {name!r} has bounds and no levels: choose one declared with levels or boolean")
         return column
+
+
+def _bounded(column: Column, before: Mapping[str, Column]) -> Column:
+    """A transform with the bounds that follow from its columns, where none are declared; any other column as it is."""
+    if not column.origin:
+        return column
+    transform = Transform(column.origin)
+    for name in transform.sources:
+        if name not in before:
+            known = f"beside {', '.join(before)}" if before else "before it"
+            raise InputError(
+                f"column {column.name!r} is made of {name!r}, which is not declared{nearest(name, before)}: declare it {known}"
+            )
+        if before[name].levels:
+            raise InputError(
+                f"column {column.name!r} is made of {name!r}, which has levels: choose columns of numbers or boolean ones"
+            )
+    days = {before[name].since for name in transform.sources} - {""}
+    if len(days) > 1:
+        raise InputError(f"column {column.name!r} is made of dates since different days: give all of them the same day since")
+    if column.boolean or column.width:
+        return column
+    ranges = {name: (before[name].low, before[name].high) if before[name].numeric else (0.0, 1.0) for name in transform.sources}
+    low, high = transform.range(ranges)
+    return column.model_copy(update={"low": low, "high": high})

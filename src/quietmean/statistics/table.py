@@ -7,6 +7,7 @@ are cells.
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
-from quietmean.statistics.columns import TRUTH, Column, Columns
+from quietmean.statistics.columns import TRUTH, Column, Columns, is_number
+from quietmean.statistics.transforms import Transform
 
 _EMPTY = ["", "NA", "nan", "NaN", "null"]
 
@@ -23,19 +25,41 @@ _EMPTY = ["", "NA", "nan", "NaN", "null"]
 def read_columns(path: Path, columns: Columns) -> NDArray[np.float64]:
     """The declared columns of all rows as floats, shape (rows, columns).
 
-    Of numbers, NaN where a cell is empty or holds none. Of levels their places, NaN where a cell is empty and -1 where it holds
-    none of the declared ones. Raises :class:`InputError` for a file that is no table or has no rows, and for a column that is
-    absent or of a type that holds no numbers (Parquet). The error contains no cell.
+    Of numbers, NaN where a cell is empty, holds none or one of the codes for missing; dates as days since the public day. Of
+    levels their places, NaN where a cell is missing and -1 where it holds none of the declared ones. Transforms are computed.
+    Raises :class:`InputError` for a file that is no table or has no rows, and for a column that is absent or of a type that
+    holds no numbers (Parquet). The error contains no cell.
     """
     frame = read_table(path)
     for column in columns:
-        require_column(frame, column.name, path)
+        if not column.origin:
+            require_column(frame, column.name, path)
     if not frame.height:
         raise InputError(f"{path.name} has no rows: a party needs at least one record")
-    cells = [
-        _as_numbers(frame[column.name], path) if column.numeric else _as_levels(frame[column.name], column) for column in columns
-    ]
-    return np.column_stack(cells)
+    found: dict[str, NDArray[np.float64]] = {}
+    for column in columns:
+        found[column.name] = _transformed(column, columns, found) if column.origin else _cells(frame[column.name], column, path)
+    return np.column_stack(list(found.values()))
+
+
+def _cells(cells: pl.Series, column: Column, path: Path) -> NDArray[np.float64]:
+    """The values of one column of the file, (rows,)."""
+    if not column.numeric:
+        return _as_levels(cells, column)
+    values = _as_days(cells, column, path) if column.since else _as_numbers(cells, path)
+    if column.missing_codes:
+        values[_coded(cells, values, column).to_numpy()] = np.nan
+    return values
+
+
+def _transformed(column: Column, columns: Columns, found: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The values of a transform, (rows,), from those of the columns before it; what is no level of these is missing."""
+    transform = Transform(column.origin)
+    sources = {
+        name: found[name] if columns[name].numeric else np.where(found[name] < 0, np.nan, found[name])
+        for name in transform.sources
+    }
+    return transform.values(sources)
 
 
 def require_column(frame: pl.DataFrame, column: str, path: Path) -> None:
@@ -45,6 +69,26 @@ def require_column(frame: pl.DataFrame, column: str, path: Path) -> None:
             f"column {column!r} is not among the {frame.width} columns of {path.name}{nearest(column, frame.columns)}: check its "
             "name, and that the first row of the file holds the names of its columns"
         )
+
+
+def _coded(cells: pl.Series, values: NDArray[np.float64], column: Column) -> pl.Series:
+    """Which cells hold a code for missing, as a text or as the same number."""
+    codes = [float(code) for code in column.missing_codes if is_number(code)]
+    texts = cells.cast(pl.String, strict=False).str.strip_chars()
+    return texts.is_in(column.missing_codes).fill_null(value=False) | pl.Series(np.isin(values, codes))
+
+
+def _as_days(cells: pl.Series, column: Column, path: Path) -> NDArray[np.float64]:
+    """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
+    if cells.dtype == pl.String:
+        cells = cells.str.strip_chars().str.slice(0, len("YYYY-MM-DD")).str.to_date("%Y-%m-%d", strict=False)
+    elif cells.dtype in (pl.Date, pl.Datetime):
+        cells = cells.cast(pl.Date)
+    elif cells.dtype != pl.Null:
+        raise InputError(f"column {cells.name!r} of {path.name} is of type {cells.dtype}: choose a column of dates")
+    since = (datetime.date.fromisoformat(column.since) - datetime.date(1970, 1, 1)).days
+    days = cells.cast(pl.Int32, strict=False).cast(pl.Float64)
+    return days.fill_null(np.nan).to_numpy().astype(np.float64) - since
 
 
 def _as_numbers(cells: pl.Series, path: Path) -> NDArray[np.float64]:
@@ -63,7 +107,7 @@ def _as_levels(cells: pl.Series, column: Column) -> NDArray[np.float64]:
     else:
         known = {level: float(place) for place, level in enumerate(column.levels)}
     # An empty text in a Parquet file is an empty cell, too.
-    missing = texts.is_null() | texts.is_in(_EMPTY)
+    missing = texts.is_null() | texts.is_in([*_EMPTY, *column.missing_codes])
     found = texts.replace_strict(known, default=-1.0, return_dtype=pl.Float64).to_numpy().astype(np.float64)
     return np.where(missing.to_numpy(), np.nan, found)
 

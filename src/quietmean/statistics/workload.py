@@ -47,6 +47,8 @@ class Workload:
     columns: Columns
     statistics: tuple[Statistic, ...]
     unit: PrivacyUnit
+    # Of the statistics, in their order, where they are not those that they declare.
+    allocated: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         texts = [statistic.text for statistic in self.statistics]
@@ -66,10 +68,11 @@ class Workload:
         A statistic's share is that of all its features together; features that several ask for have the sum.
         """
         shares: dict[Feature, float] = {}
-        for statistic in self.statistics:
+        allocated = self.allocated or tuple(statistic.total_share(self.declared) for statistic in self.statistics)
+        for statistic, share in zip(self.statistics, allocated, strict=True):
             wanted = dict.fromkeys(statistic.features(self.declared))
             for feature in wanted:
-                shares[feature] = shares.get(feature, 0.0) + statistic.total_share(self.declared) / len(wanted)
+                shares[feature] = shares.get(feature, 0.0) + share / len(wanted)
         return shares
 
     @cached_property

@@ -13,14 +13,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
-from quietmean.core.schema import nearest
+from quietmean.core.schema import nearest, require_known
 from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
 from quietmean.statistics import Column, Columns, Workload, parse_statistic
+from quietmean.statistics.expectation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
+
+# How the budget is divided among statistics.
+ALLOCATIONS = ("shares", "widths")
 
 
 class Study(BaseModel):
@@ -33,6 +37,12 @@ class Study(BaseModel):
     # Tables with a kind; none stand for the mean of every column of numbers, the proportions of every other.
     statistics: tuple[dict[str, Any], ...] = Field(alias="statistic", default=())
     unit: PrivacyUnit = PrivacyUnit.RECORD
+    # shares: as declared. widths: so that the sum of squared interval widths is least, each relative to its sampling error.
+    allocate: str = "shares"
+    # How many records all parties have together, as far as is public: for expected widths only.
+    records: int | None = Field(default=None, ge=1)
+    # Go on although noise hides all that a statistic's bounds do not tell.
+    accept_wide: bool = False
     epsilon: float = 1.0
     delta: float = 1e-6
     colluding: int | None = None
@@ -78,9 +88,12 @@ class Study(BaseModel):
     @cached_property
     def workload(self) -> Workload:
         """How records become vectors, and the mean of vectors estimates. Raises :class:`InputError` for impossible statistics."""
-        default = tuple((Mean if column.numeric else Proportion)(column=column.name) for column in self.columns)
+        columns = Columns(self.columns)
+        default = tuple((Mean if column.numeric else Proportion)(column=column.name) for column in columns)
         statistics = tuple(parse_statistic(raw) for raw in self.statistics) or default
-        return Workload(Columns(self.columns), statistics, self.unit)
+        require_known("allocate", self.allocate, ALLOCATIONS)
+        declared = Workload(columns, statistics, self.unit)
+        return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))
 
     def target(self, parties: int) -> Target:
         """What to calibrate for. By default one party in ten, at least one, may collude."""
@@ -95,6 +108,13 @@ class Study(BaseModel):
             dropouts=self.dropouts,
             unit=self.unit,
         )
+
+    def public_records(self, parties: int, given: int | None = None) -> float | None:
+        """How many units the study has, as far as is public: parties, or ``records``; None if nobody said."""
+        if self.unit == PrivacyUnit.PARTY:
+            return float(parties)
+        known = self.records if given is None else given
+        return None if known is None else float(known)
 
     def plan(self, parties: int, *, no_privacy: bool = False) -> Plan:
         """The plan of :meth:`choice`."""
@@ -120,7 +140,9 @@ class Study(BaseModel):
     def context(self) -> dict[str, Any]:
         """What the coordinates mean: part of what the parties agree on."""
         columns = [column.describe() for column in self.columns]
-        context = {"study": self.name, "columns": columns, "unit": str(self.unit)}
+        context: dict[str, Any] = {"study": self.name, "columns": columns, "unit": str(self.unit)}
+        if self.workload.allocated is not None:
+            context |= {"allocated": list(self.workload.allocated)}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}
@@ -131,5 +153,5 @@ def _fault(kind: str, place: tuple[int | str, ...], message: str) -> str:
     text = ".".join(map(str, place))
     if kind != "extra_forbidden":
         return f"{text}: {message.lower()}"
-    known = Column.model_fields if place[0] == "column" else Study.model_fields
+    known = [field.alias or name for name, field in (Column if place[0] == "column" else Study).model_fields.items()]
     return f"{text} is unknown{nearest(str(place[-1]), known)}"

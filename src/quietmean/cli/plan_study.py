@@ -1,0 +1,74 @@
+"""``quietmean plan --study``: the plan that all parties of a study will make, and what its statistics can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quietmean.cli.console import epsilon_text, out, print_json, progress, warn
+from quietmean.core.codec import canonical_json
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.planning.plan import Plan
+
+
+def plan_study(
+    path: Path, roster: Path | None, parties: int | None, records: int | None, save: Path | None, no_privacy: bool, json: bool
+) -> None:
+    """Plan a study file for the parties of a roster, or so many; ``records`` in all, if the study does not say."""
+    from quietmean.node import Roster
+    from quietmean.protocols.target import budget_warnings
+    from quietmean.studies import Study
+    from quietmean.studies.forecast import Forecast
+
+    if roster is not None and parties is not None:
+        raise InputError("--roster and --parties say the same twice: give one of them")
+    study = Study.load(path)
+    count = parties if roster is None else len(Roster.load(roster))
+    if count is None:
+        raise InputError("how many parties the study has is not clear: give either --roster FILE or --parties N beside --study")
+    units = study.public_records(count, records)
+    with progress("calibrating"):
+        plan = study.plan(count, no_privacy=no_privacy)
+    for sentence in budget_warnings(plan.target, units):
+        warn(sentence)
+    if units is None:
+        warn("how many records there are is not known, so no widths: give --records N, or records = N in the study file")
+        sentences, expected = [], []
+    else:
+        forecast = Forecast(study, plan, units)
+        forecast.require_hope()
+        sentences, expected = forecast.sentences(), forecast.to_json()
+    if save is not None:
+        try:
+            save.write_bytes(canonical_json(plan.to_json()) + b"\n")
+        except OSError as error:
+            raise InputError(f"the plan cannot be written to {save} ({error.strerror}): choose another place") from None
+    if json:
+        print_json(_document(plan) | {"expected": expected})
+        return
+    target = plan.target
+    out.print(
+        f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(_promised(plan))} at delta "
+        f"{target.delta:g}; plan {plan.digest[:12]}",
+        markup=False,
+    )
+    for sentence in sentences:
+        out.print(sentence, markup=False)
+
+
+def _promised(plan: Plan) -> float:
+    from quietmean.planning.candidates import Candidate
+
+    return Candidate(plan, 0.0, 0.0).epsilon_a_priori
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    return {
+        "target": plan.target.describe(),
+        "protocol": plan.protocol.name,
+        "prediction": dict(plan.prediction),
+        "epsilon_a_priori": _promised(plan),
+        "digest": plan.digest,
+    }

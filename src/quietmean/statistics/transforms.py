@@ -1,0 +1,202 @@
+"""Public transforms of columns: differences, ratios, powers, logarithms and thresholds, as in ``log(crp)`` or ``bmi >= 30``.
+
+A transform is a public function of one record. Its bounds follow from those of the columns in it where none are declared.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+
+Array = NDArray[np.float64]
+# The least and the most that an expression can be.
+Range = tuple[float, float]
+
+FUNCTIONS: Final[dict[str, Callable[[Array], Array]]] = {
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "exp": np.exp,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+}
+_OPERATORS: Final[dict[type[ast.operator], Callable[[Array, Array], Array]]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.Pow: np.power,
+}
+_COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Array, Array], NDArray[np.bool_]]]] = {
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+}
+_QUOTED = re.compile(r"`([^`]+)`")
+_MOST_CHARACTERS = 200
+_FORM = "write for example log(crp), discharge - admission, bmi^2 or bmi >= 30"
+
+
+@dataclass(frozen=True)
+class Transform:
+    """An expression of columns; names that are no plain words stand between backquotes.
+
+    Raises :class:`InputError` for anything but numbers, columns, + - * / ^, the known functions, and one comparison of two.
+    """
+
+    text: str
+
+    @property
+    def compares(self) -> bool:
+        """Is it a threshold, true or false for each record?"""
+        return isinstance(self._tree, ast.Compare)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """The columns in it, in their order."""
+        names: dict[str, None] = {}
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Name) and node.id not in FUNCTIONS:
+                names[self._quoted.get(node.id, node.id)] = None
+        if not names:
+            raise InputError(f"transform {self.text!r} has no column in it: {_FORM}")
+        return tuple(names)
+
+    def values(self, columns: Mapping[str, Array]) -> Array:
+        """Of records by column, (rows,) each; NaN where one is missing or the expression has no value. A threshold is 0 or 1."""
+        with np.errstate(all="ignore"):
+            tree = self._tree
+            if isinstance(tree, ast.Compare):
+                one, other = self._value(tree.left, columns), self._value(tree.comparators[0], columns)
+                found = _COMPARISONS[type(tree.ops[0])](one, other).astype(np.float64)
+                found[np.isnan(one + other)] = np.nan
+                return found
+            return np.asarray(self._value(tree, columns), dtype=np.float64)
+
+    def range(self, columns: Mapping[str, Range]) -> Range:
+        """Between which bounds it lies if its columns lie in theirs: by interval arithmetic, which may be wider than need be.
+
+        Raises :class:`InputError` where that gives none, such as the logarithm of what may be 0.
+        """
+        with np.errstate(all="ignore"):
+            low, high = self._range(self._tree, columns)
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise InputError(
+                f"transform {self.text!r} has no bounds, for its columns may make it infinite or undefined: declare them with "
+                "--bounds LOW HIGH (in a study file low and high)"
+            )
+        return low, high
+
+    @cached_property
+    def _quoted(self) -> dict[str, str]:
+        """The names between backquotes, by a plain word that stands for each."""
+        return {f"quoted_{place}_": name for place, name in enumerate(_QUOTED.findall(self.text))}
+
+    @cached_property
+    def _tree(self) -> ast.expr:
+        if len(self.text) > _MOST_CHARACTERS:
+            raise InputError(
+                f"a transform has {len(self.text)} characters: at most {_MOST_CHARACTERS}; declare parts of it as columns"
+            )
+        words = iter(self._quoted)
+        plain = _QUOTED.sub(lambda _: next(words), self.text).replace("^", "**")
+        try:
+            tree = ast.parse(plain.strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            raise InputError(f"transform {self.text!r} cannot be read: {_FORM}") from None
+        inside = [tree.left, *tree.comparators] if isinstance(tree, ast.Compare) else [tree]
+        if isinstance(tree, ast.Compare) and (len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARISONS):
+            raise InputError(f"transform {self.text!r} compares in a way that is not known: use one of < <= > >=, once")
+        for part in inside:
+            self._check(part)
+        return tree
+
+    def _check(self, node: ast.expr) -> None:
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return
+            case ast.Name():
+                return
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                self._check(operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                self._check(left)
+                self._check(right)
+                if isinstance(op, ast.Pow) and _constant(right) is None:
+                    raise InputError(f"transform {self.text!r} has a power that is no number: write for example bmi^2")
+            case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
+                if name not in FUNCTIONS:
+                    known = ", ".join(FUNCTIONS)
+                    raise InputError(
+                        f"transform {self.text!r} has no function {name!r}{nearest(name, FUNCTIONS)}: it may have {known}"
+                    )
+                self._check(argument)
+            case _:
+                raise InputError(f"transform {self.text!r} has a part that is not known: {_FORM}")
+
+    def _value(self, node: ast.expr, columns: Mapping[str, Array]) -> Array:
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return np.full(len(next(iter(columns.values()))), float(value))
+            case ast.Name(id=name):
+                return columns[self._quoted.get(name, name)]
+            case ast.UnaryOp(op=op, operand=operand):
+                found = self._value(operand, columns)
+                return -found if isinstance(op, ast.USub) else found
+            case ast.BinOp(left=left, op=op, right=right):
+                return _OPERATORS[type(op)](self._value(left, columns), self._value(right, columns))
+            case ast.Call(func=ast.Name(id=name), args=[argument]):
+                return FUNCTIONS[name](self._value(argument, columns))
+        raise InputError(f"transform {self.text!r} has a part that is not known: {_FORM}")
+
+    def _range(self, node: ast.expr, columns: Mapping[str, Range]) -> Range:
+        match node:
+            case ast.Constant(value=int() | float() as value):
+                return float(value), float(value)
+            case ast.Name(id=name):
+                return columns[self._quoted.get(name, name)]
+            case ast.UnaryOp(op=op, operand=operand):
+                low, high = self._range(operand, columns)
+                return (-high, -low) if isinstance(op, ast.USub) else (low, high)
+            case ast.BinOp(left=left, op=op, right=right):
+                return _combined(op, self._range(left, columns), self._range(right, columns))
+            case ast.Call(func=ast.Name(id=name), args=[argument]):
+                low, high = self._range(argument, columns)
+                ends = FUNCTIONS[name](np.array([low, high]))
+                return (0.0 if name == "abs" and low < 0 < high else float(ends.min())), float(ends.max())
+        raise InputError(f"transform {self.text!r} has a part that is not known: {_FORM}")
+
+
+def _constant(node: ast.expr) -> float | None:
+    """The number that a node is, with its sign; None for any other."""
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -float(value)
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+    return None
+
+
+def _combined(op: ast.operator, left: Range, right: Range) -> Range:
+    """All ends against each other: right for operations that are monotone in both, and even powers turn at 0."""
+    if isinstance(op, ast.Div) and right[0] <= 0 <= right[1]:
+        return -np.inf, np.inf
+    one, other = np.meshgrid(np.array(left), np.array(right))
+    ends = _OPERATORS[type(op)](one, other)
+    low, high = float(ends.min()), float(ends.max())
+    if isinstance(op, ast.Pow) and left[0] < 0 < left[1]:
+        if right[0] < 0:
+            return -np.inf, np.inf
+        low = min(low, 0.0)
+    return low, high

@@ -1,0 +1,130 @@
+"""What a planned study can answer: expected widths before any byte leaves, and a refusal of what noise would drown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.planning.plan import Plan
+from quietmean.privacy import mu_of_budget
+from quietmean.statistics.expectation import Expectation, Expected, best_bins
+from quietmean.statistics.kinds.histogram import Histogram
+from quietmean.studies.study import Study
+
+# A larger budget is none that anybody should be told to take.
+_LARGEST_EPSILON = 100.0
+_ENOUGH_DIGITS = 1.01
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """A study, its plan, and how many ``records`` it has, as far as is public (parties, if they are the unit)."""
+
+    study: Study
+    plan: Plan
+    records: float
+
+    @property
+    def parties(self) -> int:
+        return self.plan.target.parties
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the noise on each coordinate of the total, with as many dropouts as planned."""
+        return math.sqrt(float(self.plan.prediction.get("mse_noise", 0.0))) * self.parties
+
+    @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        return Expectation(self.study.workload, self.noise, self.records).expected
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [one.to_json() | self._remedies(one) | self._bins(one) for one in self.expected]
+
+    def sentences(self) -> list[str]:
+        """One for each statistic."""
+        return [self._sentence(one) for one in self.expected]
+
+    def require_hope(self) -> None:
+        """Raises :class:`InputError` for statistics whose intervals would be wider than their bounds, with what would do.
+
+        Not where the study says ``accept_wide``.
+        """
+        lost = [one for one in self.expected if one.hopeless]
+        if lost and not self.study.accept_wide:
+            raise InputError(
+                f"{'; '.join(self._hopeless(one) for one in lost)}: change the study, or accept intervals wider than what is "
+                "known already with --accept-wide (in a study file accept_wide = true)"
+            )
+
+    def _sentence(self, one: Expected) -> str:
+        if one.hopeless:
+            return self._hopeless(one)
+        term = f" (of {one.term})" if one.term else ""
+        text = f"{one.statistic.text}: expected width of the 95 % interval{term} {_range(one.noise)} from the noise"
+        if one.population is not None:
+            text += f", {_range(one.population)} for the population; noise is {_range(one.ratio)} times sampling error"
+        alone = math.sqrt(1 / one.budget_part) if one.budget_part > 0 else 1.0
+        if alone > _ENOUGH_DIGITS:
+            text += f"; it uses {100 * one.budget_part:.2g} % of the budget, alone it would be {alone:.1f} times sharper"
+        bins = self._bins(one).get("best_bins")
+        return f"{text}; about {bins} bins serve best" if bins else text
+
+    def _hopeless(self, one: Expected) -> str:
+        needed = self._remedies(one)
+        ways = []
+        if "records_needed" in needed:
+            unit = "parties" if self.study.unit == PrivacyUnit.PARTY else "records"
+            ways.append(f"about {_round_up(needed['records_needed']):,.0f} {unit}")
+        if "parties_needed" in needed and self.study.unit == PrivacyUnit.RECORD:
+            ways.append(f"{_round_up(needed['parties_needed']):,.0f} parties of this size")
+        if "epsilon_needed" in needed:
+            ways.append(f"epsilon {needed['epsilon_needed']:.3g}")
+        would = f"; {' or '.join(ways)} would do" if ways else "; no number of records and no epsilon would help"
+        return f"{one.statistic.text} is hopeless: noise hides all that its bounds do not tell{would}"
+
+    def _remedies(self, one: Expected) -> dict[str, float]:
+        if not one.hopeless:
+            return {}
+        found = {}
+        if math.isfinite(one.records):
+            found["records_needed"] = math.ceil(self.records * one.records)
+            found["parties_needed"] = math.ceil(self.parties * one.records)
+        epsilon = self._epsilon(one.less_noise)
+        return found | ({} if epsilon is None else {"epsilon_needed": epsilon})
+
+    def _epsilon(self, less_noise: float) -> float | None:
+        """The budget with so many times less noise, at the same delta; None beyond any sensible one."""
+        target = self.plan.target
+        wanted = mu_of_budget(target.epsilon, target.delta) * less_noise
+        if mu_of_budget(_LARGEST_EPSILON, target.delta) < wanted:
+            return None
+        low, high = target.epsilon, _LARGEST_EPSILON
+        while high / low > _ENOUGH_DIGITS:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if mu_of_budget(middle, target.delta) >= wanted else (middle, high)
+        return high
+
+    def _bins(self, one: Expected) -> dict[str, int]:
+        """For a histogram with a number of bins: which one serves best."""
+        statistic, columns = one.statistic, self.study.workload.columns
+        if not isinstance(statistic, Histogram) or statistic.edges is not None or not columns[statistic.column].numeric:
+            return {}
+        share = math.sqrt(one.budget_part) or 1.0
+        # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.
+        deviation = self.noise / self.records / (self.study.workload.sensitivity * share / math.sqrt(2))
+        return {"best_bins": best_bins(columns[statistic.column], self.records, deviation)}
+
+
+def _range(pair: tuple[float, float]) -> str:
+    low, high = (f"{one:.3g}" for one in pair)
+    return low if low == high else f"{low} to {high}"
+
+
+def _round_up(value: float) -> float:
+    """With two digits."""
+    step = 10.0 ** max(math.floor(math.log10(value)) - 1, 0)
+    return math.ceil(value / step) * step
