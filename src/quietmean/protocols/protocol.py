@@ -89,6 +89,7 @@ class Protocol(Configured, ABC):
     ``releases_are_public``: what a party releases is known to all parties. If false, every party computes a result for itself.
     ``transfers_mass``: what a party sends is subtracted from what it holds, and must be added again if it does not arrive.
     ``refuses_messages``: a party may stop accepting messages of its schedule. If false, it must expect all of them.
+    ``sends_to_all``: in nearly all rounds everybody may send to all others; execution files then do not list these messages.
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
     ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
     ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
@@ -107,6 +108,7 @@ class Protocol(Configured, ABC):
     releases_are_public: ClassVar[bool] = True
     transfers_mass: ClassVar[bool] = False
     refuses_messages: ClassVar[bool] = False
+    sends_to_all: ClassVar[bool] = False
     tolerates_dropouts: ClassVar[bool] = True
     batchable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN

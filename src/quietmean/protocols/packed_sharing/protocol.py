@@ -52,6 +52,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     linear = False
     releases_are_public = False
     refuses_messages = True
+    sends_to_all = True
     batchable = False
 
     def own_assumptions(self) -> tuple[Assumption, ...]:
@@ -169,6 +170,10 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
             noise = {builder.add_noise([party], self.sigma, NoiseGroup.INDEPENDENT): 1.0 for party in counted}
             builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
         return builder.build()
+
+    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        # It is one public sum: shares and votes that were handed over and not used add nothing to it.
+        return transcript
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
