@@ -21,6 +21,7 @@ from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.opening import Opening
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
@@ -449,6 +450,21 @@ class Protocol(Configured, ABC):
     def warnings(self, state: Any) -> tuple[str, ...]:
         """Warnings for a party's user that follow from its last state. They are public."""
         return ()
+
+    def opening(
+        self,
+        schedule: Schedule,
+        trace: ExecutionTrace,
+        weights: Vector,
+        sensitivity: float,
+        corrupt: frozenset[PartyId],
+        target: PartyId,
+    ) -> Opening | None:
+        """How to attack it where messages are not linear; None if there is no attack. Only asked where :attr:`is_linear` is not.
+
+        Raises :class:`InputError` where there is none for these parameters.
+        """
+        return None
 
     def nothing_published(self, state: Any) -> bool:
         """Whether a party's last state, without a release, proves that nobody can have published anything."""
