@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -154,10 +155,27 @@ def test_a_hundred_stories() -> None:
     stories(range(100))
 
 
-def not_leading(plan: Plan, count: int) -> list[int]:
-    """Parties that do not lead the first ballot, in a study of the network's first seed."""
-    schedule = tell(plan, FaultPlan()).results[0].execution.schedule
-    return [party for party in range(PARTIES) if party != leaders_of(schedule)[0]][:count]
+@cache
+def leaders() -> tuple[int, ...]:
+    """In a study of the network's first seed."""
+    return leaders_of(tell(packed(), FaultPlan()).results[0].execution.schedule)
+
+
+def not_leading(count: int) -> list[int]:
+    """Parties that do not lead the first ballot."""
+    return [party for party in range(PARTIES) if party != leaders()[0]][:count]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dying", [1, 2])
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("write", range(DEALT - 1, VOTED + PARTIES + 2))
+def test_leaders_that_die_at_any_write_cost_nobody_the_result(write: int, committed: bool, dying: int) -> None:
+    """The leader of the first ballot, or those of the first two, in every phase from dealing to publication."""
+    plan = packed()
+    outcome = tell(plan, FaultPlan(crashes={party: [Crash(write, committed, away=None)] for party in leaders()[:dying]}))
+    check(plan, outcome)
+    assert complete(outcome)
 
 
 def test_what_was_charged_is_given_back_if_nobody_can_have_voted() -> None:
@@ -174,7 +192,7 @@ def test_what_was_charged_is_given_back_if_nobody_can_have_voted() -> None:
 def test_what_was_charged_stays_charged_if_others_may_have_the_sum() -> None:
     """Three of seven die when all have voted: the four others publish their sums, and a result needs five."""
     plan = packed(secrets=4)
-    outcome = tell(plan, FaultPlan(crashes={party: [Crash(VOTED, away=None)] for party in not_leading(plan, 3)}))
+    outcome = tell(plan, FaultPlan(crashes={party: [Crash(VOTED, away=None)] for party in not_leading(3)}))
     assert outcome.results == {}
     assert len(outcome.failures) == 4
     for failure in outcome.failures.values():
@@ -192,3 +210,57 @@ def test_a_store_that_was_restored_takes_no_part(write: int) -> None:
     check(plan, outcome)
     assert sorted(outcome.results) == [0, 1, 3, 4, 5, 6]
     assert "restored from a backup or copied, and takes no part" in str(outcome.failures[2])
+
+
+# --- long absences ------------------------------------------------------------------------------------------------------------
+
+
+def without(outcome: FaultOutcome) -> set[int]:
+    return set(range(PARTIES)) - outcome.results.keys()
+
+
+@pytest.mark.parametrize("away", [1.0, 5.0, 20.0, 500.0])
+@pytest.mark.parametrize("write", [BEGUN, DEALT, DEALT + 1 + PARTIES, VOTED])
+def test_who_is_away_for_long_holds_nobody_up_and_has_the_same_result_or_none(away: float, write: int) -> None:
+    """Party 2 is away from dealing, from status, from the first proposal or from the first votes on; a time-out is 4 seconds.
+
+    Rounds after the fifth are only for who has no result: the others send to it until the last.
+    """
+    plan = packed()
+    outcome = tell(plan, FaultPlan(crashes={2: [Crash(write, away=away)]}))
+    check(plan, outcome)
+    assert without(outcome) <= {2}
+    if away < 4.0:
+        assert without(outcome) == set()
+    if 2 in outcome.failures:
+        assert outcome.failures[2].exit_code == 3
+        assert not isinstance(outcome.failures[2], NothingPublished), "others have the result"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_that_return_late_while_two_are_gone(seed: int) -> None:
+    """Two are gone for good, two more away for up to ten time-outs, when three are too few for votes: never two results."""
+    chance = random.Random(f"late {seed}")
+    parties = chance.sample(range(PARTIES), 4)
+    crashes = {party: [Crash(DEALT + chance.randrange(20), away=None)] for party in parties[:2]}
+    crashes |= {party: [Crash(BEGUN + chance.randrange(30), away=chance.uniform(4.0, 40.0))] for party in parties[2:]}
+    plan = packed()
+    outcome = tell(plan, FaultPlan(crashes=crashes))
+    check(plan, outcome)
+    refunds = [isinstance(failure, NothingPublished) for failure in outcome.failures.values()]
+    assert not (outcome.results and any(refunds))
+    print(f"\nseed {seed}: {len(outcome.results)} results, {sum(refunds)} refunds, {len(outcome.gone)} gone")
+
+
+def test_with_all_ballots_exhausted_the_charge_is_kept_if_some_have_voted() -> None:
+    """Three die when they have told what they hold: a set is proposed, and four of the five votes that it needs are cast."""
+    plan = packed()
+    dying = {party: [Crash(DEALT + PARTIES + 1, committed=False, away=None)] for party in not_leading(3)}
+    outcome = tell(plan, FaultPlan(crashes=dying))
+    assert outcome.results == {}
+    assert len(outcome.failures) == 4
+    for failure in outcome.failures.values():
+        assert not isinstance(failure, NothingPublished)
+        assert failure.exit_code == 3
+        assert "did not hear in time of 5 members that agree" in str(failure)
+        assert "stays charged" in str(failure)

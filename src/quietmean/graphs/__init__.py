@@ -2,7 +2,7 @@
 
 from quietmean.graphs.execution_trace import ExecutionTrace, churn
 from quietmean.graphs.mixing import Flow, arrivals, share_flow
-from quietmean.graphs.schedule import SCHEDULES, Schedule, complete_pairs, make_schedule
+from quietmean.graphs.schedule import SCHEDULES, Schedule, complete_pairs, everybody, make_schedule
 
 __all__ = [
     "SCHEDULES",
@@ -12,6 +12,7 @@ __all__ = [
     "arrivals",
     "churn",
     "complete_pairs",
+    "everybody",
     "make_schedule",
     "share_flow",
 ]

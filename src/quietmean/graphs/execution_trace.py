@@ -108,7 +108,11 @@ class ExecutionTrace:
 
     def all_handed(self, schedule: Schedule) -> ExecutionTrace:
         """The same with every message that was sent marked as seen: whatever was lost, its receiver has it."""
-        return replace(self, seen=(schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None])
+        return replace(self, seen=self.undelivered(schedule))
+
+    def undelivered(self, schedule: Schedule) -> NDArray[np.bool_]:
+        """Shape (T, n, k_max): what did not arrive though its sender was online and may have sent it."""
+        return (schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None]
 
     def _check(self, schedule: Schedule) -> None:
         expected = (schedule.rounds + 1, schedule.parties)

@@ -120,6 +120,13 @@ class Schedule:
         return cls(np.empty((rounds, parties, 0), dtype=np.int32))
 
 
+def everybody(parties: int) -> NDArray[np.int32]:
+    """All others of each party in rising order, shape (n, n - 1): a round in which everybody sends to everybody."""
+    own = np.arange(parties)[:, None]
+    others = np.arange(parties - 1)[None, :]
+    return (others + (others >= own)).astype(np.int32)
+
+
 def complete_pairs(parties: int) -> NDArray[np.int64]:
     """All pairs in rising order, shape (n (n-1) / 2, 2): 8 n^2 bytes."""
     pairs = np.empty((parties * (parties - 1) // 2, 2), dtype=np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Protocol, Releases, get_protocol
 from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_field, required_field
+from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
 
@@ -178,22 +179,27 @@ class Execution:
         }
         fixed = self.protocol.fixed_schedule(self.parties)
         if fixed is None or not np.array_equal(fixed.neighbours, self.schedule.neighbours):
-            document["neighbours"] = self.schedule.to_lists()
+            document["neighbours"] = schedule_lists(self.schedule) if self.protocol.sends_to_all else self.schedule.to_lists()
         if self.schedule.pairs.size:
             document["pairs"] = ALL_PAIRS if self.schedule.all_paired else self.schedule.pairs.tolist()
         document |= self.protocol.describe()
-        if self.trace.lost is not None and self.trace.lost.any():
-            rounds, senders, slots = np.nonzero(self.trace.lost)
-            receivers = self.schedule.neighbours[rounds, senders, slots]
-            document["lost"] = np.stack([rounds + 1, senders, receivers], axis=1).tolist()
-        if unused := self.trace.unused(self.schedule):
-            document["seen"] = [list(message) for message in unused]
+        document |= {name: listed for name, listed in self._message_lists().items() if listed}
         if len(self.trace.settled):
             document["settled"] = self.trace.settled.tolist()
         if not (self.weights == 1.0).all():
             document["weights"] = self.weights.tolist()
         plain: dict[str, Any] = to_plain(document)
         return plain
+
+    def _message_lists(self) -> dict[str, list[Any]]:
+        schedule, trace = self.schedule, self.trace
+        if self.protocol.sends_to_all:
+            return {"lost": lost_entries(schedule, trace), "seen": seen_entries(schedule, trace)}
+        lost: list[Any] = []
+        if trace.lost is not None:
+            rounds, senders, slots = np.nonzero(trace.lost)
+            lost = np.stack([rounds + 1, senders, schedule.neighbours[rounds, senders, slots]], axis=1).tolist()
+        return {"lost": lost, "seen": [list(message) for message in trace.unused(schedule)]}
 
     @classmethod
     def load(cls, path: str | Path) -> Execution | OneShot:
@@ -216,7 +222,7 @@ class Execution:
         protocol = kind.parse(raw, parties)
         rounds = protocol.rounds
         fixed = None if "neighbours" in raw else protocol.fixed_schedule(parties)
-        neighbours = _array_field(raw, "neighbours", list[list[list[int]]], [])
+        neighbours = _array_field(raw, "neighbours", list[list[list[int]] | Literal["all"]], [])
         if fixed is None and len(neighbours) != rounds:
             raise InputError(
                 f"neighbours has {len(neighbours)} rounds but {protocol.name} has {rounds}: give one list per round 1..T"
@@ -224,16 +230,13 @@ class Execution:
         online = _array_field(raw, "online", list[list[bool]], [[True] * parties] * (rounds + 1))
         if len(online) != rounds + 1 or any(len(row) != parties for row in online):
             raise InputError(f"online must have {rounds + 1} rows (rounds 0..{rounds}) of {parties} parties")
-        schedule = fixed or Schedule.from_lists(neighbours, parties, _pairs(raw, parties))
+        schedule = fixed or Schedule.from_lists(full_rounds(neighbours, parties), parties, _pairs(raw, parties))
+        settled = np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4)
+        trace = with_lost(schedule, ExecutionTrace(np.array(online, dtype=np.bool_), settled=settled), raw.get("lost", []))
         return cls(
             protocol,
             schedule,
-            ExecutionTrace(
-                np.array(online, dtype=np.bool_),
-                _message_mask(raw, "lost", schedule),
-                np.array(_array_field(raw, "settled", list[tuple[int, int, int, int]], []), dtype=np.int64).reshape(-1, 4),
-                _message_mask(raw, "seen", schedule),
-            ),
+            with_seen(schedule, trace, raw.get("seen", [])),
             optional_field(raw, "sensitivity", float, 1.0),
             np.array(_array_field(raw, "weights", list[float], [1.0] * parties), dtype=np.float64),
         )
@@ -260,19 +263,3 @@ def _array_field(raw: Mapping[str, Any], name: str, kind: Any, default: Any) -> 
         return msgspec.convert(raw.get(name, default), kind)
     except msgspec.ValidationError as error:
         raise InputError(f"field {name!r} is not as it should be: {error}") from None
-
-
-def _message_mask(raw: Mapping[str, Any], name: str, schedule: Schedule) -> NDArray[np.bool_] | None:
-    messages = _array_field(raw, name, list[tuple[int, int, int]], [])
-    if not messages:
-        return None
-    mask = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
-    for round_, sender, receiver in messages:
-        known = 1 <= round_ <= schedule.rounds and 0 <= sender < schedule.parties and receiver >= 0
-        slots = schedule.neighbours[round_ - 1, sender] == receiver if known else np.zeros(1, dtype=np.bool_)
-        if not slots.any():
-            raise InputError(
-                f"{name} message [{round_}, {sender}, {receiver}] is not in the schedule: name [round, sender, receiver]"
-            )
-        mask[round_ - 1, sender, slots] = True
-    return mask

@@ -21,6 +21,7 @@ from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import OPEN, Configured, Parameter, nearest, parameters_of
 from quietmean.graphs import ExecutionTrace, Schedule
+from quietmean.protocols.opening import Opening
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript
@@ -89,6 +90,7 @@ class Protocol(Configured, ABC):
     ``releases_are_public``: what a party releases is known to all parties. If false, every party computes a result for itself.
     ``transfers_mass``: what a party sends is subtracted from what it holds, and must be added again if it does not arrive.
     ``refuses_messages``: a party may stop accepting messages of its schedule. If false, it must expect all of them.
+    ``sends_to_all``: in nearly all rounds everybody may send to all others; execution files then do not list these messages.
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
     ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
     ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
@@ -107,6 +109,7 @@ class Protocol(Configured, ABC):
     releases_are_public: ClassVar[bool] = True
     transfers_mass: ClassVar[bool] = False
     refuses_messages: ClassVar[bool] = False
+    sends_to_all: ClassVar[bool] = False
     tolerates_dropouts: ClassVar[bool] = True
     batchable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN
@@ -451,6 +454,21 @@ class Protocol(Configured, ABC):
     def warnings(self, state: Any) -> tuple[str, ...]:
         """Warnings for a party's user that follow from its last state. They are public."""
         return ()
+
+    def opening(
+        self,
+        schedule: Schedule,
+        trace: ExecutionTrace,
+        weights: Vector,
+        sensitivity: float,
+        corrupt: frozenset[PartyId],
+        target: PartyId,
+    ) -> Opening | None:
+        """How to attack it where messages are not linear; None if there is no attack. Only asked where :attr:`is_linear` is not.
+
+        Raises :class:`InputError` where there is none for these parameters.
+        """
+        return None
 
     def nothing_published(self, state: Any) -> bool:
         """Whether a party's last state, without a release, proves that nobody can have published anything."""

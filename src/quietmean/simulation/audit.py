@@ -24,11 +24,12 @@ from scipy.special import log_ndtr
 from scipy.stats import beta, norm
 
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.party import Message, NoiseSource, PartyId, Units, Vector
+from quietmean.core.party import Message, NoiseSource, PartyId, Vector
 from quietmean.privacy import Adversary
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import BitStream
 from quietmean.randomness.insecure import InsecurePopulationNoise, InsecureSilence, insecure_seed
+from quietmean.simulation.opened import KnownToCoalition, OpenedView
 from quietmean.transcript import Transcript, run_lockstep
 from quietmean.transcript.tracing import MachineMaker
 
@@ -93,9 +94,9 @@ def attack(
     :class:`ProtocolFailure` if they send something else than the declared transcript says.
     """
     _check(execution, target, adversary, trials, delta, confidence)
+    view = _view(execution, target, adversary, machine)
     certified = execution.privacy(delta).against(adversary.corrupt, adversary.observed)
     mu = float(certified.mu_upper[certified.honest.index(target)])
-    view = _View.of(execution, adversary, machine or execution.machine)
     view.check(target, seed)
     weights, thresholds = _best_test(view, target, exact=math.isinf(mu))
     worlds = [view.statistic(weights, target, world, trials, seed) for world in (0, 1)]
@@ -124,11 +125,6 @@ def attack(
 
 
 def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: int, delta: float, confidence: float) -> None:
-    if not execution.protocol.is_linear:
-        raise InputError(
-            f"{execution.protocol.name} as it is set here rounds, masks or draws at random what it sends, and the attack is "
-            "one on sums with Gaussian noise: there is none on this protocol"
-        )
     adversary.honest(execution.parties)
     if not 0 <= target < execution.parties:
         raise InputError(f"target {target} does not exist: parties are numbered 0..{execution.parties - 1}")
@@ -142,22 +138,19 @@ def _check(execution: Execution, target: PartyId, adversary: Adversary, trials: 
         raise InputError(f"confidence is {confidence:g}: choose 0.5 <= confidence < 1, for example 0.95")
 
 
-class _KnownToCoalition(InsecureSilence):
-    """Of an honest party's noise, what it shares with the coalition."""
-
-    def __init__(self, source: NoiseSource, coalition: frozenset[PartyId]) -> None:
-        self._source = source
-        self._coalition = coalition
-
-    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
-        if other not in self._coalition:
-            return np.zeros(dimension)
-        return self._source.shared_normal(other, purpose, index, dimension)
-
-    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        if other not in self._coalition:
-            return np.zeros(dimension, dtype=np.int64)
-        return self._source.shared_discrete(other, purpose, index, scale, dimension)
+def _view(execution: Execution, target: PartyId, adversary: Adversary, machine: MachineMaker[Any] | None) -> _View | OpenedView:
+    protocol = execution.protocol
+    if protocol.is_linear:
+        return _View.of(execution, adversary, machine or execution.machine)
+    found = protocol.opening(
+        execution.schedule, execution.trace, execution.weights, execution.sensitivity, adversary.corrupt, target
+    )
+    if found is None:
+        raise InputError(
+            f"{protocol.name} as it is set here rounds, masks or draws at random what it sends, and the attack is one on sums "
+            "with Gaussian noise: there is none on this protocol"
+        )
+    return OpenedView(execution, adversary, found, machine)
 
 
 class _Rows:
@@ -249,7 +242,7 @@ class _View:
 
         def known_noise(party: PartyId) -> NoiseSource:
             source = noise.party(party)
-            return source if party in own else _KnownToCoalition(source, own)
+            return source if party in own else KnownToCoalition(source, own)
 
         return seen - self._weighted(weights, known, known_noise)
 
@@ -321,7 +314,7 @@ def _arrivals(execution: Execution) -> Callable[[int, PartyId, PartyId], bool]:
     return lambda round_, sender, receiver: (round_, sender, receiver) in arrived
 
 
-def _best_test(view: _View, target: PartyId, exact: bool) -> tuple[Vector, Vector]:
+def _best_test(view: _View | OpenedView, target: PartyId, exact: bool) -> tuple[Vector, Vector]:
     """Weights under which the statistic is N(0, 1) or N(mu, 1) if all is as declared, and thresholds, the middle one first.
 
     ``exact``: the certificate says that no noise hides the difference; then the statistic is 0 or 1.

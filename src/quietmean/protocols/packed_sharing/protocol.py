@@ -17,15 +17,17 @@ from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.protocols.kinds import Design, SelfCalibrating
+from quietmean.protocols.opening import Opening
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
 from quietmean.protocols.packed_sharing.follow import Outcome, follow
 from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS
 from quietmean.protocols.packed_sharing.messages import Codec
+from quietmean.protocols.packed_sharing.opening import Reader, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
 from quietmean.protocols.packed_sharing.population import opened_sum
 from quietmean.protocols.packed_sharing.schedule import draw_schedule
-from quietmean.protocols.packed_sharing.spec import ANY, BALL, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
+from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
 from quietmean.protocols.protocol import Releases
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
@@ -57,6 +59,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     linear = False
     releases_are_public = False
     refuses_messages = True
+    sends_to_all = True
     batchable = False
 
     def own_assumptions(self) -> tuple[Assumption, ...]:
@@ -181,6 +184,10 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
             builder.add_message(counted[0], schedule.rounds + 1, values=dict.fromkeys(counted, 1.0), noise=noise, released=True)
         return builder.build()
 
+    def with_seen(self, transcript: Transcript, schedule: Schedule, trace: ExecutionTrace) -> Transcript:
+        # It is one public sum: shares and votes that were handed over and not used add nothing to it.
+        return transcript
+
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float
     ) -> LossConversion:
@@ -199,6 +206,34 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         conversion = PackedLossConversion(self, self.contributors(schedule, trace))
         hidden = conversion.mu_against_any(size, np.zeros(schedule.parties), sensitivity)
         return CoalitionBound(hidden, "one sum of noises of which a coalition knows its own, or each party's own noise")
+
+    def opening(
+        self,
+        schedule: Schedule,
+        trace: ExecutionTrace,
+        weights: Vector,
+        sensitivity: float,
+        corrupt: frozenset[PartyId],
+        target: PartyId,
+    ) -> Opening:
+        """In a box on all coordinates at once, else on one."""
+        if self.region == BALL:
+            raise InputError(
+                "the attack tries many values at once, and a ball bounds them together: attack an execution on a box, there is "
+                f"none on {self.name} where the domain is a ball"
+            )
+        counted, together = self.contributors(schedule, trace), self.dimension if self.region == BOX else 1
+        half, base = reach(self, together, float(weights[target]), sensitivity), weights * self.centre
+        base[target] -= half
+        return Opening(
+            together=together,
+            base=base,
+            change=2 * half,
+            share=known_share(self, counted, corrupt, target),
+            noise=unknown_noise(self, counted, corrupt),
+            stretched=lambda size: replace(self, dimension=size),
+            read=Reader(self, corrupt, target).read,
+        )
 
     # --- what is sent ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from quietmean.core.party import PartyId
-from quietmean.graphs import Schedule
+from quietmean.graphs import Schedule, everybody
 from quietmean.protocols.packed_sharing.member import FIRST_PROPOSAL
 from quietmean.randomness import BitStream, Seed
 
@@ -16,11 +16,8 @@ def draw_schedule(parties: int, rounds: int, seed: Seed) -> Schedule:
     It lists the others in the order in which they lead.
     """
     order = BitStream(seed.derive("packed sharing leaders", parties)).permutation(parties).tolist()
-    own = np.arange(parties)[:, None]
-    others = np.arange(parties - 1)[None, :]
     table = np.empty((rounds, parties, parties - 1), dtype=np.int32)
-    # Row i without i itself.
-    table[:] = others + (others >= own)
+    table[:] = everybody(parties)
     table[FIRST_PROPOSAL - 1] = -1
     table[FIRST_PROPOSAL - 1, order[0]] = order[1:]
     return Schedule(table)

@@ -1,0 +1,34 @@
+"""How a coalition reads a protocol whose messages are not sums with Gaussian noise themselves: for audits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from quietmean.core.party import Message, PartyId, Vector
+
+if TYPE_CHECKING:
+    from quietmean.protocols.protocol import Protocol
+
+# A message, and whom it reached.
+Sent: TypeAlias = tuple[Message, frozenset[PartyId]]
+
+
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """One attack on a target, of which many trials are run at once: each in ``together`` coordinates of one long value.
+
+    ``base``, shape (n,): the parties' values in every coordinate in the first world; in the second the target's is larger by
+    ``change``. ``stretched``: the protocol for values of so many coordinates. ``read`` gives what a coalition computes of all
+    messages of a run on values (n, size), shape (size,), or None if it can read nothing. That holds ``share`` of the target's
+    value, and per coordinate noise of standard deviation ``noise`` that the coalition does not know.
+    """
+
+    together: int
+    base: Vector
+    change: float
+    share: float
+    noise: float
+    stretched: Callable[[int], Protocol] = field(repr=False)
+    read: Callable[[Sequence[Sent], int], Vector | None] = field(repr=False)

@@ -1,0 +1,85 @@
+"""What a coalition makes of its messages: the sum, from what members publish; one dealer's value, from T shares of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.party import PartyId, Vector
+from quietmean.protocols.opening import Sent
+from quietmean.protocols.packed_sharing.member import DEALING, FIRST_VOTES
+from quietmean.protocols.packed_sharing.messages import Codec
+from quietmean.protocols.packed_sharing.packing import Elements, Packing, expand, open_sums
+from quietmean.protocols.packed_sharing.spec import PackedSharingParameters
+
+Mask = NDArray[np.bool_]
+
+_SLACK = 1e-12
+
+
+def known_share(parameters: PackedSharingParameters, counted: Mask, corrupt: frozenset[PartyId], target: PartyId) -> float:
+    """Of the target's value, what the number holds that the coalition reads: all, or nothing if it is not in the sum."""
+    return 1.0 if counted[target] or len(corrupt) >= parameters.threshold else 0.0
+
+
+def unknown_noise(parameters: PackedSharingParameters, counted: Mask, corrupt: frozenset[PartyId]) -> float:
+    """The standard deviation of the noise in it that the coalition does not know, in the units of the values."""
+    if len(corrupt) >= parameters.threshold:
+        return parameters.sigma
+    return math.sqrt(int(counted.sum()) - int(counted[list(corrupt)].sum())) * parameters.sigma
+
+
+def reach(parameters: PackedSharingParameters, together: int, weight: float, sensitivity: float) -> float:
+    """How far from the centre the target's values are in both worlds: whole steps, so that no random bits round them."""
+    half = min(sensitivity / math.sqrt(together) / 2, weight * parameters.clip) / parameters.step
+    # A little less than a whole number, by the rounding of floats, is one.
+    return parameters.step * math.floor(half * (1 + _SLACK))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What ``corrupt`` parties read of ``target``'s value, or of the sum with it."""
+
+    parameters: PackedSharingParameters
+    corrupt: frozenset[PartyId]
+    target: PartyId
+
+    @property
+    def opens_shares(self) -> bool:
+        """Are they enough to open every dealer's shares?"""
+        return len(self.corrupt) >= self.parameters.threshold
+
+    def read(self, sent: Sequence[Sent], size: int) -> Vector | None:
+        """In the units of the values, shape (size,), without the centre; None if too little reached them."""
+        stretched = replace(self.parameters, dimension=size)
+        codec = Codec.of(stretched, stretched.rules(stretched.members))
+        shares = self._shares(sent, codec) if self.opens_shares else self._sums(sent, codec)
+        if len(shares) < stretched.threshold:
+            return None
+        return open_sums(Packing.of(stretched), shares, size) * stretched.step
+
+    def _shares(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
+        """The target's shares."""
+        packing, found = Packing.of(self.parameters), {}
+        for message, reached in sent:
+            if message.round == DEALING and message.sender == self.target:
+                for member in reached & self.corrupt:
+                    seeded = member in packing.seeded(self.target)
+                    raw = message.content
+                    found[member] = expand(packing, raw, codec.blocks) if seeded else codec.read_share(raw)
+        return found
+
+    def _sums(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
+        """The members' sums, those of the coalition among them. The result is public: an outsider is taken to see them all."""
+        found = {}
+        for message, reached in sent:
+            told = message.sender in self.corrupt or bool(reached & self.corrupt) or not self.corrupt
+            if message.round > FIRST_VOTES and told:
+                said = codec.read(message.round, message.content)
+                if said.share is not None:
+                    found[message.sender] = codec.read_share(said.share)
+        return found
