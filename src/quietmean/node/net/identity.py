@@ -18,6 +18,10 @@ from quietmean.randomness import Seed
 
 KEY_PREFIX = "ed25519:"
 KEY_BYTES = 32
+_PRIME = 2**255 - 19
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
+# y of the points of small order, under which anybody can sign; those of order 8 are y and -y.
+_SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Identity:
     @property
     def public_key(self) -> str:
         """The line to hand out: ``ed25519:`` and 32 bytes in base64."""
-        return KEY_PREFIX + base64.b64encode(self.private_key.public_key().public_bytes_raw()).decode()
+        return format_public_key(self.private_key.public_key().public_bytes_raw())
 
     def derive(self, *labels: str) -> Seed:
         """A secret that only the owner of the private key can make."""
@@ -82,12 +86,31 @@ class Identity:
         return cls(key)
 
 
-def parse_public_key(text: str) -> Ed25519PublicKey:
-    """The key of a public line. Raises :class:`InputError` if the line holds no Ed25519 public key."""
+def format_public_key(raw: bytes) -> str:
+    """The one spelling of a public key, from its 32 bytes."""
+    return KEY_PREFIX + base64.b64encode(raw).decode()
+
+
+def public_key_bytes(text: str) -> bytes:
+    """The 32 bytes of a public line.
+
+    Raises :class:`InputError` if the line holds no Ed25519 public key, or one in another spelling than
+    :func:`format_public_key` gives it: one key must not be two parties.
+    """
     try:
         raw = base64.b64decode(text.removeprefix(KEY_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         raw = b""
     if not text.startswith(KEY_PREFIX) or len(raw) != KEY_BYTES:
-        raise InputError(f"key {text!r} is no public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
-    return Ed25519PublicKey.from_public_bytes(raw)
+        raise InputError(f"key {text[:80]!r} is no public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
+    if format_public_key(raw) != text:
+        raise InputError(f"key {text!r} is spelt in another way than {format_public_key(raw)}: use that one spelling")
+    y = int.from_bytes(raw, "little") % 2**255
+    if y >= _PRIME or y in _SMALL_ORDER:
+        raise InputError(f"key {text!r} is none that keygen can make: anybody could sign for it, ask its owner for the right one")
+    return raw
+
+
+def parse_public_key(text: str) -> Ed25519PublicKey:
+    """The key of a public line. Raises :class:`InputError` where :func:`public_key_bytes` does."""
+    return Ed25519PublicKey.from_public_bytes(public_key_bytes(text))

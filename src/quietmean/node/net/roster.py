@@ -14,6 +14,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.node.net.identity import Identity, parse_public_key
+from quietmean.node.net.names import require_distinct, require_name
 
 Address: TypeAlias = tuple[str, int]
 _FIELDS = ("name", "address", "key")
@@ -39,7 +40,9 @@ class Roster:
             raise InputError(f"the roster lists {len(self.entries)} party: at least 2 [[party]] entries are needed")
         for entry in self.entries:
             parse_public_key(entry.public_key)
+            require_name(entry.name)
         _refuse_duplicates("name", [entry.name for entry in self.entries])
+        require_distinct(entry.name for entry in self.entries)
         _refuse_duplicates("key", [entry.public_key for entry in self.entries])
         _refuse_duplicates("address", [format_address(entry.address) for entry in self.entries])
 
