@@ -12,8 +12,8 @@ _BETWEEN = "\x1f"
 
 
 def attach(tokens: Sequence[str]) -> list[str]:
-    """The arguments of ``run``, with the name of the last --column in --levels A B ... and --boolean, which only follow one."""
-    if not tokens or tokens[0] != "run":
+    """The arguments of ``run`` and ``new``, with the last --column's name in --levels A B ... and --boolean, which follow one."""
+    if not tokens or tokens[0] not in ("run", "new"):
         return list(tokens)
     attached: list[str] = []
     column, place = "", 0

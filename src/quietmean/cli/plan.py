@@ -31,17 +31,19 @@ class Domain(StrEnum):
 
 def command(
     *,
-    parties: int,
-    dimension: int = 1,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
+    parties: int | None = None,
+    study: Path | None = None,
+    roster: Path | None = None,
+    dimension: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     colluding: float | None = None,
     dropouts: float | None = None,
     responding: int | None = None,
     sensitivity: float | None = None,
     domain: Domain | None = None,
     convention: SensitivityConvention | None = None,
-    unit: PrivacyUnit = PrivacyUnit.PARTY,
+    unit: PrivacyUnit | None = None,
     protocol: list[str] | None = None,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     server: Server = Server.NONE,
@@ -59,13 +61,18 @@ def command(
     Parameters
     ----------
     parties
-        Number of parties.
+        Number of parties; or give --study.
+    study
+        Plan this study: a sealed study, or a study file with --roster or --parties. It says the target, and the protocol unless
+        --protocol does.
+    roster
+        Names, addresses and public keys of all parties of a study that is not sealed.
     dimension
-        Coordinates of a value.
+        Coordinates of a value; default 1.
     epsilon
-        Privacy target, together with delta.
+        Privacy target, together with delta; default 1.
     delta
-        Probability with which the epsilon guarantee may fail.
+        Probability with which the epsilon guarantee may fail; default 1e-6.
     colluding
         How many parties may collude: a count, or a fraction below 1; default one in ten.
     dropouts
@@ -79,7 +86,7 @@ def command(
     convention
         Sensitivity of a domain: replacement, or table-ii (half of it, to reproduce that table of the CorDP-DME paper only).
     unit
-        What is protected: one record, or all of a party.
+        What is protected: one record, or all of a party, which is the default.
     protocol
         Only these protocols; repeat for several.
     server
@@ -102,28 +109,28 @@ def command(
     json
         One JSON document on standard output.
     """
-    if responding is not None:
-        if dropouts is not None:
-            raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
-        if not 1 <= responding <= parties:
-            raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
-        dropouts = (parties - responding) / parties
     if trials is not None and trials < 1:
         raise InputError(f"{trials} trials show nothing about the gate: choose at least 1, for example 299")
-    asked = {
-        "parties": parties,
+    given = {
         "epsilon": epsilon,
         "delta": delta,
         "dimension": dimension,
-        "sensitivity": _sensitivity(sensitivity, domain, convention),
-        "colluding": 0.1 if colluding is None else colluding,
-        "dropouts": dropouts or 0.0,
-        "unit": str(unit),
+        "sensitivity": sensitivity,
+        "domain": domain,
+        "convention": convention,
+        "colluding": colluding,
+        "dropouts": dropouts,
+        "responding": responding,
+        "unit": unit,
+    }
+    if study is None:
+        target = _target_asked(parties, roster, given)
+    else:
+        target = _target_of_study(study, roster, parties, given, protocol, options)
+    asked = {
         "protocols": protocol,
         "options": options.chosen(),
-        # Values in a ball: for protocols that can make use of it.
-        "offered": {} if domain is None else {"radius": 1.0},
-        "domain": _domain(dimension, domain, convention),
+        **target,
         "server": str(server),
         "max_messages": max_messages,
         "calibration": str(calibration),
@@ -154,6 +161,75 @@ def command(
         print_json(answer)
     else:
         _show(answer)
+
+
+def _target_asked(parties: int | None, roster: Path | None, given: dict[str, Any]) -> dict[str, Any]:
+    """What to plan for, from options. Raises :class:`InputError` for options that contradict each other."""
+    if parties is None or roster is not None:
+        raise InputError("what to plan for is not clear: give --parties N, or --study with --roster")
+    dropouts, responding = given["dropouts"], given["responding"]
+    if responding is not None:
+        if dropouts is not None:
+            raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
+        if not 1 <= responding <= parties:
+            raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
+        dropouts = (parties - responding) / parties
+    dimension = 1 if given["dimension"] is None else given["dimension"]
+    domain, convention = given["domain"], given["convention"]
+    return {
+        "parties": parties,
+        "epsilon": 1.0 if given["epsilon"] is None else given["epsilon"],
+        "delta": 1e-6 if given["delta"] is None else given["delta"],
+        "dimension": dimension,
+        "sensitivity": _sensitivity(given["sensitivity"], domain, convention),
+        "colluding": 0.1 if given["colluding"] is None else given["colluding"],
+        "dropouts": dropouts or 0.0,
+        "unit": str(given["unit"] or PrivacyUnit.PARTY),
+        # Values in a ball: for protocols that can make use of it.
+        "offered": {} if domain is None else {"radius": 1.0},
+        "domain": _domain(dimension, domain, convention),
+    }
+
+
+def _target_of_study(
+    path: Path,
+    roster: Path | None,
+    parties: int | None,
+    given: dict[str, Any],
+    protocol: list[str] | None,
+    options: ProtocolOptions,
+) -> dict[str, Any]:
+    """What a study asks for. Raises :class:`InputError` for options that it says itself."""
+    from quietmean.cli.preparation import agreed_files
+    from quietmean.studies import Study
+    from quietmean.studies.signed import is_signed_document
+
+    said = next((name for name, value in given.items() if value is not None), None)
+    if said is not None:
+        raise InputError(f"--{said} stands beside --study, which says what to plan for: leave it out, or change the study")
+    if parties is None or roster is not None or is_signed_document(path):
+        study, members, _ = agreed_files(path, roster)
+        if parties not in (None, len(members)):
+            raise InputError(f"--parties {parties} stands beside {len(members)} parties that are known: leave it out")
+        parties = len(members)
+    else:
+        study = Study.load(path)
+    target = study.target(parties)
+    # The protocol that the study names, with its options, unless others are to be compared.
+    named = {} if protocol else {"protocols": [study.protocol], "options": {**study.options, **options.chosen()}}
+    return {
+        **named,
+        "parties": parties,
+        "epsilon": target.epsilon,
+        "delta": target.delta,
+        "dimension": target.dimension,
+        "sensitivity": target.sensitivity,
+        "colluding": target.colluding,
+        "dropouts": target.dropouts,
+        "unit": str(target.unit),
+        "offered": {},
+        "domain": study.workload.domain.describe(),
+    }
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
