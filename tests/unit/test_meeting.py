@@ -77,6 +77,8 @@ def test_the_order_is_that_of_raw_keys_whoever_comes_first(meeting: Meeting, sea
     assert sealed.conveners[0] == convener.public_key
     assert [entry.public_key for entry in sealed.roster.entries] == [entry.identity for entry in sealed.entries]
     assert sealed.roster.digest == sealed.digest
+    assert sorted(sealed.roster.conveners) == [0, 1, 2]
+    assert sealed.roster.entries[sealed.roster.conveners[0]].name == "north"
 
 
 def test_sealed_again_it_is_another_study(meeting: Meeting, sealed: Sealed) -> None:

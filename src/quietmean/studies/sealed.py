@@ -109,7 +109,9 @@ class Sealed:
     @cached_property
     def roster(self) -> Roster:
         """Its parties, to be dialled. Raises :class:`InputError` if one gave no address."""
-        return Roster(tuple(entry.in_roster() for entry in self.entries), Seal(self.digest, self.fields()))
+        places = {entry.identity: place for place, entry in enumerate(self.entries)}
+        seal = Seal(self.digest, tuple(places[key] for key in self.conveners), self.fields())
+        return Roster(tuple(entry.in_roster() for entry in self.entries), seal)
 
     def fields(self) -> dict[str, Any]:
         """All that the digest covers, in plain data: to name what differs from another sealed study."""

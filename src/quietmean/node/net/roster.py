@@ -31,9 +31,13 @@ class RosterEntry:
 
 @dataclass(frozen=True)
 class Seal:
-    """What a roster was sealed with: the digest of the whole (hexadecimal), and its fields, to name one that differs."""
+    """What a roster was sealed with: the digest of the whole (hexadecimal), and its fields, to name one that differs.
+
+    ``conveners``: the places of all parties, in the order in which they may propose who takes part.
+    """
 
     digest: str
+    conveners: tuple[PartyId, ...]
     fields: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -80,6 +84,11 @@ class Roster:
         if self.seal is not None:
             return self.seal.digest
         return digest([[entry.name, entry.public_key] for entry in self.entries])
+
+    @property
+    def conveners(self) -> tuple[PartyId, ...]:
+        """Who may propose who takes part, in order: as it was sealed, or in the order of the file."""
+        return tuple(range(len(self.entries))) if self.seal is None else self.seal.conveners
 
     def name(self, party: PartyId) -> str:
         return self.entries[party].name
