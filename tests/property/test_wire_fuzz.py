@@ -44,6 +44,7 @@ FRAMES: list[tuple[wire.AnyFrame, bytes]] = [
     (wire.Welcome(1, 3), b""),
     (wire.Refused("study differs"), b""),
     (wire.Check(2), b""),
+    (wire.Differs("study differs", {"columns.age.high": b"12345678", "epsilon": b"abcdefgh"}), b""),
     (wire.Readiness(2, "0.1.0", b"r" * 32, b"s" * 32, b"p" * 32, True, 1, 2, 1.7e9), b""),
     (wire.Commit(7, b"c" * 32), b""),
     (wire.Reveal(8, b"n" * 32, 2.5, b"x" * 32), b""),

@@ -165,14 +165,14 @@ def test_another_study_another_roster_and_one_who_is_absent(make: Make) -> None:
     assert not seen["ready"]
     other_study, other_roster, absent = (about(seen, name) for name in ("bob", "eve", "joe"))
     has(other_study, {"same_study": False, "same_plan": False, "same_roster": True, "reachable": True})
-    assert "other study" in other_study["trouble"][0]
+    assert other_study["trouble"][0] == "other study: columns.age.high"
     has(other_roster, {"same_roster": False, "same_study": True, "same_plan": True, "key": "proved"})
-    assert "other roster" in other_roster["trouble"][0]
+    assert other_roster["trouble"][0] == "other roster: roster.bob.place, roster.eve.place"
     has(absent, {"reachable": False, "ready": False, "same_plan": None, "key": "unknown"})
     assert "nobody listens" in absent["trouble"][0]
     for word in ("bob: other study", "eve: other roster", "joe: nobody listens"):
         assert word in errors, errors
-    assert "other study" in about(end(bob, 3)[0], "ada")["trouble"][0]
+    assert "other study: columns.age.high" in about(end(bob, 3)[0], "ada")["trouble"][0]
     assert "other roster" in about(end(eve, 3)[0], "bob")["trouble"][0]
 
 

@@ -107,7 +107,7 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
     assert "study differs" in first_errors, first_errors
     assert "Traceback" not in first_errors + second_errors + forged + edited
     assert "is this key in its roster?" in forged, forged
-    assert "differs" in edited, edited
+    assert "study differs: columns.age.high" in edited, edited
     for name in ("ada", "bob"):
         receipt = json.loads((consortium / f"{name}.receipt.json").read_text())
         assert receipt["result"]["epsilon"] == first["epsilon"]

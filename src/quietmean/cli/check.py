@@ -26,8 +26,8 @@ _SHORT = 12
 def command(
     study: Path,
     *,
-    roster: Path,
     data: Path,
+    roster: Path | None = None,
     key: Path = Path("quietmean.key"),
     plan: Path | None = None,
     store: Path | None = None,
@@ -47,9 +47,9 @@ def command(
     Parameters
     ----------
     study
-        The study file that all parties agreed on.
+        The sealed study, or a study file that all parties agreed on.
     roster
-        Names, addresses and public keys of all parties.
+        Names, addresses and public keys of all parties; for a study that is not sealed.
     data
         This party's records: a CSV or Parquet file. They never leave this machine.
     key
@@ -57,7 +57,7 @@ def command(
     plan
         A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
     store
-        Where this party will keep its state; by default STUDY-PARTY.store beside the study.
+        Where this party will keep its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
     ledger
         Also check that the budget in this ledger allows the study.
     account
@@ -78,7 +78,7 @@ def command(
     refuse_without_ledger(ledger, account, group)
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
-    files = Files.load(study, roster, key)
+    files = Files.load(study, roster, key, store)
     with progress("calibrating the noise"):
         shared = files.plan(plan, no_privacy).plan
     payer = None if ledger is None else Payer(ledger, account or data.stem, group)

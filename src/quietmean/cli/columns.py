@@ -15,8 +15,8 @@ _BETWEEN = "\x1f"
 
 
 def attach(tokens: Sequence[str]) -> list[str]:
-    """The arguments of ``run``, with the name of the last --column in the options that only follow one, such as --levels A B."""
-    if not tokens or tokens[0] != "run":
+    """The arguments of ``run`` and ``new``, with the last --column in the options that only follow one, such as --levels A B."""
+    if not tokens or tokens[0] not in ("run", "new"):
         return list(tokens)
     attached: list[str] = []
     column, place = "", 0

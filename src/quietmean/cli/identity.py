@@ -1,13 +1,22 @@
-"""``quietmean keygen``: a party's identity."""
+"""``quietmean keygen``: a party's identity. And how commands open its file."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.node import Identity
+
+# Names a file whose first line is the passphrase, for where nobody is there to type it.
+_FROM_FILE = "QUIETMEAN_PASSPHRASE_FILE"
 
 
 def command(
@@ -15,9 +24,13 @@ def command(
     key: Path = Path("quietmean.key"),
     name: str = "me",
     address: str = "127.0.0.1:7000",
+    passphrase: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Make this party's identity: a private key file (mode 0600), and a public entry to hand to the others.
+
+    A second file, KEY.revocation, is for the day when the key is lost or stolen: whoever gets it can refuse the key, with
+    quietmean distrust. Keep it apart from the key, on paper or with somebody you trust.
 
     Parameters
     ----------
@@ -27,15 +40,74 @@ def command(
         This party's name in the roster.
     address
         HOST:PORT where the others reach this party.
+    passphrase
+        Protect the key file by a passphrase, which is asked for at the terminal, or read from the first line of the file that
+        the environment variable QUIETMEAN_PASSPHRASE_FILE names.
     json
         One JSON document on standard output.
     """
-    from quietmean.node.net import Identity
+    from quietmean.node import Roster, RosterEntry
+    from quietmean.node.net import parse_address, require_name
 
-    identity = Identity.generate()
-    identity.save(key)
+    # Before any file is written.
+    require_name(name)
+    where = parse_address(address)
+    identity = make_identity(key, _ask(f"passphrase for {key}", twice=True) if passphrase else b"")
+    entry = RosterEntry(name, where, identity.public_key)
     if json:
-        print_json({"key": str(key), "public_key": identity.public_key, "name": name, "address": address})
+        document = {"key": str(key), "public_key": identity.public_key, "name": name, "address": address}
+        print_json({**document, "revocation": str(_revocation_path(key))})
         return
-    out.print(f"# {key} holds the private key: keep it to yourself. Hand out this entry of roster.toml:", markup=False)
-    out.print(f'[[party]]\nname = "{name}"\naddress = "{address}"\nkey = "{identity.public_key}"', markup=False)
+    out.print(f"# {kept_sentence(key)}", markup=False)
+    out.print("# Hand out this entry of roster.toml:", markup=False)
+    out.print(Roster.table(entry).rstrip("\n"), markup=False)
+
+
+def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
+    """A new identity in a file of its own, and the revocation of its key beside it. Raises :class:`InputError`."""
+    from quietmean.node import Identity
+    from quietmean.studies.distrust import revocation
+
+    identity, spare = Identity.generate(), _revocation_path(key)
+    if spare.exists() and not key.exists():
+        raise InputError(f"revocation file {spare} exists already: choose another name for the key, nothing is overwritten")
+    identity.save(key, passphrase)
+    spare.write_bytes(revocation(identity))
+    return identity
+
+
+def kept_sentence(key: Path) -> str:
+    """What to do with the two files of a new identity."""
+    return f"{key} holds the private key: keep it to yourself. {_revocation_path(key)} revokes it: keep that apart."
+
+
+def _revocation_path(key: Path) -> Path:
+    return key.with_name(f"{key.name}.revocation")
+
+
+def load_identity(path: Path) -> Identity:
+    """The identity in a key file; asks for its passphrase if it has one. Raises :class:`InputError`."""
+    from quietmean.node import Identity
+
+    return Identity.load(path, lambda: _ask(f"passphrase of {path}", twice=False))
+
+
+def _ask(what: str, *, twice: bool) -> bytes:
+    """A passphrase, from the file that the environment names or from the terminal. Raises :class:`InputError`."""
+    from getpass import getpass
+
+    given = os.environ.get(_FROM_FILE)
+    if given:
+        try:
+            text = Path(given).read_text(encoding="utf-8").partition("\n")[0]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the passphrase in {given} cannot be read ({error}): mend {_FROM_FILE}") from None
+    elif sys.stdin.isatty():
+        text = getpass(f"{what}: ")
+        if twice and getpass("again: ") != text:
+            raise InputError("the two passphrases are different: try again")
+    else:
+        raise InputError(f"the {what} cannot be asked for without a terminal: name a file with it in {_FROM_FILE}")
+    if not text:
+        raise InputError("the passphrase is empty: choose another, or none")
+    return text.encode()

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def command(
     study: Path,
     *,
-    roster: Path,
     data: Path,
+    roster: Path | None = None,
     key: Path = Path("quietmean.key"),
     plan: Path | None = None,
     store: Path | None = None,
@@ -34,6 +34,8 @@ def command(
     account: str | None = None,
     group: int | None = None,
     events: Annotated[bool | Path, Parameter(negative="")] = False,
+    accept: str | None = None,
+    compared: list[str] | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -44,9 +46,9 @@ def command(
     Parameters
     ----------
     study
-        The study file that all parties agreed on.
+        The sealed study, or a study file that all parties agreed on.
     roster
-        Names, addresses and public keys of all parties.
+        Names, addresses and public keys of all parties; for a study that is not sealed.
     data
         This party's records: a CSV or Parquet file. They never leave this machine.
     key
@@ -54,7 +56,7 @@ def command(
     plan
         A plan that all parties share, from quietmean plan; by default each makes the same one from the study.
     store
-        Where this party keeps its state; by default STUDY-PARTY.store beside the study.
+        Where this party keeps its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
     receipt
         Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
     ledger
@@ -67,6 +69,10 @@ def command(
         for an account that counts per party.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
+    accept
+        Say yes to a sealed study by its digest, or the first 32 digits of it or more, instead of at the terminal.
+    compared
+        A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
     no_privacy
         Take part although the study's protocol protects nothing; refused otherwise.
     json
@@ -74,6 +80,7 @@ def command(
     """
     import asyncio
 
+    from quietmean.cli.approval import approve
     from quietmean.core.errors import NothingPublished, ProtocolFailure
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
@@ -85,7 +92,9 @@ def command(
     forbid_core_dumps()
     forbid_tracing()
     with display(events) as shown:
-        files = Files.load(study, roster, key)
+        with shown.asking():
+            files = Files.load(study, roster, key, store)
+            approval = approve(files, accept, compared or ())
         if shown.stream is not None:
             shown.stream.party = files.name
         shown.say("calibrating the noise")
@@ -109,7 +118,7 @@ def command(
             result = asyncio.run(run_party(settings))
         except GateRefused as error:
             path = files.receipt(receipt)
-            save_refusal(path, shared.target, error.record, _origin(files, settings))
+            save_refusal(path, shared.target, error.record, _origin(files, settings, approval))
             if charge is not None:
                 charge.settle_refusal(error.record, settings.plan.charge)
             raise ProtocolFailure(f"{error}; receipt {path}") from None
@@ -121,7 +130,7 @@ def command(
         outcome = conclude(files.workload, shared.target, result.execution, result.mean, result.gate)
         charged = None if charge is None else charge.settle(outcome, files.party)
         path = files.receipt(receipt)
-        origin = _origin(files, settings) | _of_result(result)
+        origin = _origin(files, settings, approval) | _of_result(result)
         outcome.save_receipt(path, origin)
         page = path.with_name(f"{path.name.removesuffix('.json').removesuffix('.receipt')}.privacy.html")
         names = [entry.name for entry in files.roster.entries]
@@ -233,7 +242,7 @@ def _of_result(result: NodeResult) -> dict[str, Any]:
     return {"public_seed": result.public_seed, **_loose_ends(result)}
 
 
-def _origin(files: Files, settings: NodeSettings) -> dict[str, Any]:
+def _origin(files: Files, settings: NodeSettings, approval: dict[str, Any]) -> dict[str, Any]:
     """For the receipt: which software, study, plan and parties this execution belongs to."""
     from quietmean.node.monitor import now
     from quietmean.node.preflight import package_version
@@ -249,6 +258,7 @@ def _origin(files: Files, settings: NodeSettings) -> dict[str, Any]:
         "party": files.party,
         "names": [entry.name for entry in files.roster.entries],
         "finished": now(),
+        **({"sealed": approval} if approval else {}),
     }
 
 

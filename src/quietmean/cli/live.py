@@ -64,6 +64,18 @@ class NodeDisplay:
         if self._live is not None:
             self._live.update(Text(text), refresh=True)
 
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """While something may be asked at the terminal, nothing is drawn over it."""
+        if self._live is None:
+            yield
+            return
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
+
     def tell_owner(self, encoded: Encoded) -> None:
         """What was done to values that did not fit; not among events, which others may read."""
         if self._live is not None or self._lines:

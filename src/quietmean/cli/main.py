@@ -19,6 +19,12 @@ from quietmean.core.errors import QuietmeanError
 COMMANDS = {
     "run": ("run", "Run a whole study on this machine, each party a process of its own."),
     "keygen": ("identity", "Make this party's key."),
+    "new": ("new", "Write a study file, from options or by questions."),
+    "invite": ("invite", "Invite parties to a study: one signed file, or one line of text."),
+    "accept": ("accept", "Accept an invitation: make this study's own keys, and the entry to send back."),
+    "seal": ("seal", "Seal a study with the entries of its parties."),
+    "words": ("words", "A sealed study in eight words, to be compared with other parties."),
+    "distrust": ("distrust", "Refuse a key at this site from now on."),
     "check": ("check", "Before a study: who is ready, and what is wrong where."),
     "join": ("join", "Run one party of a study between machines."),
     "status": ("status", "What a node is doing, or how it ended."),

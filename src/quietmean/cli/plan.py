@@ -36,16 +36,16 @@ def command(
     study: Path | None = None,
     roster: Path | None = None,
     records: int | None = None,
-    dimension: int = 1,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
+    dimension: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     colluding: float | None = None,
     dropouts: float | None = None,
     responding: int | None = None,
     sensitivity: float | None = None,
     domain: Domain | None = None,
     convention: SensitivityConvention | None = None,
-    unit: PrivacyUnit = PrivacyUnit.PARTY,
+    unit: PrivacyUnit | None = None,
     protocol: list[str] | None = None,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     server: Server = Server.NONE,
@@ -63,19 +63,20 @@ def command(
     Parameters
     ----------
     parties
-        Number of parties.
+        Number of parties; or give --study.
     study
-        Plan this study file instead of a target, and tell the expected widths of its intervals; refused if noise hides all.
+        Plan this study instead of a target, and tell the expected widths of its intervals; refused if noise hides all. A sealed
+        study, or a study file with --roster or --parties.
     roster
-        With --study: the parties, instead of --parties.
+        Names, addresses and public keys of all parties of a study that is not sealed.
     records
         With --study: how many records all parties have together, as far as is public.
     dimension
-        Coordinates of a value.
+        Coordinates of a value; default 1.
     epsilon
-        Privacy target, together with delta.
+        Privacy target, together with delta; default 1.
     delta
-        Probability with which the epsilon guarantee may fail.
+        Probability with which the epsilon guarantee may fail; default 1e-6.
     colluding
         How many parties may collude: a count, or a fraction below 1; default one in ten.
     dropouts
@@ -89,7 +90,7 @@ def command(
     convention
         Sensitivity of a domain: replacement, or table-ii (half of it, to reproduce that table of the CorDP-DME paper only).
     unit
-        What is protected: one record, or all of a party.
+        What is protected: one record, or all of a party, which is the default.
     protocol
         Only these protocols; repeat for several. auto, the default: all protocols among equals, of which packed secret sharing
         is taken where its conditions hold, else the least predicted error.
@@ -113,35 +114,33 @@ def command(
     json
         One JSON document on standard output.
     """
+    if trials is not None and trials < 1:
+        raise InputError(f"{trials} trials show nothing about the gate: choose at least 1, for example 299")
+    given = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "dimension": dimension,
+        "sensitivity": sensitivity,
+        "domain": domain,
+        "convention": convention,
+        "colluding": colluding,
+        "dropouts": dropouts,
+        "responding": responding,
+        "unit": unit,
+    }
     if study is not None:
+        _refuse_beside_study({**given, "protocol": protocol, **options.chosen()})
         plan_study(study, roster, parties, records, save, no_privacy, json)
         return
     if roster is not None or records is not None:
         raise InputError("--roster and --records say nothing without a study: give --study FILE too, or leave them out")
     if parties is None:
         raise InputError("how many parties there are is not known: give --parties N, or --study FILE with --roster FILE")
-    if responding is not None:
-        if dropouts is not None:
-            raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
-        if not 1 <= responding <= parties:
-            raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
-        dropouts = (parties - responding) / parties
-    if trials is not None and trials < 1:
-        raise InputError(f"{trials} trials show nothing about the gate: choose at least 1, for example 299")
+    target = _target_asked(parties, given)
     asked = {
-        "parties": parties,
-        "epsilon": epsilon,
-        "delta": delta,
-        "dimension": dimension,
-        "sensitivity": _sensitivity(sensitivity, domain, convention),
-        "colluding": 0.1 if colluding is None else colluding,
-        "dropouts": dropouts or 0.0,
-        "unit": str(unit),
         "protocols": _named(protocol),
         "options": options.chosen(),
-        # Values in a ball: for protocols that can make use of it.
-        "offered": {} if domain is None else {"radius": 1.0},
-        "domain": _domain(dimension, domain, convention),
+        **target,
         "server": str(server),
         "max_messages": max_messages,
         "calibration": str(calibration),
@@ -172,6 +171,39 @@ def command(
         print_json(answer)
     else:
         _show(answer)
+
+
+def _refuse_beside_study(given: dict[str, Any]) -> None:
+    """Raises :class:`InputError` for options that the study itself says."""
+    said = next((name for name, value in given.items() if value is not None), None)
+    if said is not None:
+        raise InputError(f"--{said} stands beside --study, which says what to plan for: leave it out, or change the study")
+
+
+def _target_asked(parties: int, given: dict[str, Any]) -> dict[str, Any]:
+    """What to plan for, from options. Raises :class:`InputError` for options that contradict each other."""
+    dropouts, responding = given["dropouts"], given["responding"]
+    if responding is not None:
+        if dropouts is not None:
+            raise InputError(f"dropouts {dropouts:g} and responding {responding} say the same twice: give one of them")
+        if not 1 <= responding <= parties:
+            raise InputError(f"{responding} of {parties} parties responding is impossible: choose 1..{parties}")
+        dropouts = (parties - responding) / parties
+    dimension = 1 if given["dimension"] is None else given["dimension"]
+    domain, convention = given["domain"], given["convention"]
+    return {
+        "parties": parties,
+        "epsilon": 1.0 if given["epsilon"] is None else given["epsilon"],
+        "delta": 1e-6 if given["delta"] is None else given["delta"],
+        "dimension": dimension,
+        "sensitivity": _sensitivity(given["sensitivity"], domain, convention),
+        "colluding": 0.1 if given["colluding"] is None else given["colluding"],
+        "dropouts": dropouts or 0.0,
+        "unit": str(given["unit"] or PrivacyUnit.PARTY),
+        # Values in a ball: for protocols that can make use of it.
+        "offered": {} if domain is None else {"radius": 1.0},
+        "domain": _domain(dimension, domain, convention),
+    }
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:

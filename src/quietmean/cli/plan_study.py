@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 def plan_study(
     path: Path, roster: Path | None, parties: int | None, records: int | None, save: Path | None, no_privacy: bool, json: bool
 ) -> None:
-    """Plan a study file for the parties of a roster, or so many; ``records`` in all, if the study does not say."""
-    from quietmean.node import Roster
+    """Plan a sealed study, or one for the parties of a roster, or so many; ``records`` in all, if the study does not say."""
+    from quietmean.cli.preparation import agreed_files
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import Study
     from quietmean.studies.forecast import Forecast
+    from quietmean.studies.signed import is_signed_document
 
-    if roster is not None and parties is not None:
-        raise InputError("--roster and --parties say the same twice: give one of them")
-    study = Study.load(path)
-    count = parties if roster is None else len(Roster.load(roster))
-    if count is None:
-        raise InputError("how many parties the study has is not clear: give either --roster FILE or --parties N beside --study")
+    if parties is None or roster is not None or is_signed_document(path):
+        study, members, _ = agreed_files(path, roster)
+        if parties not in (None, len(members)):
+            raise InputError(f"--parties {parties} stands beside {len(members)} parties that are known: leave it out")
+        count = len(members)
+    else:
+        study, count = Study.load(path), parties
     units = study.public_records(count, records)
     with progress("calibrating"):
         plan = study.plan(count, no_privacy=no_privacy)

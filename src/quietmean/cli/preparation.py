@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quietmean.cli.console import read_json
+from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 
@@ -21,12 +22,45 @@ if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Encoded, Workload
     from quietmean.studies.forecast import Forecast
+    from quietmean.studies.sealed import Sealed
     from quietmean.studies.study import Study
+    from quietmean.studies.study_keys import StudyKeys
+
+
+def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Sealed | None]:
+    """Study and roster from a sealed study, or from a study file and a roster; no key in them is distrusted here.
+
+    Raises :class:`InputError` that names the file and what to do.
+    """
+    from quietmean.node import Roster
+    from quietmean.studies import Study
+    from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.signed import is_signed_document
+
+    if is_signed_document(study):
+        if roster is not None:
+            raise InputError(f"{study} is sealed with its parties: leave --roster out")
+        sealed = Sealed.load(study)
+        Distrusted().refuse(sealed.holders())
+        agreed, members = sealed.study, sealed.roster
+    else:
+        sealed, agreed = None, Study.load(study)
+        if roster is None:
+            raise InputError(
+                f"{study} does not say who takes part: give --roster with names, addresses and keys, or a sealed study"
+            )
+        members = Roster.load(roster)
+    Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
+    return agreed, members, sealed
 
 
 @dataclass(frozen=True)
 class Files:
-    """Study, roster and key of one party: ``party`` is its place in the roster."""
+    """Study, roster and key of one party: ``party`` is its place in the roster.
+
+    ``sealed`` and ``keys``, of this party for this study, where study and roster came sealed.
+    """
 
     study: Study
     roster: Roster
@@ -35,18 +69,25 @@ class Files:
     # Default path of the files of this party and study, without their ending.
     stem: Path
 
-    @classmethod
-    def load(cls, study: Path, roster: Path, key: Path) -> Files:
-        """Raises :class:`InputError` that names the file and what to do."""
-        from quietmean.node import Identity, Roster
-        from quietmean.studies import Study
+    sealed: Sealed | None = None
+    keys: StudyKeys | None = None
 
-        agreed = Study.load(study)
-        members = Roster.load(roster)
-        identity = Identity.load(key)
+    @classmethod
+    def load(cls, study: Path, roster: Path | None, key: Path, store: Path | None = None) -> Files:
+        """``store``: this party's state, or the folder that has it and its keys for this study.
+
+        Raises :class:`InputError` that names the file and what to do.
+        """
+        agreed, members, sealed = agreed_files(study, roster)
+        identity = load_identity(key)
         party = members.find(identity)
-        stem = study.parent / f"{study.with_suffix('').name}-{members.name(party)}"
-        return cls(agreed, members, identity, party, stem)
+        keys = None if sealed is None else own_keys(sealed, key, store)
+        if keys is not None and keys.entry.identity != identity.public_key:
+            raise InputError(
+                f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept anew"
+            )
+        stem = study.parent / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
+        return cls(agreed, members, identity, party, stem, sealed, keys)
 
     @property
     def name(self) -> str:
@@ -57,6 +98,8 @@ class Files:
         return self.study.workload
 
     def store(self, given: Path | None) -> Path:
+        if given is not None and given.is_dir():
+            return given / f"{self.stem.name}.store"
         return given or self.stem.with_name(f"{self.stem.name}.store")
 
     def receipt(self, given: Path | None) -> Path:
@@ -137,3 +180,21 @@ class Show:
 
     report: Report
     observe: Callable[[NodeView], None] | None = field(default=None)
+
+
+def file_name(name: str) -> str:
+    """A party's name as the name of a file, or a part of it."""
+    return "".join("_" if sign in '/\\:*?"<>|' else sign for sign in name).lstrip(".") or "_"
+
+
+def own_keys(sealed: Sealed, key: Path, store: Path | None) -> StudyKeys:
+    """The keys with which this party accepted. Raises :class:`InputError` unless its entry is in the seal as it signed it."""
+    from quietmean.studies.study_keys import StudyKeys, keys_path
+
+    beside = keys_path(key, sealed.invitation.digest)
+    folder = None if store is None else store if store.is_dir() else store.parent
+    elsewhere = keys_path(key, sealed.invitation.digest, folder)
+    keys = StudyKeys.load(elsewhere if elsewhere.exists() else beside)
+    sealed.require_own(keys)
+    keys.require_free_for(sealed.digest)
+    return keys

@@ -90,7 +90,7 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
             session.failure_detector.heard(peer, position)
             monitor.heard(peer, position)
 
-        return Endpoint(party, roster, settings.study, credentials, limits, session.refused, heard, traffic)
+        return Endpoint(party, roster, settings.study, credentials, limits, session.refused, heard, traffic, agreed.fields)
 
     def make_links(session: Session) -> dict[PartyId, Link]:
         return {peer: _MonitoredLink(endpoint(session), peer, monitor) for peer in range(target.parties) if peer != party}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -64,14 +65,28 @@ class Study(BaseModel):
             raise InputError(f"study file {path} does not exist: check the path") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"study file {path} cannot be read ({error}): mend it") from None
+        return cls.from_tables(raw, f"study file {path.name}")
+
+    @classmethod
+    def from_tables(cls, raw: Mapping[str, Any], place: str) -> Study:
+        """From the tables of a study file, which is at ``place``. Raises :class:`InputError` where :meth:`parse` does."""
         unknown = set(raw) - {"study", "column", "statistic"}
         if unknown:
             near = nearest(min(unknown), ("study", "column", "statistic"))
             # A file of data may be given by mistake: only what is nearly a known name is shown.
             which = f"[{min(unknown)}]{near}" if near else "of another name"
-            raise InputError(f"study file {path.name} has a table {which}: only [study], [[column]] and [[statistic]] are known")
+            raise InputError(f"{place} has a table {which}: only [study], [[column]] and [[statistic]] are known")
+        general = raw.get("study", {})
+        if not isinstance(general, Mapping):
+            raise InputError(f"{place} has something else than a table [study]: write [study], and its fields below")
         lists = {name: raw.get(name, []) for name in ("column", "statistic")}
-        return cls.parse({**raw.get("study", {}), **lists})
+        return cls.parse({**general, **lists})
+
+    def tables(self) -> dict[str, Any]:
+        """The tables of its study file in plain data, with every default: what :meth:`from_tables` reads."""
+        general = self.model_dump(mode="json", by_alias=True, exclude={"columns", "statistics"}, exclude_none=True)
+        columns = [column.describe() for column in self.columns]
+        return {"study": general, "column": columns, "statistic": [dict(statistic) for statistic in self.statistics]}
 
     @classmethod
     def parse(cls, raw: dict[str, Any]) -> Study:

@@ -2,8 +2,10 @@
 
 from quietmean.node.net.identity import Identity
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
+from quietmean.node.net.names import require_name
 from quietmean.node.net.refusals import Refusals
-from quietmean.node.net.roster import Address, Roster, RosterEntry, format_address
+from quietmean.node.net.roster import Address, Roster, RosterEntry, Seal, format_address, parse_address
+from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.transport import Connection, Endpoint, Link, OnAnswer, Traffic, WithheldError, printable
 from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
@@ -64,6 +66,7 @@ __all__ = [
     "Reveal",
     "Roster",
     "RosterEntry",
+    "Seal",
     "Traffic",
     "Transfer",
     "VectorCodec",
@@ -71,8 +74,14 @@ __all__ = [
     "WithheldError",
     "check_finite",
     "decode_vector",
+    "difference",
+    "differing",
     "encode_vector",
     "format_address",
+    "listed",
     "open_socket",
+    "parse_address",
     "printable",
+    "require_name",
+    "term_digests",
 ]

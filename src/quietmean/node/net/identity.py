@@ -6,18 +6,46 @@ import base64
 import binascii
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from quietmean.core.errors import InputError
 from quietmean.randomness import Seed
 
 KEY_PREFIX = "ed25519:"
 KEY_BYTES = 32
+_ENCRYPTED = b"BEGIN ENCRYPTED PRIVATE KEY"
+_PRIME = 2**255 - 19
+_EIGHTH = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7
+# y of the points of small order, under which anybody can sign; those of order 8 are y and -y.
+_SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH})
+
+
+class Purpose(StrEnum):
+    """What an identity key signs. Each signature is over a label of its own, so that none can stand for another."""
+
+    INVITATION = "invitation"
+    ENTRY = "entry"
+    ROTATION = "rotation"
+    SEAL = "seal"
+    REVOCATION = "revocation"
+
+    @property
+    def label(self) -> bytes:
+        """The first bytes of everything that is signed for this purpose."""
+        return f"quietmean {self.value} 1\0".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +61,23 @@ class Identity:
     @property
     def public_key(self) -> str:
         """The line to hand out: ``ed25519:`` and 32 bytes in base64."""
-        return KEY_PREFIX + base64.b64encode(self.private_key.public_key().public_bytes_raw()).decode()
+        return format_public_key(self.private_key.public_key().public_bytes_raw())
 
     def derive(self, *labels: str) -> Seed:
         """A secret that only the owner of the private key can make."""
         return Seed(self.private_key.private_bytes_raw()).derive(*labels)
 
-    def save(self, path: Path) -> None:
-        """Write the private key (PEM, PKCS 8) to a new file with mode 0600.
+    def sign(self, purpose: Purpose, content: bytes) -> bytes:
+        """The signature, 64 bytes, over the label of the purpose and ``content``. Nothing without a label is ever signed."""
+        return self.private_key.sign(purpose.label + content)
+
+    def save(self, path: Path, passphrase: bytes = b"") -> None:
+        """Write the private key (PEM, PKCS 8) to a new file with mode 0600, encrypted if there is a passphrase.
 
         Raises :class:`InputError` if the file exists already, as a key is never overwritten, or if it cannot be written.
         """
-        pem = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        encryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+        pem = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -57,10 +90,11 @@ class Identity:
             file.write(pem)
 
     @classmethod
-    def load(cls, path: Path) -> Identity:
-        """Read a private key file.
+    def load(cls, path: Path, passphrase: Callable[[], bytes] | None = None) -> Identity:
+        """Read a private key file; ``passphrase`` is called if it is encrypted.
 
-        Raises :class:`InputError` if it cannot be read, if anybody but its owner has access to it, or if it holds no Ed25519 key.
+        Raises :class:`InputError` if it cannot be read, if anybody but its owner has access to it, if it holds no Ed25519 key, or
+        for a wrong passphrase or none.
         """
         try:
             mode = path.stat().st_mode
@@ -71,10 +105,17 @@ class Identity:
             raise InputError(f"key file {path} cannot be read ({error.strerror}): make one with quietmean keygen") from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): run chmod 600 {path}")
+        secret = None
+        if _ENCRYPTED in pem:
+            if passphrase is None:
+                raise InputError(f"key file {path} is protected by a passphrase, which nobody gave: use it from the command line")
+            secret = passphrase()
         try:
-            key = load_pem_private_key(pem, password=None)
+            key = load_pem_private_key(pem, password=secret)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise InputError(f"key file {path} holds no private key: make one with quietmean keygen") from None
+            wrong = "cannot be opened with this passphrase: try again"
+            missing = "holds no private key: make one with quietmean keygen"
+            raise InputError(f"key file {path} {missing if secret is None else wrong}") from None
         finally:
             pem[:] = bytes(len(pem))
         if not isinstance(key, Ed25519PrivateKey):
@@ -82,12 +123,40 @@ class Identity:
         return cls(key)
 
 
-def parse_public_key(text: str) -> Ed25519PublicKey:
-    """The key of a public line. Raises :class:`InputError` if the line holds no Ed25519 public key."""
+def format_public_key(raw: bytes) -> str:
+    """The one spelling of a public key, from its 32 bytes."""
+    return KEY_PREFIX + base64.b64encode(raw).decode()
+
+
+def public_key_bytes(text: str) -> bytes:
+    """The 32 bytes of a public line.
+
+    Raises :class:`InputError` if the line holds no Ed25519 public key, or one in another spelling than
+    :func:`format_public_key` gives it: one key must not be two parties.
+    """
     try:
         raw = base64.b64decode(text.removeprefix(KEY_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         raw = b""
     if not text.startswith(KEY_PREFIX) or len(raw) != KEY_BYTES:
-        raise InputError(f"key {text!r} is no public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
-    return Ed25519PublicKey.from_public_bytes(raw)
+        raise InputError(f"key {text[:80]!r} is no public key: copy the line {KEY_PREFIX}... that quietmean keygen printed")
+    if format_public_key(raw) != text:
+        raise InputError(f"key {text!r} is spelt in another way than {format_public_key(raw)}: use that one spelling")
+    y = int.from_bytes(raw, "little") % 2**255
+    if y >= _PRIME or y in _SMALL_ORDER:
+        raise InputError(f"key {text!r} is none that keygen can make: anybody could sign for it, ask its owner for the right one")
+    return raw
+
+
+def parse_public_key(text: str) -> Ed25519PublicKey:
+    """The key of a public line. Raises :class:`InputError` where :func:`public_key_bytes` does."""
+    return Ed25519PublicKey.from_public_bytes(public_key_bytes(text))
+
+
+def is_signed(public_key: str, purpose: Purpose, content: bytes, signature: bytes) -> bool:
+    """Whether the owner of a key signed ``content`` for this purpose. Raises :class:`InputError` for an impossible key."""
+    try:
+        parse_public_key(public_key).verify(signature, purpose.label + content)
+    except InvalidSignature:
+        return False
+    return True

@@ -22,6 +22,7 @@ from quietmean.node.net.wire import (
     AnyFrame,
     AnyRequest,
     Check,
+    Differs,
     Hello,
     Limits,
     Payload,
@@ -41,6 +42,7 @@ CONNECTIONS_PER_PARTY = 3
 REQUESTS_PER_CONNECTION = 16
 # The refusal of a party that runs a check to one that has joined already.
 ONLY_CHECKS = "it only checks, its part has not begun"
+_OTHER_STUDY = "study differs"
 # A party that sent a check closes the connection once it has read the answer.
 _HANG_UP_SECONDS = 1.0
 
@@ -201,12 +203,15 @@ class Listener:
                     await connection.send(self._readiness())
                     return None
                 reason = self._objection(frame, party)
-                await connection.send(Refused(reason) if reason else Welcome(*self._position()))
+                await connection.send(self._refused(reason) if reason else Welcome(*self._position()))
         except (OSError, EOFError) as error:
             raise PeerError(f"no greeting came ({_brief(error)})") from None
         if reason or self._handle is None:
             raise PeerError(reason)
         return self._handle
+
+    def _refused(self, reason: str) -> Refused | Differs:
+        return Differs(reason, dict(self._endpoint.fields)) if reason == _OTHER_STUDY else Refused(reason)
 
     async def _await_hang_up(self, connection: Connection, party: PartyId) -> None:
         try:
@@ -222,11 +227,11 @@ class Listener:
             return f"version differs: {frame.version} there, {VERSION} here: install the same version of quietmean"
         if frame.party != party:
             return f"it claims to be party {frame.party}, but its key is party {party}'s: compare the roster files"
-        if frame.study != self._endpoint.study:
-            return "study differs: compare study file and roster, all parties need the same"
         if self._handle is None:
             self._asked(party)
             return ONLY_CHECKS
+        if frame.study != self._endpoint.study:
+            return _OTHER_STUDY
         return ""
 
     async def _serve(self, connection: Connection, party: PartyId, handle: Handler) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.node.net.identity import Identity, parse_public_key
+from quietmean.node.net.names import require_distinct, require_name
 
 Address: TypeAlias = tuple[str, int]
 _FIELDS = ("name", "address", "key")
@@ -29,17 +30,32 @@ class RosterEntry:
 
 
 @dataclass(frozen=True)
+class Seal:
+    """What a roster was sealed with: the digest of the whole (hexadecimal), and its fields, to name one that differs.
+
+    ``conveners``: the places of all parties, in the order in which they may propose who takes part.
+    """
+
+    digest: str
+    conveners: tuple[PartyId, ...]
+    fields: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
 class Roster:
-    """All parties of a study, in the order that numbers them."""
+    """All parties of a study, in the order that numbers them; ``seal``: if a convener sealed it together with the study."""
 
     entries: tuple[RosterEntry, ...]
+    seal: Seal | None = None
 
     def __post_init__(self) -> None:
         if len(self.entries) < 2:
             raise InputError(f"the roster lists {len(self.entries)} party: at least 2 [[party]] entries are needed")
         for entry in self.entries:
             parse_public_key(entry.public_key)
+            require_name(entry.name)
         _refuse_duplicates("name", [entry.name for entry in self.entries])
+        require_distinct(entry.name for entry in self.entries)
         _refuse_duplicates("key", [entry.public_key for entry in self.entries])
         _refuse_duplicates("address", [format_address(entry.address) for entry in self.entries])
 
@@ -64,8 +80,15 @@ class Roster:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of names and keys in order. Addresses say only where to dial: a party that moves is still the same."""
+        """SHA-256 of names and keys in order, or the seal's. Addresses say only where to dial: a party that moves is the same."""
+        if self.seal is not None:
+            return self.seal.digest
         return digest([[entry.name, entry.public_key] for entry in self.entries])
+
+    @property
+    def conveners(self) -> tuple[PartyId, ...]:
+        """Who may propose who takes part, in order: as it was sealed, or in the order of the file."""
+        return tuple(range(len(self.entries))) if self.seal is None else self.seal.conveners
 
     def name(self, party: PartyId) -> str:
         return self.entries[party].name
@@ -79,13 +102,16 @@ class Roster:
 
     def to_toml(self) -> str:
         """The file's content."""
-        tables = (
-            # A JSON string is a valid TOML basic string.
-            f"[[party]]\nname = {json.dumps(entry.name)}\n"
-            f"address = {json.dumps(format_address(entry.address))}\nkey = {json.dumps(entry.public_key)}\n"
-            for entry in self.entries
+        return "\n".join(map(self.table, self.entries))
+
+    @staticmethod
+    def table(entry: RosterEntry) -> str:
+        """One party of the file."""
+        # A JSON string is a valid TOML basic string, with every character as it is.
+        name, address, key = (
+            json.dumps(text, ensure_ascii=False) for text in (entry.name, format_address(entry.address), entry.public_key)
         )
-        return "\n".join(tables)
+        return f"[[party]]\nname = {name}\naddress = {address}\nkey = {key}\n"
 
 
 def format_address(address: Address) -> str:
@@ -100,10 +126,10 @@ def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
     unknown = sorted(set(raw) - set(_FIELDS))
     if unknown:
         raise InputError(f"party {number} of the roster has an unknown field {unknown[0]!r}: use only name, address and key")
-    return RosterEntry(raw["name"], _parse_address(raw["address"]), raw["key"])
+    return RosterEntry(raw["name"], parse_address(raw["address"]), raw["key"])
 
 
-def _parse_address(text: str) -> Address:
+def parse_address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:

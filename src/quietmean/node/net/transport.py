@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias
 
@@ -18,12 +18,14 @@ from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.stream import ByteStream
+from quietmean.node.net.terms import difference
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.wire import (
     VERSION,
     Answer,
     AnyFrame,
     AnyRequest,
+    Differs,
     Hello,
     Limits,
     Payload,
@@ -61,6 +63,7 @@ class Traffic:
 class Endpoint:
     """What all connections of a node share.
 
+    ``study`` is the session digest, ``fields`` digests of its terms by their path.
     ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer.
     """
 
@@ -72,6 +75,7 @@ class Endpoint:
     refusal: Callable[[str, str], None]
     heard: Callable[[PartyId, Position], None]
     traffic: Traffic = field(default_factory=Traffic)
+    fields: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Connection:
@@ -215,9 +219,12 @@ class Link:
 
     async def _greet(self, connection: Connection) -> None:
         await connection.send(Hello(VERSION, self._endpoint.party, self._endpoint.study))
-        frame, _ = await connection.receive(Limits.before_welcome())
+        frame, _ = await connection.receive(Limits.before_reply())
         if isinstance(frame, Refused):
             raise PeerError(f"peer refused: {printable(frame.reason)}")
+        if isinstance(frame, Differs):
+            named = difference(self._endpoint.fields, frame.fields) or "compare study file and roster, all parties need the same"
+            raise PeerError(f"peer refused: {printable(f'{frame.reason}: {named}')}")
         if not isinstance(frame, Welcome):
             raise PeerError("it answered the greeting with something else")
         self._endpoint.heard(self._peer, (frame.phase, frame.round))

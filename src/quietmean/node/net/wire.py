@@ -14,9 +14,12 @@ from typing import Annotated, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from quietmean.core.errors import PeerError
+from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
 VERSION = 8
 HELLO_LIMIT = 1024
+# What answers a greeting may list the terms of a study; it comes from the party that was dialled, whose key is known.
+REPLY_LIMIT = 512 * 1024
 HEADER_LIMIT = 64 * 1024
 # What an answer says of a request.
 ACCEPTED: Final = "ok"
@@ -26,6 +29,14 @@ _PREFIX = struct.Struct(">II")
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Bytes32: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
+# Digests of the terms of a study, by their path.
+Fields: TypeAlias = Annotated[
+    dict[
+        Annotated[str, msgspec.Meta(max_length=LONGEST_PATH)],
+        Annotated[bytes, msgspec.Meta(min_length=FIELD_BYTES, max_length=FIELD_BYTES)],
+    ],
+    msgspec.Meta(max_length=MOST_FIELDS),
+]
 # Bytes of one number of a vector: int32, in steps of the study's grid, or float64.
 Width: TypeAlias = Annotated[int, msgspec.Meta(ge=4, le=8, multiple_of=4)]
 # A memoryview has bytes for items.
@@ -57,6 +68,13 @@ class Refused(Frame, frozen=True, tag="N"):
     reason: Text
 
 
+class Differs(Frame, frozen=True, tag="D"):
+    """Instead of a welcome, where another study is expected. ``fields``: digests of the terms of this side's study, by path."""
+
+    reason: Text
+    fields: Fields
+
+
 class Check(Frame, frozen=True, tag="?", forbid_unknown_fields=False):
     """Instead of a hello, before the start: are you ready? The answer is a :class:`Readiness`, then the connection ends.
 
@@ -72,7 +90,7 @@ class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
 
     ``version``: of this protocol; ``release``: of the package. ``roster``, ``study`` and ``plan`` are SHA-256 digests; ``study``
     is that of columns, bounds, target and protocol. ``joined``: its node runs and is in (phase, round), else it only checks.
-    ``time``: its clock, in seconds since 1970.
+    ``time``: its clock, in seconds since 1970. ``fields``: digests of the terms, by path.
     """
 
     version: Count
@@ -84,6 +102,7 @@ class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
     phase: Count
     round: Count
     time: float
+    fields: Fields = {}
 
 
 class Request(Frame, frozen=True):
@@ -187,7 +206,7 @@ class Answer(Frame, frozen=True, tag="a"):
 AnyRequest: TypeAlias = (
     Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote
 )
-AnyFrame: TypeAlias = Hello | Welcome | Refused | Check | Readiness | Answer | AnyRequest
+AnyFrame: TypeAlias = Hello | Welcome | Refused | Differs | Check | Readiness | Answer | AnyRequest
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyFrame).decode
@@ -209,6 +228,11 @@ class Limits:
     @classmethod
     def before_welcome(cls) -> Limits:
         return cls(HELLO_LIMIT, 0, 0, 0)
+
+    @classmethod
+    def before_reply(cls) -> Limits:
+        """Of what the dialled party answers to a greeting or a check."""
+        return cls(REPLY_LIMIT, 0, 0, 0)
 
     @classmethod
     def of_study(cls, parties: int, rounds: int, dimension: int, content: int = 0, grid: float = 0.0) -> Limits:

@@ -98,6 +98,7 @@ class CheckSession:
             refusal=self._refused,
             heard=lambda party, position: None,
             traffic=Traffic(),
+            fields=self._agreed.fields,
         )
         listener = Listener(
             endpoint,
@@ -180,7 +181,7 @@ class CheckSession:
             # In this order, so that half the round trip bounds the clock error also if the process is suspended in between.
             begun, asked = time.perf_counter(), time.time()
             await connection.send(Check(VERSION))
-            frame, _ = await connection.receive(Limits.before_welcome())
+            frame, _ = await connection.receive(Limits.before_reply())
             round_trip = time.perf_counter() - begun
         finally:
             connection.abort()

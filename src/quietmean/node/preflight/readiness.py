@@ -1,18 +1,19 @@
 """What a party discloses in a check before a study starts, and how it compares with the party that asked.
 
-It discloses versions, digests and its clock; nothing that depends on its data.
+It discloses versions, names and digests of the study's terms, and its clock; nothing that depends on its data.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from quietmean.core.codec import digest
 from quietmean.core.party import PartyId
-from quietmean.node.net import VERSION, Readiness, Roster, printable
+from quietmean.node.net import VERSION, Readiness, Roster, difference, differing, listed, printable, term_digests
 from quietmean.node.phase import Position
 from quietmean.planning import Plan
 
@@ -31,17 +32,24 @@ def package_version() -> str:
 
 @dataclass(frozen=True)
 class Agreed:
-    """What all parties must have in common, as digests."""
+    """What all parties must have in common, as digests; ``fields``: of each term by its path."""
 
     roster: bytes
     study: bytes
     plan: bytes
     release: str
+    fields: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, roster: Roster, plan: Plan) -> Agreed:
         study = {"context": plan.context, "target": plan.target.describe(), "protocol": plan.protocol.name}
-        return cls(bytes.fromhex(roster.digest), bytes.fromhex(digest(study)), bytes.fromhex(plan.digest), package_version())
+        return cls(
+            bytes.fromhex(roster.digest),
+            bytes.fromhex(digest(study)),
+            bytes.fromhex(plan.digest),
+            package_version(),
+            term_digests(terms(roster, plan)),
+        )
 
     def readiness(self, position: Position | None = None) -> Readiness:
         """The answer to a check at this time. ``position``: of a party that has joined."""
@@ -56,7 +64,17 @@ class Agreed:
             phase=phase,
             round=round_,
             time=time.time(),
+            fields=dict(self.fields),
         )
+
+
+def terms(roster: Roster, plan: Plan) -> dict[str, Any]:
+    """What two parties of one study have in common, in plain data: roster, study, then what follows from them (``plan``)."""
+    document = plan.to_json()
+    target, protocol = document.pop("target"), document.pop("protocol")
+    parties = [{"name": entry.name, "key": entry.public_key} for entry in roster.entries]
+    sealed = {} if roster.seal is None else {"sealed": roster.seal.fields}
+    return {"roster": parties, **document.pop("context"), **target, "protocol": protocol, **sealed, "plan": document}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +123,24 @@ class Standing:
         since = (f"since then {self.since}",) if self.since else ()
         if self.reply is None:
             return (self.trouble, *since)
+        there = self.reply.readiness
+        roster = self._named("roster.", "sealed.") or "compare names and keys, and their order"
+        study = difference(self.agreed.fields, there.fields) or "compare columns, bounds, unit, budget and protocol"
+        plan = self._named("plan.") or "compare its options"
         found = {
-            f"other version: {printable(self.reply.readiness.release)} there, {self.agreed.release} here": self.same("version"),
-            "other roster: compare names and keys, and their order": self.same("roster"),
-            "other study: compare columns, bounds, unit, budget and protocol": self.same("study"),
-            "other plan of the same study: compare its options, or share one file with --plan": self.same("plan")
+            f"other version: {printable(there.release)} there, {self.agreed.release} here": self.same("version"),
+            f"other roster: {printable(roster)}": self.same("roster"),
+            f"other study: {printable(study)}": self.same("study"),
+            f"other plan of the same study: {printable(plan)}, or share one file with --plan": self.same("plan")
             or not self.same("study"),
         }
         return (*(problem for problem, fine in found.items() if not fine), *since)
+
+    def _named(self, *places: str) -> str:
+        """The fields of these parts that differ; of the first part in which any does."""
+        theirs = {} if self.reply is None else self.reply.readiness.fields
+        found = (differing(self.agreed.fields, theirs, place) for place in places if theirs)
+        return listed(next((paths for paths in found if paths), []))
 
     @property
     def agrees(self) -> bool:

@@ -1,0 +1,99 @@
+"""``quietmean accept``: accept an invitation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import out, print_json, printable
+from quietmean.cli.identity import kept_sentence, load_identity, make_identity
+from quietmean.cli.invite import write
+from quietmean.cli.preparation import file_name
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.studies.invitation import Invitation
+
+
+def command(
+    invitation: str,
+    *,
+    name: str,
+    key: Path = Path("quietmean.key"),
+    address: str = "",
+    store: Path | None = None,
+    replaces: Path | None = None,
+    save: Annotated[Path | None, Parameter(name="--out")] = None,
+    line: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Make this party's own keys for one study, and its entry, which goes back to the convener. Nothing else leaves.
+
+    Accepting again with another name or address makes new keys and a new entry; only the last one can take part.
+
+    Parameters
+    ----------
+    invitation
+        The invitation: its file, or the line of text.
+    name
+        This party's name, as the others will see it.
+    key
+        This party's private key, from quietmean keygen; where there is no such file, a new one is made.
+    address
+        HOST:PORT where the others reach this party.
+    store
+        The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
+    replaces
+        The private key that this one replaces, if the others know this party by another.
+    save
+        Where to write the entry; by default NAME.entry.
+    line
+        Print the entry as one line of text instead.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.node.net import parse_address, require_name
+    from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.invitation import Invitation
+    from quietmean.studies.study_keys import StudyKeys, keys_path
+
+    asked = Invitation.load(invitation)
+    Distrusted().refuse([("the convener", asked.convener)])
+    # Before any file is written.
+    require_name(name)
+    if address:
+        parse_address(address)
+    if store is not None and not store.is_dir():
+        raise InputError(f"store {store} is no folder: make it, or leave --store out")
+    made = not key.exists()
+    identity = make_identity(key) if made else load_identity(key)
+    before = None if replaces is None else load_identity(replaces)
+    path = keys_path(key, asked.digest, store)
+    keys = StudyKeys.make(path, asked, identity, name, address, before)
+    # A name is no path.
+    target = save or Path(f"{file_name(name)}.entry")
+    if not line:
+        write(target, keys.entry.signed.to_file())
+    if json:
+        text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
+        print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, "name": name})
+        return
+    if line:
+        out.print(keys.entry.signed.to_line(), markup=False)
+        return
+    out.print(_summary(asked), markup=False)
+    if made:
+        out.print(f"A new identity: {kept_sentence(key)}", markup=False)
+    out.print(f"{target} is your entry: send it to the convener", markup=False)
+    out.print(f"{path} holds your keys for this study: keep it here", markup=False)
+
+
+def _summary(asked: Invitation) -> str:
+    study = asked.study
+    columns = ", ".join(column.name for column in study.columns)
+    return (
+        f"study {printable(study.name)!r}: {printable(columns)}; epsilon {study.epsilon:g}, delta {study.delta:g} for one "
+        f"{study.unit}, {study.protocol}; convened by {asked.convener}"
+    )

@@ -1,0 +1,72 @@
+"""``quietmean invite``: invite parties to a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import out, print_json
+from quietmean.cli.identity import load_identity
+from quietmean.core.errors import InputError
+
+
+def command(
+    study: Path,
+    *,
+    key: Path = Path("quietmean.key"),
+    after: Path | None = None,
+    save: Annotated[Path | None, Parameter(name="--out")] = None,
+    line: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Sign an invitation to a study: one file, or one line of text, for everybody. It carries no secret.
+
+    Parameters
+    ----------
+    study
+        The study file.
+    key
+        The convener's private key, from quietmean keygen.
+    after
+        The sealed study that this one follows: for another member, a key that was replaced, or other bounds. The new seal names
+        the old one, and all parties accept anew.
+    save
+        Where to write the invitation; by default STUDY.invitation beside the study.
+    line
+        Print the invitation as one line of text instead.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies import Study
+    from quietmean.studies.invitation import Invitation
+    from quietmean.studies.sealed import Sealed
+
+    identity, version, previous = load_identity(key), 1, None
+    if after is not None:
+        before = Sealed.load(after)
+        if before.invitation.convener != identity.public_key:
+            raise InputError(
+                f"{after} was sealed by {before.invitation.convener}, not by your key: only its convener can follow it up"
+            )
+        version, previous = before.invitation.version + 1, before.digest
+    invitation = Invitation.make(Study.load(study), identity, version, previous)
+    path = save or study.with_suffix(".invitation")
+    if not line:
+        write(path, invitation.signed.to_file())
+    if json:
+        text = {"line": invitation.signed.to_line()} if line else {"invitation": str(path)}
+        print_json({**text, "digest": invitation.digest, "convener": invitation.convener, "version": version})
+    elif line:
+        out.print(invitation.signed.to_line(), markup=False)
+    else:
+        out.print(f"{path} invites to {invitation.study.name!r}: send it to all parties", markup=False)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Raises :class:`InputError` if a document cannot be written."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"file {path} cannot be written ({error.strerror}): choose another place with --out") from None

@@ -1,0 +1,138 @@
+"""``quietmean new``: write a study file, from options or by questions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from quietmean.cli.columns import declared
+from quietmean.cli.console import err, out, print_json, printable
+from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+
+
+def command(
+    *,
+    name: str | None = None,
+    column: list[str] | None = None,
+    bounds: list[tuple[float, float]] | None = None,
+    levels: list[str] | None = None,
+    boolean: list[str] | None = None,
+    statistic: list[str] | None = None,
+    missing: str = "centre",
+    unit: PrivacyUnit = PrivacyUnit.RECORD,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    colluding: int | None = None,
+    dropouts: float = 0.0,
+    protocol: str = "inca",
+    options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
+    save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Write a study file. Without --column it asks, at a terminal, for what it needs.
+
+    Parameters
+    ----------
+    name
+        The study's name.
+    column
+        Column; repeat for several. Each is declared by one of the three that follow.
+    bounds
+        LOW HIGH: public bounds of the column's numbers, in its units, chosen without looking at the data.
+    levels
+        A B ...: what can stand in the column before it; empty cells are a level of their own, missing.
+    boolean
+        The column before it is true or false (yes or no, 1 or 0).
+    statistic
+        What to compute of the columns, such as "mean(age)"; repeat for several. Default: the mean of every column, or the
+        proportions of its levels.
+    missing
+        What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing.
+    unit
+        What is protected: one record, or all of a party.
+    epsilon
+        Privacy target, together with delta.
+    delta
+        Probability with which the epsilon guarantee may fail.
+    colluding
+        How many parties may pool what they see; default one in ten, at least one.
+    dropouts
+        Fraction of the parties expected to leave for good.
+    protocol
+        The protocol; quietmean plan compares them.
+    save
+        Where to write the study; an existing file is never overwritten.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.statistics import missing_rule, read_text
+    from quietmean.studies import Study
+    from quietmean.studies.study_file import study_text
+
+    if save.exists():
+        raise InputError(f"file {save} exists already: name another with --out, nothing is overwritten")
+    if column:
+        columns = declared(column, bounds or (), levels or (), boolean or (), missing_rule(missing))
+        answers: dict[str, Any] = {"name": name or save.stem}
+    elif sys.stdin.isatty():
+        columns, answers = _ask_all(name, epsilon, colluding)
+    else:
+        raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
+    statistics = [read_text(text) for text in statistic or ()]
+    given = {"unit": unit, "epsilon": epsilon, "delta": delta, "colluding": colluding, "dropouts": dropouts, "protocol": protocol}
+    lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
+    text = study_text(Study.parse({**given, **lists, **answers}))
+    try:
+        save.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"the study cannot be written to {save} ({error.strerror}): choose another place") from None
+    if json:
+        print_json({"study": str(save)})
+    else:
+        out.print(f"{save} holds the study; quietmean invite {save} --key YOUR.key makes the invitation", markup=False)
+
+
+def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Columns, and the fields of [study] that were asked for."""
+    answers: dict[str, Any] = {"name": name or _ask("name of the study", str, "study")}
+    columns: list[dict[str, Any]] = []
+    while column := _ask("column (empty: that was all)" if columns else "first column", str, ""):
+        columns.append({"name": column, **_ask_column()})
+    answers["epsilon"] = _ask("epsilon", float, epsilon)
+    answers["colluding"] = _ask("parties that may pool what they see (empty: one in ten)", int, colluding)
+    return columns, answers
+
+
+def _ask_column() -> dict[str, Any]:
+    kind = _ask("  numbers, levels or yes-no", _kind, "numbers")
+    if kind == "yes-no":
+        return {"boolean": True}
+    if kind == "levels":
+        return {"levels": _ask("  levels, separated by commas", lambda text: [one.strip() for one in text.split(",")], [])}
+    return {"low": _ask("  lowest value (public)", float), "high": _ask("  highest value (public)", float)}
+
+
+def _kind(text: str) -> str:
+    if text not in ("numbers", "levels", "yes-no"):
+        raise ValueError
+    return text
+
+
+def _ask(what: str, read: Callable[[str], Any], default: Any = ...) -> Any:
+    """The answer to a question; asked again until it can be read."""
+    shown = f" [{default}]" if default not in (..., "", None, []) else ""
+    while True:
+        err.print(f"{printable(what)}{shown}: ", end="", markup=False)
+        text = input().strip()
+        if not text and default is not ...:
+            return default
+        try:
+            return read(text)
+        except ValueError:
+            err.print("  that cannot be read, try again")

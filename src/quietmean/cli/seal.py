@@ -1,0 +1,98 @@
+"""``quietmean seal``: the convener seals a study with the entries of its parties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import out, print_json, printable, progress
+from quietmean.cli.identity import load_identity
+from quietmean.cli.invite import write
+from quietmean.core.errors import InputError
+
+if TYPE_CHECKING:
+    from quietmean.studies.sealed import Sealed
+
+
+def command(
+    invitation: Path,
+    entries: Annotated[list[str], Parameter(negative=())],
+    /,
+    *,
+    key: Path = Path("quietmean.key"),
+    save: Annotated[Path | None, Parameter(name="--out")] = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Seal a study: its invitation, all entries in the order of their keys, and 32 random bytes, signed. Shows its words.
+
+    Sealing again makes another study, for which all parties accept anew.
+
+    Parameters
+    ----------
+    invitation
+        The invitation.
+    entries
+        The parties' entries: files, or lines of text.
+    key
+        The convener's private key.
+    save
+        Where to write the sealed study; by default INVITATION.sealed. An existing file is never overwritten.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.entry import Entry
+    from quietmean.studies.invitation import Invitation
+    from quietmean.studies.sealed import Sealed
+
+    path = save or invitation.with_suffix(".sealed")
+    if path.exists():
+        raise InputError(f"file {path} exists already: name another with --out, a seal is never overwritten")
+    sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
+    Distrusted().refuse(sealed.holders())
+    write(path, sealed.signed.to_file())
+    document = about(sealed)
+    if json:
+        print_json({"sealed": str(path), **document})
+    else:
+        out.print(f"{path} is the sealed study: send it to all parties", markup=False)
+        show(document)
+
+
+def about(sealed: Sealed) -> dict[str, Any]:
+    """Words, digest and parties of a sealed study, as JSON."""
+    from quietmean.studies.fingerprint import fingerprint
+
+    with progress("computing the words"):
+        print_ = fingerprint(sealed.digest)
+    return {
+        "study": sealed.study.name,
+        "version": sealed.invitation.version,
+        "previous": sealed.invitation.previous,
+        "convener": sealed.invitation.convener,
+        "digest": sealed.digest,
+        "words": print_.spoken,
+        "characters": print_.grouped,
+        "parties": [_party(sealed, place) for place in range(len(sealed.entries))],
+    }
+
+
+def _party(sealed: Sealed, place: int) -> dict[str, Any]:
+    entry = sealed.entries[place]
+    return {"name": entry.name, "key": entry.identity, "address": entry.address, "replaces": entry.formerly}
+
+
+def show(document: dict[str, Any]) -> None:
+    """The same for people."""
+    out.print(f"study {printable(document['study'])!r}, version {document['version']}, by {document['convener']}", markup=False)
+    for party in document["parties"]:
+        replaced = f" (replaces {party['replaces']})" if party["replaces"] else ""
+        out.print(f"  {party['name']}: {party['key']}{replaced}", markup=False)
+    out.print(f"digest {document['digest']}", markup=False)
+    out.print(f"words  {document['words']}", markup=False)
+    out.print(f"or     {document['characters']}", markup=False)
+    out.print(
+        "Compare the words by telephone with other parties, not with the convener alone: each voice vouches for its own key."
+    )

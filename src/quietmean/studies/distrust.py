@@ -1,0 +1,77 @@
+"""Keys that a site does not trust any more, and the revocation by which a key's owner says that it was lost or stolen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from quietmean.core.errors import InputError
+from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, public_key_bytes
+from quietmean.studies.signed import Signed, read_signed
+from quietmean.studies.study_keys import write_private
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    key: str
+
+
+def revocation(identity: Identity) -> bytes:
+    """The content of a revocation file: whoever has it can show that the key must not be trusted, and nothing else."""
+    return Signed.sign(Purpose.REVOCATION, {"key": identity.public_key}, identity).to_file()
+
+
+def revoked_key(given: str | Path) -> str:
+    """The key of a revocation, from a file or a line. Raises :class:`InputError` unless that key signed it."""
+    signed = read_signed(Purpose.REVOCATION, given)
+    key = signed.decode(_Body).key
+    if not signed.is_by(key):
+        raise InputError(f"the revocation of {key} is not signed by that key: it was changed, or is not its owner's")
+    return key
+
+
+class Distrusted:
+    """The keys that this site refuses, one a line in a file of its own. Nothing takes one off but an editor."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or configuration_folder() / "distrusted"
+
+    def keys(self) -> tuple[str, ...]:
+        """Raises :class:`InputError` for a list that cannot be read: trusting everybody instead would be wrong."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return ()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the distrusted keys in {self.path} cannot be read ({error}): mend the file") from None
+        keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+        for key in keys:
+            public_key_bytes(key)
+        return keys
+
+    def add(self, given: str) -> str:
+        """Distrust a key, given as its line or as a revocation; durable when this returns. Returns the key's line."""
+        key = given if given.startswith(KEY_PREFIX) else revoked_key(given)
+        public_key_bytes(key)
+        known = self.keys()
+        if key not in known:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"folder {self.path.parent} cannot be made ({error.strerror}): choose XDG_CONFIG_HOME") from None
+            write_private(self.path, "".join(f"{one}\n" for one in (*known, key)).encode())
+        return key
+
+    def refuse(self, holders: Iterable[tuple[str, str]]) -> None:
+        """Raises :class:`InputError` if one of (what it is, key) is distrusted here."""
+        known = frozenset(self.keys())
+        for what, key in holders:
+            if key in known:
+                raise InputError(f"{what} has the key {key}, which this site distrusts ({self.path}): nothing is done with it")
+
+
+def configuration_folder() -> Path:
+    """The user's folder for settings of this site."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "quietmean"

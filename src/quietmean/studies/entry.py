@@ -1,0 +1,172 @@
+"""A party's entry: its name and keys, signed by its identity, for one invitation. Its secret halves stay in the party's store."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from quietmean.core.errors import InputError
+from quietmean.node.net.identity import Identity, Purpose, is_signed, public_key_bytes
+from quietmean.node.net.names import require_name, show_hidden
+from quietmean.node.net.roster import RosterEntry, parse_address
+from quietmean.studies.invitation import NONCE_BYTES, Invitation
+from quietmean.studies.signed import Signed, decode_base64, read_signed
+
+X25519_BYTES = 32
+# ML-KEM-768 and X25519, one behind the other.
+MAILBOX_BYTES = 1184 + X25519_BYTES
+_X25519_PRIME = 2**255 - 19
+
+
+class _Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``signature``: by the key of before, over the label of rotations and the bytes of the new key."""
+
+    key: str
+    signature: str
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    address: str
+    exchange: str
+    formerly: _Rotation | None
+    identity: str
+    invitation: str
+    mailbox: str
+    name: str
+    nonce: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A signed entry that was verified.
+
+    ``exchange`` (X25519) and ``mailbox`` (ML-KEM-768 and X25519) are the public halves, in base64, of two key pairs that are for
+    this study alone. ``address``: HOST:PORT, or empty where nobody dials this party. ``formerly``: the identity key that this
+    one replaces, which has signed it.
+    """
+
+    signed: Signed
+    invitation: str
+    name: str
+    identity: str
+    exchange: str
+    mailbox: str
+    nonce: str
+    address: str
+    formerly: str | None
+
+    @classmethod
+    def make(
+        cls,
+        invitation: Invitation,
+        identity: Identity,
+        name: str,
+        address: str,
+        public: Mapping[str, bytes],
+        before: Identity | None = None,
+    ) -> Entry:
+        """A new entry; ``public``: the bytes of the public halves, "exchange" and "mailbox". ``before``: the replaced identity.
+
+        Raises :class:`InputError` for an impossible name or address.
+        """
+        rotation = None
+        if before is not None:
+            signature = before.sign(Purpose.ROTATION, public_key_bytes(identity.public_key))
+            rotation = _Rotation(before.public_key, base64.b64encode(signature).decode())
+        body = _Body(
+            address=address,
+            exchange=base64.b64encode(public["exchange"]).decode(),
+            formerly=rotation,
+            identity=identity.public_key,
+            invitation=invitation.digest,
+            mailbox=base64.b64encode(public["mailbox"]).decode(),
+            name=require_name(name),
+            nonce=base64.b64encode(secrets.token_bytes(NONCE_BYTES)).decode(),
+        )
+        return cls.verified(Signed.sign(Purpose.ENTRY, msgspec.to_builtins(body), identity))
+
+    @classmethod
+    def load(cls, given: str | Path) -> Entry:
+        """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
+        return cls.verified(read_signed(Purpose.ENTRY, given))
+
+    @classmethod
+    def verified(cls, signed: Signed) -> Entry:
+        """Raises :class:`InputError`, with the party's name, if its identity did not sign it so, or for an impossible part."""
+        body = signed.decode(_Body)
+        party = f"the entry of {show_hidden(body.name)}"
+        if not signed.is_by(body.identity):
+            raise InputError(f"{party} is not as its key {body.identity} signed it: it was changed on the way, ask for it again")
+        require_name(body.name)
+        if body.address:
+            parse_address(body.address)
+        _require_x25519(decode_base64(body.exchange, X25519_BYTES, f"exchange key in {party}"), f"exchange key in {party}")
+        _require_mailbox(decode_base64(body.mailbox, MAILBOX_BYTES, f"mailbox key in {party}"), f"mailbox key in {party}")
+        decode_base64(body.nonce, NONCE_BYTES, f"nonce in {party}")
+        formerly = None if body.formerly is None else _replaced(body.formerly, body.identity, party)
+        return cls(
+            signed,
+            body.invitation,
+            body.name,
+            body.identity,
+            body.exchange,
+            body.mailbox,
+            body.nonce,
+            body.address,
+            formerly,
+        )
+
+    def says(self, identity: Identity, name: str, address: str, before: Identity | None) -> bool:
+        """Whether it is what this party would say again, but for its keys."""
+        formerly = None if before is None else before.public_key
+        return (self.identity, self.name, self.address, self.formerly) == (identity.public_key, name, address, formerly)
+
+    @property
+    def identity_bytes(self) -> bytes:
+        """What entries are ordered by."""
+        return public_key_bytes(self.identity)
+
+    def fields(self) -> dict[str, Any]:
+        """All that the sealed digest covers of it: everything but the address."""
+        names = ("name", "identity", "exchange", "mailbox", "nonce", "formerly")
+        return {name: getattr(self, name) or "" for name in names}
+
+    def in_roster(self) -> RosterEntry:
+        """Raises :class:`InputError` for a party that gave no address."""
+        if not self.address:
+            raise InputError(f"party {self.name!r} gave no address in its entry: it has to accept again with --address HOST:PORT")
+        return RosterEntry(self.name, parse_address(self.address), self.identity)
+
+
+def _replaced(rotation: _Rotation, identity: str, party: str) -> str:
+    signature = decode_base64(rotation.signature, 64, f"the rotation in {party}")
+    if not is_signed(rotation.key, Purpose.ROTATION, public_key_bytes(identity), signature):
+        raise InputError(f"{party} claims to replace the key {rotation.key}, which did not sign that: ask the party")
+    return rotation.key
+
+
+def _require_mailbox(raw: bytes, what: str) -> None:
+    """Raises :class:`InputError` for bytes that are no key, or one in a spelling that is not canonical."""
+    try:
+        MLKEM768PublicKey.from_public_bytes(raw[:-X25519_BYTES])
+    except ValueError:
+        raise InputError(f"{what} is no ML-KEM-768 key: ask for the entry again") from None
+    _require_x25519(raw[-X25519_BYTES:], what)
+
+
+def _require_x25519(raw: bytes, what: str) -> None:
+    """Raises :class:`InputError` for a key in another spelling, or one with which everybody would share the same secret."""
+    if int.from_bytes(raw, "little") >= _X25519_PRIME:
+        raise InputError(f"{what} is not in its one spelling: ask for the entry again")
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(raw))
+    except ValueError:
+        raise InputError(f"{what} is of small order, a secret with it is none: ask for the entry again") from None

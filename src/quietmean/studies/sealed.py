@@ -1,0 +1,174 @@
+"""A sealed study: invitation, entries and 32 random bytes, signed by the convener. It is what all parties have in common."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError
+from quietmean.node.net.identity import Identity, Purpose
+from quietmean.node.net.names import require_distinct
+from quietmean.node.net.roster import Roster, Seal
+from quietmean.studies.entry import Entry
+from quietmean.studies.invitation import Invitation
+from quietmean.studies.signed import Signed, decode_base64, from_parts, read_signed
+from quietmean.studies.study import Study
+from quietmean.studies.study_keys import StudyKeys
+
+INSTANCE_BYTES = 32
+_FORMAT = "quietmean sealed 1"
+
+
+class _Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    body: str
+    signature: str
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    conveners: tuple[str, ...]
+    entries: tuple[_Parts, ...]
+    instance: str
+    invitation: _Parts
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A sealed study that was verified: every signature in it, and that its entries are for its invitation.
+
+    ``entries`` are in the order of their raw key bytes, which numbers the parties. ``conveners``: identity keys of parties, in
+    the order in which they may propose who takes part. ``instance``: 32 random bytes in base64; the same study sealed again is
+    another.
+    """
+
+    signed: Signed
+    invitation: Invitation
+    entries: tuple[Entry, ...]
+    conveners: tuple[str, ...]
+    instance: str
+
+    @classmethod
+    def make(cls, invitation: Invitation, entries: Sequence[Entry], convener: Identity) -> Sealed:
+        """Seal a study. Raises :class:`InputError` if it is not this convener's, or where :meth:`verified` does."""
+        if invitation.convener != convener.public_key:
+            raise InputError(
+                f"the invitation is by {invitation.convener}, your key is {convener.public_key}: only its convener can seal"
+            )
+        ordered = sorted(entries, key=lambda entry: entry.identity_bytes)
+        identities = [entry.identity for entry in ordered]
+        first = [key for key in identities if key == convener.public_key]
+        body = _Body(
+            conveners=tuple(first + [key for key in identities if key not in first]),
+            entries=tuple(_Parts(**entry.signed.parts()) for entry in ordered),
+            instance=base64.b64encode(secrets.token_bytes(INSTANCE_BYTES)).decode(),
+            invitation=_Parts(**invitation.signed.parts()),
+        )
+        return cls.verified(Signed.sign(Purpose.SEAL, msgspec.to_builtins(body), convener))
+
+    @classmethod
+    def load(cls, given: str | Path) -> Sealed:
+        """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
+        return cls.verified(read_signed(Purpose.SEAL, given))
+
+    @classmethod
+    def verified(cls, signed: Signed) -> Sealed:
+        """Raises :class:`InputError` that names the invitation, the entry or the seal that is not as it was signed."""
+        body = signed.decode(_Body)
+        invitation = Invitation.verified(from_parts(Purpose.INVITATION, body.invitation, "the invitation in the sealed study"))
+        if not signed.is_by(invitation.convener):
+            raise InputError(
+                f"the sealed study is not as its convener {invitation.convener} signed it: it was changed on the way, "
+                "ask for it again"
+            )
+        entries = tuple(
+            Entry.verified(from_parts(Purpose.ENTRY, parts, f"entry {number} of the sealed study"))
+            for number, parts in enumerate(body.entries, 1)
+        )
+        _require_fitting(invitation, entries)
+        if len(set(body.conveners)) < len(body.conveners) or set(body.conveners) != {entry.identity for entry in entries}:
+            raise InputError("the order of conveners in the sealed study does not name every party once: seal it again")
+        decode_base64(body.instance, INSTANCE_BYTES, "the instance of the sealed study")
+        return cls(signed, invitation, entries, body.conveners, body.instance)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, hexadecimal, of study, parties with all their keys, order of conveners and instance; not of addresses."""
+        return digest({"format": _FORMAT, "invitation": self.invitation.digest, **self._own_fields()})
+
+    @property
+    def study(self) -> Study:
+        return self.invitation.study
+
+    @cached_property
+    def roster(self) -> Roster:
+        """Its parties, to be dialled. Raises :class:`InputError` if one gave no address."""
+        places = {entry.identity: place for place, entry in enumerate(self.entries)}
+        seal = Seal(self.digest, tuple(places[key] for key in self.conveners), self.fields())
+        return Roster(tuple(entry.in_roster() for entry in self.entries), seal)
+
+    def fields(self) -> dict[str, Any]:
+        """All that the digest covers, in plain data: to name what differs from another sealed study."""
+        return {**self.invitation.fields(), **self._own_fields()}
+
+    def require_own(self, keys: StudyKeys) -> Entry:
+        """The party's own entry. Raises :class:`InputError` unless it is in the seal as the party signed it."""
+        own = keys.entry
+        found = [entry for entry in self.entries if entry.identity == own.identity]
+        if not found:
+            raise InputError(f"your entry, {own.name!r} with key {own.identity}, is not in the sealed study: tell its convener")
+        (entry,) = found
+        if entry.signed.body != own.signed.body:
+            names = ("name", "exchange", "mailbox", "nonce", "address", "formerly", "invitation")
+            changed = [name for name in names if getattr(entry, name) != getattr(own, name)]
+            raise InputError(
+                f"your entry in the sealed study is another one than you signed last ({', '.join(changed)}): send the convener "
+                "your entry again, it has to seal anew"
+            )
+        return entry
+
+    def holders(self) -> list[tuple[str, str]]:
+        """Who has which identity key, or had it before: all keys that a site may distrust."""
+        found = [("the convener", self.invitation.convener)]
+        for entry in self.entries:
+            found.append((f"party {entry.name!r}", entry.identity))
+            if entry.formerly is not None:
+                found.append((f"party {entry.name!r}, which vouches for its new key with an old one,", entry.formerly))
+        return found
+
+    def _own_fields(self) -> Mapping[str, Any]:
+        return {
+            "parties": [entry.fields() for entry in self.entries],
+            "conveners": list(self.conveners),
+            "instance": self.instance,
+        }
+
+
+def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
+    """Raises :class:`InputError` for entries of another invitation, in another order, or with something that must be unique."""
+    if len(entries) < 2:
+        raise InputError(f"the study has {len(entries)} entry: at least 2 parties are needed")
+    for entry in entries:
+        if entry.invitation != invitation.digest:
+            raise InputError(f"the entry of {entry.name!r} is for another invitation: ask for one for this invitation")
+    for what in ("identity", "name", "exchange", "mailbox", "nonce"):
+        _require_unique(what, entries)
+    require_distinct(entry.name for entry in entries)
+    _require_unique("address", [entry for entry in entries if entry.address])
+    keys = [entry.identity_bytes for entry in entries]
+    if keys != sorted(keys):
+        raise InputError("the entries of the sealed study are not in the order of their keys: seal it again")
+
+
+def _require_unique(what: str, entries: Sequence[Entry]) -> None:
+    holders: dict[str, Entry] = {}
+    for entry in entries:
+        before = holders.setdefault(getattr(entry, what), entry)
+        if before is not entry:
+            raise InputError(f"the entries of {before.name!r} and {entry.name!r} have the same {what}: every party needs its own")

@@ -1,0 +1,181 @@
+"""Documents that travel between the parties of a study, by mail, in a folder or as one line of text, signed as they are sent."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from quietmean.core.codec import canonical_json
+from quietmean.core.errors import InputError
+from quietmean.node.net.identity import Identity, Purpose, is_signed
+
+# Whatever a stranger sends, no more than this is read.
+_LARGEST = 4 * 2**20
+_ARTICLES = {Purpose.INVITATION: "an invitation", Purpose.ENTRY: "an entry", Purpose.SEAL: "a sealed study"}
+Document = TypeVar("Document", bound=msgspec.Struct)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file of a signed document. ``body`` is a text, so that its bytes are those that were signed."""
+
+    format: str
+    body: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A document of one purpose: the bytes of its canonical JSON, and a signature over the purpose's label and these bytes."""
+
+    purpose: Purpose
+    body: bytes
+    signature: bytes
+
+    @classmethod
+    def sign(cls, purpose: Purpose, document: Any, identity: Identity) -> Self:
+        body = canonical_json(document)
+        return cls(purpose, body, identity.sign(purpose, body))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of label and bytes, hexadecimal."""
+        return hashlib.sha256(self.purpose.label + self.body).hexdigest()
+
+    def is_by(self, public_key: str) -> bool:
+        """Whether the owner of the key signed it. Raises :class:`InputError` for an impossible key."""
+        return is_signed(public_key, self.purpose, self.body, self.signature)
+
+    def decode(self, kind: type[Document]) -> Document:
+        """What it says. Raises :class:`InputError` unless it is such a document, in the one form that its JSON can have."""
+        try:
+            raw = msgspec.json.decode(self.body)
+            found = msgspec.convert(raw, kind)
+            canonical = canonical_json(raw) == self.body
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, ValueError) as error:
+            raise InputError(f"this {self.purpose} cannot be read ({str(error)[:200]}): ask for it again") from None
+        if not canonical:
+            raise InputError(f"this {self.purpose} is not in the form that quietmean writes: it was changed, ask for it again")
+        return found
+
+    def parts(self) -> dict[str, str]:
+        """Body and signature as JSON, for a document inside another."""
+        return {"body": self.body.decode(), "signature": base64.b64encode(self.signature).decode()}
+
+    def to_file(self) -> bytes:
+        return msgspec.json.encode(_File(_format(self.purpose), **self.parts())) + b"\n"
+
+    def to_line(self) -> str:
+        """One line of text, to be pasted into a mail."""
+        parts = (base64.urlsafe_b64encode(part).decode() for part in (self.body, self.signature))
+        return ".".join((_tag(self.purpose), *parts))
+
+
+def read_signed(purpose: Purpose, given: str | Path) -> Signed:
+    """A document from a file, which holds JSON or one line of text, or from the line itself. No signature is checked yet.
+
+    Raises :class:`InputError` that names the file and what it is instead.
+    """
+    if isinstance(given, str) and _is_line(given):
+        return _from_line(purpose, given, "the line of text")
+    path = Path(given)
+    text = read_bounded(path).decode("utf-8", errors="replace")
+    if _is_line(text):
+        return _from_line(purpose, text, f"file {path}")
+    return _from_json(purpose, text, f"file {path}")
+
+
+def read_bounded(path: Path) -> bytes:
+    """All of a file that is no larger than a signed document may be. Raises :class:`InputError`."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        raise InputError(f"file {path} does not exist: check the path") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"file {path} cannot be read ({getattr(error, 'strerror', None) or error}): check the path") from None
+    if len(content) > _LARGEST:
+        raise InputError(f"file {path} is larger than {_LARGEST} bytes: no invitation, entry or sealed study is that large")
+    return content
+
+
+def is_signed_document(path: Path) -> bool:
+    """Whether a file is meant to be a signed document. A study file in TOML begins otherwise."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(64).lstrip().decode("utf-8", errors="replace")
+    except OSError:
+        return False
+    return start.startswith("{") or _is_line(start)
+
+
+def decode_base64(text: str, size: int, what: str) -> bytes:
+    """The bytes of a text in base64's one spelling. Raises :class:`InputError` unless they are ``size`` bytes."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != size or base64.b64encode(raw).decode() != text:
+        raise InputError(f"{what} is not {size} bytes in base64: it was changed, ask for it again")
+    return raw
+
+
+def from_parts(purpose: Purpose, parts: Any, what: str) -> Signed:
+    """A document inside another. Raises :class:`InputError`."""
+    try:
+        body = parts.body.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{what} is no text: it was changed, ask for it again") from None
+    return Signed(purpose, body, decode_base64(parts.signature, 64, f"the signature of {what}"))
+
+
+def _format(purpose: Purpose) -> str:
+    return f"quietmean {purpose} 1"
+
+
+def _tag(purpose: Purpose) -> str:
+    return _format(purpose).replace(" ", "-")
+
+
+def _is_line(text: str) -> bool:
+    return text.lstrip().startswith(tuple(f"{_tag(purpose)}." for purpose in Purpose))
+
+
+def _article(purpose: str) -> str:
+    return next((text for known, text in _ARTICLES.items() if known == purpose), f"a {purpose}")
+
+
+def _other_kind(purpose: Purpose, found: str, place: str) -> InputError:
+    known = next((one for one in Purpose if _format(one) == found), None)
+    what = "something else" if known is None else _article(known)
+    return InputError(f"{place} holds {what}, not {_article(purpose)}: give the right one")
+
+
+def _from_json(purpose: Purpose, text: str, place: str) -> Signed:
+    try:
+        file = msgspec.json.decode(text, type=_File)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        raise InputError(f"{place} holds no {purpose}: give a file that quietmean wrote, unchanged") from None
+    if file.format != _format(purpose):
+        raise _other_kind(purpose, file.format, place)
+    return from_parts(purpose, file, f"{purpose} in {place}")
+
+
+def _from_line(purpose: Purpose, text: str, place: str) -> Signed:
+    # Mail programs wrap long lines.
+    tag, *parts = "".join(text.split()).split(".")
+    if tag != _tag(purpose):
+        raise _other_kind(purpose, tag.replace("-", " "), place)
+    try:
+        body, signature = (base64.b64decode(part, altchars=b"-_", validate=True) for part in parts)
+    except (binascii.Error, ValueError):
+        raise InputError(f"{place} holds no whole {purpose}: copy it again, from {tag} to its end") from None
+    if len(signature) != 64:
+        raise InputError(f"{place} holds no whole {purpose}: copy it again, from {tag} to its end")
+    return Signed(purpose, body, signature)

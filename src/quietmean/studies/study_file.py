@@ -1,0 +1,49 @@
+"""The text of a study file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from quietmean.studies.study import Study
+
+
+def study_text(study: Study) -> str:
+    """A study file in TOML that :meth:`Study.load` reads as this study, with every default written out."""
+    tables = study.tables()
+    general = dict(tables["study"])
+    options = general.pop("options", {})
+    parts = ["[study]", *_lines(general)]
+    if options:
+        parts += ["", "[study.options]", *_lines(options)]
+    for name in ("column", "statistic"):
+        for table in tables[name]:
+            parts += ["", f"[[{name}]]", *_lines(table)]
+    return "\n".join(parts) + "\n"
+
+
+def _lines(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(name)} = {_value(value)}" for name, value in table.items() if value is not None]
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.replace("_", "").replace("-", "").isalnum() else _value(name)
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case float() if math.isinf(value) or math.isnan(value):
+            return str(value)
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            return "{" + ", ".join(_lines(value)) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(_value, value)) + "]"
+        case _:
+            # A JSON string is a valid TOML basic string; DEL is the one control character that JSON leaves as it is.
+            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,177 @@
+"""The secret halves of a party's keys for one study. They are random, in the party's store only, and in no second study."""
+
+from __future__ import annotations
+
+import base64
+import os
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from quietmean.core.errors import InputError
+from quietmean.node.net.identity import Identity, Purpose
+from quietmean.studies.entry import X25519_BYTES, Entry
+from quietmean.studies.invitation import Invitation
+from quietmean.studies.signed import decode_base64, from_parts, read_bounded
+
+_FORMAT = "quietmean study keys 1"
+_SEED_BYTES = 64
+
+
+class _Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    body: str
+    signature: str
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``sealed``: the digest of the one seal with which these keys may be used, once they have been; ``compared``: see below."""
+
+    format: str
+    entry: _Parts
+    exchange: str
+    mailbox: str
+    sealed: str | None
+    compared: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StudyKeys:
+    """The keys of one party for one study, in ``path``: ``exchange`` and the two halves of ``mailbox``; and the entry with them.
+
+    ``sealed``: the digest of the seal that they are bound to, hexadecimal; None before the party has joined. ``compared``: names
+    of parties with whom its words were compared before that. No key is derived from the identity key. The repr shows no secret.
+    """
+
+    path: Path
+    entry: Entry
+    exchange: X25519PrivateKey = field(repr=False)
+    mailbox: tuple[MLKEM768PrivateKey, X25519PrivateKey] = field(repr=False)
+    sealed: str | None = None
+    compared: tuple[str, ...] = ()
+
+    @classmethod
+    def make(
+        cls, path: Path, invitation: Invitation, identity: Identity, name: str, address: str, before: Identity | None = None
+    ) -> StudyKeys:
+        """Fresh keys in a file with mode 0600, which is durable when this returns, and an entry with them.
+
+        Where the file is there already, with an entry that says the same, that is the answer. Another one is replaced, unless
+        its keys are bound to a seal. Raises :class:`InputError` then, for an impossible name or address, or if the file cannot
+        be written.
+        """
+        if path.exists():
+            known = cls.load(path)
+            if known.entry.says(identity, name, address, before):
+                return known
+            if known.sealed is not None:
+                raise InputError(
+                    f"this party has joined the study sealed as {known.sealed[:32]}: a new seal needs a new invitation"
+                )
+        exchange = X25519PrivateKey.generate()
+        mailbox = MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()
+        entry = Entry.make(invitation, identity, name, address, _public(exchange, mailbox), before)
+        keys = cls(path, entry, exchange, mailbox)
+        keys._write()
+        return keys
+
+    @classmethod
+    def load(cls, path: Path) -> StudyKeys:
+        """Raises :class:`InputError` if the file is missing, open to others, or holds something else."""
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            raise InputError(
+                f"the keys of this party for this study are not in {path}: give --store with the folder of quietmean accept; "
+                "if they are lost, the study needs a new invitation"
+            ) from None
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise InputError(f"key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): run chmod 600 {path}")
+        try:
+            raw = msgspec.json.decode(read_bounded(path), type=_File)
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+            raise InputError(f"file {path} holds no keys of a study: give the file that quietmean accept made") from None
+        if raw.format != _FORMAT:
+            raise InputError(f"file {path} is of another version of quietmean ({raw.format[:40]!r}): use that version")
+        entry = Entry.verified(from_parts(Purpose.ENTRY, raw.entry, f"the entry in {path}"))
+        exchange = X25519PrivateKey.from_private_bytes(decode_base64(raw.exchange, X25519_BYTES, f"the exchange key in {path}"))
+        seeds = decode_base64(raw.mailbox, _SEED_BYTES + X25519_BYTES, f"the mailbox key in {path}")
+        mailbox = (
+            MLKEM768PrivateKey.from_seed_bytes(seeds[:_SEED_BYTES]),
+            X25519PrivateKey.from_private_bytes(seeds[_SEED_BYTES:]),
+        )
+        keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared)
+        if {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox).items()} != keys._in_entry:
+            raise InputError(f"the keys in {path} are not those of its entry: it was changed, ask for a new invitation")
+        return keys
+
+    def bind(self, sealed: str, compared: Sequence[str] = ()) -> StudyKeys:
+        """The keys, bound to one seal for good, with whom its words were compared before; durable when this returns.
+
+        Raises :class:`InputError` if they are bound to another seal.
+        """
+        self.require_free_for(sealed)
+        bound = replace(self, sealed=sealed, compared=tuple(sorted({*self.compared, *compared})))
+        if bound != self:
+            bound._write()
+        return bound
+
+    def require_free_for(self, sealed: str) -> None:
+        """Raises :class:`InputError` if the keys are bound to another seal than this one."""
+        if self.sealed not in (None, sealed):
+            raise InputError(
+                f"the keys of this party belong to the study sealed as {(self.sealed or '')[:32]}, this one is {sealed[:32]}: "
+                "what was sealed again is another study, its convener has to invite anew"
+            )
+
+    @cached_property
+    def _in_entry(self) -> dict[str, str]:
+        return {"exchange": self.entry.exchange, "mailbox": self.entry.mailbox}
+
+    def _write(self) -> None:
+        encryption, exchange = self.mailbox
+        parts = _Parts(**self.entry.signed.parts())
+        secret = base64.b64encode(encryption.private_bytes_raw() + exchange.private_bytes_raw()).decode()
+        own = base64.b64encode(self.exchange.private_bytes_raw()).decode()
+        write_private(self.path, msgspec.json.encode(_File(_FORMAT, parts, own, secret, self.sealed, self.compared)) + b"\n")
+
+
+def keys_path(identity_file: Path, invitation: str, store: Path | None = None) -> Path:
+    """Where a party's keys for the study of one invitation (its digest) are: beside its identity, or in the folder ``store``."""
+    folder = identity_file.parent if store is None else store
+    return folder / f"{identity_file.stem}-{invitation[:16]}.studykeys"
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file with mode 0600, whole or not at all, and durably. Raises :class:`InputError` if that is not possible."""
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, 0o600)
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+        partial.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"file {path} cannot be written ({error.strerror}): choose a writable place") from None
+
+
+def _public(exchange: X25519PrivateKey, mailbox: tuple[MLKEM768PrivateKey, X25519PrivateKey]) -> Mapping[str, bytes]:
+    encryption, agreement = mailbox
+    return {
+        "exchange": exchange.public_key().public_bytes_raw(),
+        "mailbox": encryption.public_key().public_bytes_raw() + agreement.public_key().public_bytes_raw(),
+    }

@@ -1,0 +1,47 @@
+"""Sealed studies for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quietmean.node import Identity
+from quietmean.studies import Study
+from quietmean.studies.invitation import Invitation
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.study_keys import StudyKeys, keys_path
+
+AGES: dict[str, Any] = {"study": {"name": "ages", "colluding": 1}, "column": [{"name": "age", "low": 0, "high": 100}]}
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """An invitation, and who accepted it: the first one convened."""
+
+    invitation: Invitation
+    identities: dict[str, Identity]
+    keys: dict[str, StudyKeys]
+
+    def seal(self) -> Sealed:
+        convener = next(iter(self.identities.values()))
+        return Sealed.make(self.invitation, [one.entry for one in self.keys.values()], convener)
+
+
+def meet(
+    folder: Path,
+    names: Sequence[str] = ("north", "south", "east"),
+    tables: dict[str, Any] = AGES,
+    known: dict[str, Identity] | None = None,
+) -> Meeting:
+    """All have accepted an invitation to the study in ``tables``; with the identities that are ``known``."""
+    identities = {name: (known or {}).get(name) or Identity.generate() for name in names}
+    invitation = Invitation.make(Study.from_tables(tables, "the study"), next(iter(identities.values())))
+    keys = {
+        name: StudyKeys.make(
+            keys_path(folder / f"{name}.key", invitation.digest), invitation, identity, name, f"192.0.2.{place}:7001"
+        )
+        for place, (name, identity) in enumerate(identities.items(), 1)
+    }
+    return Meeting(invitation, identities, keys)

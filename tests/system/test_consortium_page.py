@@ -1,0 +1,133 @@
+"""The page on consortia: its commands, typed in its order by three parties with fresh accounts, from invitation to result."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.pages import commands
+
+PAGE = "how-to/consortium.md"
+PARTIES = ("north", "south", "east")
+# Install; the yes is given inside join.
+BESIDES_COMMANDS = ("install", "yes")
+
+
+class Site:
+    """One party's machine: a folder and a user configuration of its own."""
+
+    def __init__(self, name: str, folder: Path, ports: dict[str, int]) -> None:
+        self.name, self.folder, self.ports = name, folder / name, ports
+        self.typed: list[str] = []
+        self.folder.mkdir()
+        self.environment = {**os.environ, "XDG_CONFIG_HOME": str(self.folder), "XDG_CACHE_HOME": str(folder / "cache")}
+
+    def start(self, line: str, terminal: str | None = None) -> subprocess.Popen[str]:
+        """Type a line of the page; ``terminal``: what is answered there, else there is none."""
+        self.typed.append(line.split()[1])
+        for name, port in self.ports.items():
+            line = line.replace(f"{name}.example:7001", f"127.0.0.1:{port}")
+        command = [sys.executable, "-m", "quietmean.cli.main", *shlex.split(line)[1:]]
+        ours, theirs = pty.openpty()
+        if terminal is not None:
+            os.write(ours, terminal.encode())
+        stdin = subprocess.DEVNULL if terminal is None else theirs
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stdin=stdin, stdout=pipe, stderr=pipe, text=True
+        )
+        os.close(theirs)
+        process.__dict__["terminal"] = ours
+        return process
+
+    def type(self, line: str) -> str:
+        return finished(self.start(line))
+
+    def send(self, file: str, *others: Site) -> None:
+        """By mail, relay or folder: nothing secret is in it."""
+        for other in others:
+            if other is not self:
+                shutil.copy(self.folder / file, other.folder / file)
+
+
+def finished(process: subprocess.Popen[str], code: int = 0) -> str:
+    output, errors = process.communicate(timeout=600)
+    os.close(process.__dict__["terminal"])
+    assert process.returncode == code, errors
+    assert "Traceback" not in errors
+    return output if code == 0 else errors
+
+
+@pytest.fixture
+def sites(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> dict[str, Site]:
+    ports = dict(zip(PARTIES, free_ports(3), strict=True))
+    found = {name: Site(name, tmp_path, ports) for name in PARTIES}
+    for number, (name, site) in enumerate(found.items()):
+        ages = range(20 + 10 * number, 60 + 10 * number)
+        (site.folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
+    return found
+
+
+def by(line: str, name: str) -> str:
+    """South's line, typed by another party."""
+    return line.replace("south", name)
+
+
+def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
+    north, south, _ = everybody = list(sites.values())
+    lines = iter(commands(PAGE))
+    for verb in ("new", "keygen", "invite"):
+        line = next(lines)
+        assert line.split()[1] == verb
+        north.type(line)
+    north.send("study.invitation", *everybody)
+    accept = next(lines)
+    for site in everybody:
+        site.type(by(accept, site.name))
+        site.send(f"{site.name}.entry", north)
+    north.type(next(lines))
+    north.send("study.sealed", *everybody)
+    words, check, join, joined_without_terminal = (next(lines) for _ in range(4))
+    shown = {site.name: site.type(by(words, site.name)) for site in everybody}
+    assert len({text.split("words  ")[1].partition("\n")[0] for text in shown.values()}) == 1
+    assert "Your own entry, 'south', is in it as you signed it." in shown["south"]
+    digest = shown["south"].split("digest ")[1].split()[0]
+
+    refused = finished(south.start(join), code=2)
+    assert "nobody said yes" in refused
+    for process in [site.start(by(check, site.name)) for site in everybody]:
+        assert "all others are ready" in finished(process)
+    started = [
+        north.start(by(join, "north"), "south\nyes\n"),
+        south.start(join, "north, east\nyes\n"),
+        sites["east"].start(joined_without_terminal.replace("DIGEST", digest)),
+    ]
+    for process, site in zip(started, everybody, strict=True):
+        assert "age: " in finished(process), site.name
+    certify = next(lines)
+    assert "epsilon" in south.type(certify)
+    receipts = [json.loads((site.folder / f"{site.name}.receipt.json").read_text()) for site in everybody]
+    assert len({receipt["result"]["estimate"] for receipt in receipts}) == 1
+    assert receipts[1]["origin"]["sealed"] == {"digest": digest, "compared_with": ["east", "north"], "trusts_convener_for": []}
+    assert receipts[0]["origin"]["roster"] == digest
+
+    # What the page counts: a party that does not convene, without check, which is offered, and the refusal above.
+    steps = {*BESIDES_COMMANDS, *south.typed} - {"check"}
+    assert steps == {"install", "accept", "words", "yes", "join", "certify"}
+    assert len(steps) == 6
+
+    north.type(next(lines))
+    distrust = next(lines)
+    north.send("north.key.revocation", south)
+    south.type(distrust)
+    assert "distrusts" in finished(south.start(words), code=2)
+    assert list(lines) == []

@@ -1,0 +1,175 @@
+"""Inviting, accepting and sealing on the command line: refusals, questions, passphrases, plans of a sealed study."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.node import Identity
+from quietmean.planning import Plan
+from quietmean.studies import Study
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.study_keys import StudyKeys, keys_path
+
+PARTIES = ("north", "south", "east")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    return tmp_path
+
+
+def told(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    """The JSON document of a command."""
+    capsys.readouterr()
+    main([*arguments, "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence on standard error of a command that ends with exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    errors = capsys.readouterr().err
+    assert ended.value.code == 2, errors
+    assert errors.count("\n") == 1, errors
+    return errors
+
+
+def sealed_study(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """A study of three parties; everything travels as lines of text."""
+    main(["new", "--column", "age", "--bounds", "0", "100", "--protocol", "local-dp", "--colluding", "1", "--out", "study.toml"])
+    main(["keygen", "--key", "north.key"])
+    line = told(["invite", "study.toml", "--key", "north.key", "--line"], capsys)["line"]
+    Path("study.invitation").write_text(line)
+    entries = []
+    for place, name in enumerate(PARTIES):
+        accept = ["accept", line, "--key", f"{name}.key", "--name", name, "--address", f"192.0.2.{place}:7001", "--line"]
+        entries.append(told(accept, capsys)["line"])
+        # Typed twice it says the same.
+        assert told(accept, capsys)["line"] == entries[-1]
+    document: dict[str, Any] = told(["seal", "study.invitation", *entries, "--key", "north.key", "--out", "study.sealed"], capsys)
+    return document
+
+
+def test_from_invitation_to_words(capsys: pytest.CaptureFixture[str]) -> None:
+    sealed = sealed_study(capsys)
+    assert len(sealed["words"].split()) == 8
+    assert [party["key"] for party in sealed["parties"]] == [one.identity for one in Sealed.load("study.sealed").entries]
+    again = told(["words", "study.sealed", "--key", "south.key"], capsys)
+    assert (again["words"], again["digest"], again["own_entry"]) == (sealed["words"], sealed["digest"], "south")
+    assert Path("south.key.revocation").exists()
+    assert "exists already" in refused(["seal", "study.invitation", "x", "--key", "north.key", "--out", "study.sealed"], capsys)
+    assert "only its convener" in refused(["invite", "study.toml", "--key", "south.key", "--after", "study.sealed"], capsys)
+    following = told(["invite", "study.toml", "--key", "north.key", "--after", "study.sealed", "--out", "2.invitation"], capsys)
+    assert following["version"] == 2
+
+
+def test_joining_needs_a_yes_and_the_own_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    sealed = sealed_study(capsys)
+    Path("mine.csv").write_text("age\n3\n")
+    join = ["join", "study.sealed", "--data", "mine.csv", "--key", "south.key"]
+    assert "nobody said yes" in refused(join, capsys)
+    assert "is not the digest" in refused([*join, "--accept", sealed["digest"][:31]], capsys)
+    assert "is not the digest" in refused([*join, "--accept", "0" * 64], capsys)
+    assert "leave --roster out" in refused([*join, "--roster", "roster.toml"], capsys)
+    assert "'west' is none" in refused([*join, "--accept", sealed["digest"], "--compared", "west"], capsys)
+    keys = keys_path(Path("south.key"), Sealed.load("study.sealed").invitation.digest)
+    assert StudyKeys.load(keys).sealed is None
+    keys.rename("elsewhere")
+    assert "give --store" in refused([*join, "--accept", sealed["digest"]], capsys)
+    Path("folder").mkdir()
+    Path("elsewhere").rename(Path("folder") / keys.name)
+    assert "nobody said yes" in refused([*join, "--store", "folder"], capsys)
+    Path("folder", keys.name).rename(keys)
+    StudyKeys.load(keys).bind("0" * 64)
+    assert "what was sealed again is another study" in refused([*join, "--accept", sealed["digest"]], capsys)
+    assert "give --roster" in refused(["join", "study.toml", "--data", "mine.csv", "--key", "south.key"], capsys)
+
+
+def test_a_distrusted_key_is_refused_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    sealed_study(capsys)
+    Path("mine.csv").write_text("age\n3\n")
+    assert told(["distrust"], capsys)["distrusted"] == []
+    (key,) = told(["distrust", "north.key.revocation"], capsys)["distrusted"]
+    assert key == Identity.load(Path("north.key")).public_key
+    for command in (
+        ["words", "study.sealed"],
+        ["accept", "study.invitation", "--key", "west.key", "--name", "west"],
+        ["join", "study.sealed", "--data", "mine.csv", "--key", "south.key"],
+        ["check", "study.sealed", "--data", "mine.csv", "--key", "south.key"],
+        ["plan", "--study", "study.sealed"],
+    ):
+        assert "distrusts" in refused(command, capsys), command
+    assert not Path("west.key").exists()
+
+
+def test_the_plan_of_a_study_is_the_one_that_join_makes(capsys: pytest.CaptureFixture[str]) -> None:
+    sealed_study(capsys)
+    answer = told(["plan", "--study", "study.sealed", "--out", "plan.json"], capsys)
+    assert [one["protocol"] for one in answer["candidates"]] == ["local-dp"]
+    study = Study.load(Path("study.toml"))
+    assert study.placed(Plan.from_json(json.loads(Path("plan.json").read_text()))).digest == study.plan(3).digest
+    Path("roster.toml").write_text(Sealed.load("study.sealed").roster.to_toml())
+    for given in (["--study", "study.toml", "--roster", "roster.toml"], ["--study", "study.toml", "--parties", "3"]):
+        assert told(["plan", *given], capsys)["candidates"] == answer["candidates"]
+    assert "--epsilon stands beside --study" in refused(["plan", "--study", "study.sealed", "--epsilon", "2"], capsys)
+    assert "leave it out" in refused(["plan", "--study", "study.sealed", "--parties", "4"], capsys)
+    assert "give --parties" in refused(["plan", "--epsilon", "2"], capsys)
+
+
+def test_what_is_impossible_is_refused_before_a_key_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in [
+        (["--name", "no\u202erth"], "U+202E"),
+        (["--name", "x" * 41], "41 characters"),
+        (["--address", "nohost"], "not host:port"),
+    ]:
+        assert words in refused(["keygen", "--key", "a.key", *arguments], capsys)
+    assert not list(Path().glob("a.key*"))
+    main(["keygen", "--key", "a.key", "--name", 'a"b'])
+    assert '"a\\"b"' in capsys.readouterr().out
+
+
+def test_a_key_behind_a_passphrase(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "without a terminal" in refused(["keygen", "--key", "a.key", "--passphrase"], capsys)
+    Path("secret").write_text("correct horse\n")
+    monkeypatch.setenv("QUIETMEAN_PASSPHRASE_FILE", "secret")
+    main(["keygen", "--key", "a.key", "--passphrase"])
+    assert b"ENCRYPTED" in Path("a.key").read_bytes()
+    main(["new", "--column", "age", "--bounds", "0", "100"])
+    main(["invite", "study.toml", "--key", "a.key"])
+    Path("secret").write_text("wrong\n")
+    assert "cannot be opened with this passphrase" in refused(["invite", "study.toml", "--key", "a.key"], capsys)
+    monkeypatch.delenv("QUIETMEAN_PASSPHRASE_FILE")
+    assert "without a terminal" in refused(["invite", "study.toml", "--key", "a.key"], capsys)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "at least one --column" in refused(["new"], capsys)
+    answers = ["ages", "age", "numbers", "zero", "0", "100", "sex", "levels", "f, m", "smoker", "yes-no", "", "0.5", ""]
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join(answers) + "\n"))
+    main(["new", "--out", "asked.toml"])
+    study = Study.load(Path("asked.toml"))
+    assert (study.name, study.epsilon, study.colluding) == ("ages", 0.5, None)
+    assert [column.describe() for column in study.columns] == [
+        {"name": "age", "low": 0.0, "high": 100.0},
+        {"name": "sex", "levels": ["f", "m"]},
+        {"name": "smoker", "boolean": True},
+    ]
+    assert "exists already" in refused(["new", "--out", "asked.toml"], capsys)
