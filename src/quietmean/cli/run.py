@@ -189,7 +189,10 @@ def run_local_study(
     folder.mkdir(parents=True)
     local.outcome.save_receipt(folder / "receipt.json")
     _write_reports(folder, study, local, names)
-    document = _document(local, folder, seconds) | {"expected": forecast.to_json()}
+    document = _document(local, folder, seconds) | {
+        "missing": local.outcome.missing(names),
+        "expected": forecast.to_json(),
+    }
     if json:
         print_json(document)
     else:
@@ -281,6 +284,8 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     print_statistics(document)
     out.print()
     print_privacy(document, study)
+    if document["missing"]:
+        out.print(f"without the records of {', '.join(document['missing'])}", markup=False)
     killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
