@@ -10,7 +10,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo test test-all lint bench bench-flower docs clean
+.PHONY: demo demo-survival demo-table-1 test test-all lint bench bench-flower docs clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -20,6 +20,34 @@ demo: .venv/demo.stamp
 	  --column blood_pressure --bounds 40 180 --column glucose --bounds 40 200 \
 	  --epsilon 2 --delta 1e-6 --dropouts 0.1 --round-timeout 3 --out $(DEMO)/run
 	@echo "Open $(DEMO)/run/report.html in a browser."
+
+# Does hormone therapy delay the recurrence of breast cancer? 20 hospitals, 686 women.
+demo-survival: .venv/examples.stamp
+	@rm -rf $(DEMO)/survival
+	@$(BIN)/python examples/breast_cancer.py $(DEMO)/survival/patients.csv
+	$(BIN)/quietmean run --data $(DEMO)/survival/patients.csv --party-column hospital \
+	  --column days --bounds 0 2000 --column recurrence --boolean --column hormone --levels none therapy \
+	  --column age --bounds 20 90 --column tumour --bounds 0 80 \
+	  --statistic "survival(days, recurrence, by=hormone, horizon=2000, bins=8, share=4)" \
+	  --statistic "group-means(age, by=hormone)" --statistic "group-means(tumour, by=hormone)" \
+	  --epsilon 6 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/survival/run
+	@echo "Open $(DEMO)/survival/run/report.html in a browser."
+
+# Who goes to the doctor how often, and does paying oneself keep people away? 20 sites, 20 190 person-years.
+demo-table-1: .venv/examples.stamp
+	@rm -rf $(DEMO)/table-1
+	@$(BIN)/python examples/randhie.py $(DEMO)/table-1/people.csv
+	$(BIN)/quietmean run --data $(DEMO)/table-1/people.csv --party-column site \
+	  --column visits --bounds 0 30 --column coinsurance --bounds 0 5 --column diseases --bounds 0 60 \
+	  --column deductible --boolean --column limited --boolean --column health --levels excellent good fair poor \
+	  --column frequent --from "visits >= 10" \
+	  --statistic "group-means(visits, by=deductible)" --statistic "group-means(diseases, by=deductible)" \
+	  --statistic "crosstab(health, deductible)" --statistic "crosstab(limited, deductible)" \
+	  --statistic "crosstab(frequent, deductible)" --statistic "histogram(visits, edges=0 1 2 3 5 8 12 20 30)" \
+	  --statistic "quantiles(visits, bins=30)" --statistic "correlation(visits, coinsurance, diseases)" \
+	  --statistic "linear-regression(visits ~ coinsurance + diseases + limited, share=3)" \
+	  --epsilon 2 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/table-1/run
+	@echo "Open $(DEMO)/table-1/run/report.html in a browser."
 
 test: lint
 	$(BIN)/pytest -n 2

@@ -22,7 +22,7 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows = [f"{rng.normal(26, 4):.1f},{rng.choice(['f', 'm', ''])},{rng.choice(['yes', 'no', 'NA'])}" for _ in range(240)]
     (tmp_path / "patients.csv").write_text("bmi,sex,smoker\n" + "\n".join(rows) + "\n")
-    (command,) = commands(PAGE)
+    command, _ = commands(PAGE)
     words = shlex.split(command)
     assert words[0] == "quietmean"
     arguments = [sys.executable, "-m", "quietmean.cli.main", *words[1:], "--json"]
@@ -63,3 +63,25 @@ def test_the_columns_of_the_page() -> None:
     assert (columns["admission"].since, columns["admission"].high) == ("2020-01-01", 1826.0)
     assert columns["logcrp"].low == pytest.approx(np.log(0.1))
     assert columns["inflamed"].boolean
+
+
+def test_the_plan_of_the_page_says_how_wide(tmp_path: Path) -> None:
+    _, command = commands(PAGE)
+    text, _ = blocks(PAGE, "toml")
+    (tmp_path / "study.toml").write_text(text)
+    words = shlex.split(command)
+    done = subprocess.run(
+        [sys.executable, "-m", "quietmean.cli.main", *words[1:], "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (expected,) = document["expected"]
+    assert expected["name"].startswith("histogram(bmi")
+    assert not expected["hopeless"]
+    assert 0 < expected["width_noise"][0] < 5000
+    assert document["target"]["parties"] == 20

@@ -210,7 +210,12 @@ def run_local_study(
     seconds = time.monotonic() - begun
     local.outcome.save_receipt(folder / "receipt.json")
     _write_reports(folder, study, local, names)
-    document = _document(local, folder, seconds) | told(choice) | {"expected": forecast.to_json()}
+    document = {
+        **_document(local, folder, seconds),
+        **told(choice),
+        "missing": local.outcome.missing(names),
+        "expected": forecast.to_json(),
+    }
     if json:
         print_json(document)
     else:
@@ -303,6 +308,8 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     out.print()
     print_choice(document)
     print_privacy(document, study)
+    if document["missing"]:
+        out.print(f"without the records of {', '.join(document['missing'])}", markup=False)
     killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
+from quietmean.statistics import Answer
 
 Array = NDArray[np.float64]
 
@@ -42,6 +43,9 @@ class StudyReport:
     truth: Array | None = None
     party_epsilon: float | None = None
     only_means: bool = True
+    # What each statistic says, and the same without noise where it is known; none for a page about means alone.
+    answers: tuple[Answer, ...] = ()
+    true_answers: tuple[Answer, ...] | None = None
     killed: list[str] = field(default_factory=list)
 
     @property

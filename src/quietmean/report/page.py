@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.report import words
+from quietmean.report.answers import answer_sections
 from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, party_epsilons
 from quietmean.report.estimates import MOST_ROWS, estimates_figure
@@ -33,6 +34,7 @@ def render(report: StudyReport) -> str:
         title=report.title,
         summary=_summary(report),
         answer=_answer(report),
+        sections=[] if report.only_means else answer_sections(report.answers, report.true_answers),
         privacy=_privacy(report),
         exchange=_exchange(report),
         facts=_facts(report),

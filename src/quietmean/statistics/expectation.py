@@ -104,12 +104,14 @@ class Expected:
 class Expectation:
     """The statistics of a workload for so many public ``records`` (parties, if they are the unit).
 
-    ``noise``: the standard deviation that a study adds to each coordinate of the total of all records' vectors.
+    ``noise``: the standard deviation that a study adds to each coordinate of the total of all records' vectors. ``step``: that of
+    its grid, so that the study decodes with the same matrices.
     """
 
     workload: Workload
     noise: float
     records: float
+    step: float = 0.0
 
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
@@ -124,11 +126,11 @@ class Expectation:
     def _means(self) -> dict[float, Array]:
         """The mean vector of the public table, by spread."""
         columns = self.workload.columns
-        return {one: self.workload.of_records(made_up(columns, one)).mean(axis=0) for one in self._spreads}
+        return {one: self.workload.of_records(made_up(columns, one), step=self.step).mean(axis=0) for one in self._spreads}
 
     def _estimates(self, statistic: Statistic, spread: float, more: float = 1.0, less_noise: float = 1.0) -> Estimates:
         weight = self.records * more
-        released = self.workload.decoder().released(self._means[spread], self.noise / less_noise / weight, weight)
+        released = self.workload.decoder(self.step).released(self._means[spread], self.noise / less_noise / weight, weight)
         return statistic.decode(released, self.workload.declared)
 
     def _of(self, statistic: Statistic) -> Expected:

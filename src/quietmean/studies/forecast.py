@@ -39,7 +39,7 @@ class Forecast:
 
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
-        return Expectation(self.study.workload, self.noise, self.records).expected
+        return Expectation(self.study.workload, self.noise, self.records, self.plan.value_step).expected
 
     def to_json(self) -> list[dict[str, Any]]:
         return [one.to_json() | self._remedies(one) | self._bins(one) for one in self.expected]

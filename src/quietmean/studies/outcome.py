@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,10 @@ class StudyOutcome:
     def parties_counted(self) -> int:
         """How many parties' values are in the result; who dropped out after contributing is among them."""
         return int(self.execution.contributors().sum())
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Of the parties' names, those whose values are not in the result."""
+        return [name for name, counted in zip(names, self.execution.contributors().tolist(), strict=True) if not counted]
 
     @property
     def a_priori(self) -> APriori:

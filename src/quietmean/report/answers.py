@@ -1,0 +1,135 @@
+"""What each statistic says, on the page: its figure, the table behind it, its tests, and what is flagged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from quietmean.report.plots import plot
+from quietmean.report.style import inline_svg
+from quietmean.report.words import decimals_for, fixed
+from quietmean.statistics import Answer
+
+_UNKNOWN = "–"
+# A longer table is scrolled on the screen.
+_TALL = 16
+
+
+def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -> list[dict[str, Any]]:
+    """One section for each statistic, in their order; ``truth`` without noise, where it is known."""
+    exact = truth or [None] * len(answers)
+    return [_section(place, answer, one) for place, (answer, one) in enumerate(zip(answers, exact, strict=True))]
+
+
+def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]:
+    drawn = plot(answer)
+    found = answer.estimates
+    notes = list(dict.fromkeys(flag.message for flag in found.flags))
+    if found.reason:
+        notes.append(f"No interval of the population: {found.reason}.")
+    return {
+        "name": answer.statistic.text,
+        "what": answer.statistic.summary,
+        "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
+        **(_printed(found.summary) or _table(answer, truth)),
+        "facts": _facts({name: one for name, one in found.summary.items() if name != "footnote"}),
+        "tests": _tests(answer),
+        "notes": [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in notes],
+        "method": _method(answer),
+    }
+
+
+def _method(answer: Answer) -> str:
+    found = answer.estimates
+    how = f"{found.method[:1].upper()}{found.method[1:]}. It used {100 * answer.budget_part:.2g} % of the privacy budget."
+    return f"{found.summary.get('footnote', '')} {how}".strip()
+
+
+def _printed(summary: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A table that the statistic prints itself, as lines of texts."""
+    lines = summary.get("table")
+    if not (isinstance(lines, Sequence) and lines and all(isinstance(line, Mapping) for line in lines)):
+        return None
+    heads = list(dict.fromkeys(head for line in lines for head in line))
+    rows = [[str(line.get(head, "")) for head in heads] for line in lines]
+    return {"heads": ["" if head == "row" else head for head in heads], "rows": rows, "tall": False}
+
+
+def _table(answer: Answer, truth: Answer | None) -> dict[str, Any]:
+    found = answer.estimates
+    both = found.of_population
+    heads = ["term", "estimate", "± noise"]
+    heads += [] if both is None else ["95 % for the population"]
+    heads += [] if found.p_value is None else ["p"]
+    heads += [] if truth is None else ["without noise"]
+    rows = []
+    for place, term in enumerate(found.terms):
+        value, error = float(found.value[place]), float(found.standard_error[place])
+        decimals = decimals_for(error)
+        row = [term or answer.statistic.text, _number(value, decimals, error), _number(error, decimals, error)]
+        if both is not None:
+            row.append(_interval(both[place].tolist()) if math.isfinite(value) else _UNKNOWN)
+        if found.p_value is not None:
+            row.append(p_text(float(found.p_value[place])))
+        if truth is not None:
+            exact = float(truth.estimates.value[place])
+            row.append(_number(exact, decimals if math.isfinite(error) else 3, 0.0))
+        rows.append(row)
+    return {"heads": heads, "rows": rows, "tall": len(rows) > _TALL}
+
+
+def _number(value: float, decimals: int, error: float) -> str:
+    return _UNKNOWN if not (math.isfinite(value) and math.isfinite(error)) else fixed(value, decimals)
+
+
+def _interval(ends: Sequence[float]) -> str:
+    low, high = ends
+    if math.isnan(low) or math.isnan(high):
+        return _UNKNOWN
+    decimals = decimals_for((high - low) / 4)
+    shown = [fixed(end, decimals) if math.isfinite(end) else ("−∞" if end < 0 else "∞") for end in ends]
+    return f"{shown[0]} to {shown[1]}"
+
+
+def p_text(p_value: float) -> str:
+    """As journals print it."""
+    if math.isnan(p_value):
+        return _UNKNOWN
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def _tests(answer: Answer) -> list[str]:
+    found = []
+    for name, test in answer.estimates.tests.items():
+        if not math.isnan(test.p_value):
+            degrees = ", ".join(f"{one:,.0f}" if one >= 100 else f"{one:.3g}" for one in test.degrees)
+            p_value = p_text(test.p_value)
+            shown = p_value if p_value.startswith("<") else f"= {p_value}"
+            found.append(f"{name}: {fixed(test.statistic, 2)}, df {degrees}, p {shown}")
+    return found
+
+
+def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Further numbers about the whole, and by group: medians with their intervals, R squared and so on."""
+    found: list[tuple[str, str]] = []
+    for name, value in summary.items():
+        if isinstance(value, Mapping):
+            found += [(f"{name}: {_word(key)}", text) for key, one in value.items() if (text := _fact(one))]
+        elif text := _fact(value):
+            found.append((_word(name), text))
+    return found
+
+
+def _word(key: str) -> str:
+    return key.replace("_", " ").replace("interval population", "(95 %)")
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return ""
+    if isinstance(value, int | float):
+        return "not reached" if math.isinf(value) else f"{value:,.4g}"
+    if isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(one, int | float) for one in value):
+        return " to ".join("not reached" if math.isinf(one) else f"{one:,.4g}" for one in value)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,106 @@
+"""What a report says of each statistic: a table behind every figure, both intervals, and nothing that a name could break."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from quietmean.report.answers import answer_sections, p_text
+from quietmean.report.plots import plot, roc_figure
+from quietmean.statistics import Answer
+from quietmean.statistics.expectation import made_up
+from quietmean.studies import Study
+
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "age", "low": 0, "high": 100},
+    {"name": "bmi", "low": 10, "high": 60},
+    {"name": "crp", "low": 0, "high": 50},
+    {"name": "days", "low": 0, "high": 1000},
+    {"name": "died", "boolean": True},
+    {"name": "arm", "levels": ["<b>old</b>", "new$"]},
+]
+DRAWN: list[dict[str, Any]] = [
+    {"kind": "survival", "time": "days", "event": "died", "by": "arm", "bins": 8},
+    {"kind": "survival", "time": "days", "event": "died", "bins": 5},
+    {"kind": "histogram", "column": "age", "bins": 12},
+    {"kind": "cdf", "column": "age", "bins": 16},
+    {"kind": "quantiles", "column": "age"},
+    {"kind": "group-means", "column": "bmi", "by": "arm"},
+    {"kind": "linear-regression", "formula": "bmi ~ age + arm"},
+    {"kind": "correlation", "columns": ["age", "bmi", "crp"]},
+]
+PLAIN: list[dict[str, Any]] = [{"kind": "mean", "column": "age"}, {"kind": "correlation", "columns": ["age", "bmi"]}]
+
+
+def answers(noise: float, statistics: list[dict[str, Any]]) -> tuple[Answer, ...]:
+    """Of 20 000 records that a public table stands for."""
+    workload = Study.parse({"column": COLUMNS, "statistic": statistics}).workload
+    mean = workload.of_records(made_up(workload.columns, 0.25)).mean(axis=0)
+    return workload.decode(mean, noise * workload.sensitivity, 20_000.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 1e3])
+def test_every_figure_has_its_table_whatever_the_noise(noise: float) -> None:
+    sections = answer_sections(answers(noise, DRAWN), answers(0.0, DRAWN))
+    for section in sections:
+        assert section["rows"]
+        assert all(len(row) == len(section["heads"]) for row in section["rows"])
+        assert bool(section["figure"]) or noise == 1e3
+        # Dark mode: every colour is a variable.
+        assert not re.search(r"#[0-9a-f]{6}\b", section["figure"])
+        assert "<b>" not in section["figure"]
+        assert "nan" not in section["figure"].lower()
+    ids = [one for section in sections for one in re.findall(r'\bid="([^"]+)"', section["figure"])]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_a_table_says_is_not_drawn() -> None:
+    assert all(plot(one) is None for one in answers(1e-3, PLAIN))
+
+
+def test_numbers_at_risk_stand_under_the_curves() -> None:
+    (answer, *_) = answers(1e-4, DRAWN)
+    drawn = plot(answer)
+    assert drawn is not None
+    texts = [text.get_text() for text in drawn[0].axes[0].texts]
+    at_risk = answer.estimates.summary["new$"]["at_risk"]
+    assert f"{at_risk[0]:,.0f}" in texts
+    assert "new$" in texts
+
+
+def test_curves_are_monotone_for_the_eye_and_tables_are_linear() -> None:
+    """With noise the estimates themselves fall and rise."""
+    statistics = [{"kind": "cdf", "column": "age", "bins": 64}]
+    workload = Study.parse({"column": COLUMNS, "statistic": statistics}).workload
+    mean = workload.of_records(made_up(workload.columns, 0.25)).mean(axis=0)
+    noisy = mean + np.random.default_rng(2).normal(0, 0.02, len(mean))
+    (answer,) = workload.decode(noisy, 0.02, 20_000.0)
+    assert (np.diff(answer.estimates.value) < 0).any()
+    drawn = plot(answer)
+    assert drawn is not None
+    (line,) = drawn[0].axes[0].lines
+    assert (np.diff(np.asarray(line.get_ydata(), dtype=np.float64)) >= 0).all()
+
+
+def test_sections_say_what_was_tested_and_without_noise() -> None:
+    section = answer_sections(answers(1e-3, DRAWN), answers(0.0, DRAWN))[5]
+    assert section["heads"][-1] == "without noise"
+    assert any(test.startswith("t-test: ") for test in section["tests"])
+    assert "% of the privacy budget" in section["method"]
+    alone = answer_sections(answers(1e-3, PLAIN), None)[0]
+    assert alone["heads"] == ["term", "estimate", "± noise", "95 % for the population"]
+
+
+def test_a_roc_is_drawn_from_points() -> None:
+    ends = np.array([[0.3, 0.5], [0.7, 0.8]])
+    figure = roc_figure(np.array([0.1, 0.4]), np.array([0.4, 0.75]), ends)
+    assert isinstance(figure, Figure)
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0004, "< 0.001"), (0.0421, "0.042"), (float("nan"), "–")])
+def test_p_values_as_journals_print_them(value: float, text: str) -> None:
+    assert p_text(value) == text

@@ -1,0 +1,119 @@
+"""A wrong question gets one sentence with the remedy; what is wrong with the data gets a flag in words, never an error."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError
+from quietmean.statistics import Estimates, read_text
+from quietmean.studies import Study
+
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "age", "low": 0, "high": 100, "missing": "indicator"},
+    {"name": "bmi", "low": 10, "high": 60},
+    {"name": "weight", "low": 20, "high": 120},
+    {"name": "days", "low": 0, "high": 1000},
+    {"name": "died", "boolean": True},
+    {"name": "sex", "levels": ["f", "m"]},
+]
+
+
+def study(*texts: str) -> Study:
+    return Study.parse({"column": COLUMNS, "statistic": [read_text(text) for text in texts]})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("proportion(sex, level=x)", "'x'"),
+        ("mean(aeg)", "'aeg' is not declared .did you mean 'age'"),
+        ("meen(age)", "did you mean 'mean'"),
+        ("group-means(age, by=bmi)", "'bmi' has bounds and no levels: choose one declared with levels or boolean"),
+        ("mean(sex)", "'sex' has levels and no bounds: choose a column of numbers, or proportion"),
+        ("histogram(age, bins=2000)", "choose 1 to 1024 bins"),
+        ("histogram(age, edges=50 20)", "not two or more rising numbers: sort them"),
+        ("histogram(age, edges=20 500)", "beyond its bounds 0 to 100: stay between them"),
+        ("quantiles(age, 1.5)", "probabilities must be different numbers between 0 and 1"),
+        ("linear-regression(bmi age)", "is not of the form outcome ~ column . column: write it so"),
+        ("linear-regression(bmi ~ aeg)", "'aeg' is not declared .did you mean 'age'"),
+        ("linear-regression(bmi ~ age + age)", "names a column twice: name each once"),
+        ("survival(days, age)", "declare it as boolean"),
+        ("survival(days, died, horizon=2000)", "declare bounds that hold both"),
+        ("correlation(age)", "needs 2 or more different columns: name each once"),
+        ("crosstab(sex, age, bins=3)", "bins"),
+        ("mean(age, shere=2)", "did you mean 'share'"),
+        ("mean(age, share=0)", "a share is a finite number > 0"),
+    ],
+)
+def test_a_wrong_question_gets_one_sentence(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as told:
+        study(text)
+    assert "\n" not in str(told.value)
+    assert ":" in str(told.value)
+
+
+def test_bounds_the_wrong_way_round() -> None:
+    with pytest.raises(InputError, match="not two finite numbers in rising order: give --bounds LOW HIGH"):
+        Study.parse({"column": [{"name": "age", "low": 100, "high": 0}]})
+
+
+def answer(text: str, change: dict[int, Any], noise: float = 1e-3) -> Estimates:
+    """Of 2000 records, of which some columns are as given."""
+    rng = np.random.default_rng(7)
+    records = np.column_stack(
+        [
+            rng.uniform(20, 80, 2000),
+            rng.uniform(20, 40, 2000),
+            rng.uniform(50, 100, 2000),
+            rng.uniform(0, 999, 2000),
+            rng.integers(0, 2, 2000),
+            rng.integers(0, 2, 2000),
+        ]
+    ).astype(np.float64)
+    for place, values in change.items():
+        records[:, place] = values
+    workload = study(text).workload
+    mean = workload.of_records(records).mean(axis=0)
+    return workload.decode(mean + noise * rng.standard_normal(len(mean)), noise, 2000.0)[0].estimates
+
+
+def test_only_one_group() -> None:
+    found = answer("group-means(bmi, by=sex)", {5: 0.0})
+    assert "group m: too few for its noise, left out" in [flag.message for flag in found.flags]
+    assert math.isfinite(found.value[0])
+    assert not found.tests
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-4])
+def test_covariates_that_are_the_same(noise: float) -> None:
+    same = np.linspace(20, 40, 2000)
+    found = answer("linear-regression(days ~ bmi + weight)", {1: same, 2: 2 * same}, noise)
+    assert found.flags[0].code == "not-identified"
+    assert "leave one out" in found.flags[0].message or "not identified" in found.flags[0].message
+
+
+def test_no_events() -> None:
+    found = answer("survival(days, died, by=sex)", {4: 0.0})
+    known = np.isfinite(found.value)
+    assert known.any()
+    assert (np.abs(found.value[known] - 1) < 6 * found.standard_error[known]).all()
+    # The noise of a count near nothing leaves the band a width, and no number overflows.
+    assert np.isfinite(found.of_noise[known]).all()
+    exact = answer("survival(days, died, by=sex)", {4: 0.0}, 0.0)
+    assert np.nanmin(exact.value) == pytest.approx(1.0)
+
+
+def test_nothing_present() -> None:
+    found = answer("mean(age)", {0: np.nan})
+    assert "too few values for its noise" in found.flags[0].message
+    assert math.isinf(found.standard_error[0])
+
+
+def test_everything_the_same() -> None:
+    found = answer("correlation(bmi, weight)", {1: 30.0})
+    assert found.flags
+    assert all(flag.message for flag in found.flags)

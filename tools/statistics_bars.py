@@ -1,0 +1,290 @@
+"""Make docs/statistics-bars.md: what statistics are held to, each line measured with fixed seeds.
+
+    python tools/statistics_bars.py [--seeds N]
+
+Noise is Gaussian with sqrt(1.2) times one curator's standard deviation, at delta 1e-6, under replacement of a record. The data
+are those of the extras ``demo`` and ``examples``. What falls short stands there with its reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.privacy import mu_of_budget
+from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics.expectation import Expectation
+
+Array = NDArray[np.float64]
+
+PAGE = Path(__file__).parent.parent / "docs" / "statistics-bars.md"
+DELTA, FACTOR, SEED = 1e-6, math.sqrt(1.2), 20_190
+SEEDS = 200
+
+HEAD = """# What statistics are held to
+
+This page is made by `python tools/statistics_bars.py`. Same command, same page; do not edit it by hand. Noise is Gaussian with
+$\\sqrt{1.2}$ times the standard deviation that one trusted curator would add, at $\\delta = 10^{-6}$, under replacement of a
+record; every line has its own fixed seeds. Records of a population are drawn anew for each seed; where data are named, only
+the noise is.
+
+| what | bar | measured | seeds | |
+|---|---|---|---:|---|
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One bar. ``kept``: is what was measured within it; ``reason``: why not."""
+
+    what: str
+    bar: str
+    measured: str
+    seeds: int
+    kept: bool
+    reason: str = ""
+
+    def __str__(self) -> str:
+        verdict = "kept" if self.kept else f"**falls short**: {self.reason}"
+        return f"| {self.what} | {self.bar} | {self.measured} | {self.seeds} | {verdict} |"
+
+
+def noise_of(workload: Workload, epsilon: float, records: float) -> float:
+    """The standard deviation on each coordinate of the mean."""
+    return FACTOR * workload.sensitivity / mu_of_budget(epsilon, DELTA) / records
+
+
+def workload_of(columns: Columns, *texts: str) -> Workload:
+    return Workload(columns, tuple(parse_statistic(read_text(text)) for text in texts), PrivacyUnit.RECORD)
+
+
+def noisy(workload: Workload, mean: Array, epsilon: float, records: float, rng: np.random.Generator) -> Estimates:
+    """One release of the first statistic."""
+    noise = noise_of(workload, epsilon, records)
+    return workload.decode(mean + noise * rng.standard_normal(len(mean)), noise, records)[0].estimates
+
+
+# -- populations -----------------------------------------------------------------------------------------------------------------
+POPULATION = Columns(
+    [
+        Column(name="x", low=-3, high=3),
+        Column(name="y", low=-6, high=6),
+        Column(name="group", levels=("a", "b")),
+        Column(name="yes", boolean=True),
+    ]
+)
+
+
+def draw(rng: np.random.Generator, count: int) -> Array:
+    """x is beta(2, 2) on [-3, 3], y = 0.8 x + normal + 0.5 in group b (30 %), yes has 30 % and 50 %."""
+    x = rng.beta(2, 2, count) * 6 - 3
+    group = (rng.random(count) < 0.3).astype(float)
+    yes = (rng.random(count) < np.where(group > 0, 0.5, 0.3)).astype(float)
+    return np.column_stack([x, np.clip(0.8 * x + rng.normal(0, 1, count) + 0.5 * group, -6, 6), group, yes])
+
+
+CASES = (
+    ("mean(x)", 0, 0.0),
+    ("variance(x)", 0, 1.8),
+    ("proportion(yes)", 0, 0.36),
+    ("group-means(y, by=group)", 2, 0.5),
+    ("linear-regression(y ~ x)", 1, 0.8),
+    ("correlation(x, y)", 0, 0.8 * math.sqrt(1.8) / math.sqrt(0.64 * 1.8 + 1 + 0.25 * 0.21)),
+    ("quantiles(x, 0.5, bins=32)", 0, 0.0),
+    ("crosstab(group, yes)", 9, 7 / 3),
+)
+SIZES = (500, 2000)
+
+
+def coverage(seeds: int) -> Iterator[Line]:
+    """Of the intervals of the population at epsilon 1, over unflagged results."""
+    for place, (text, term, truth) in enumerate(CASES):
+        workload = workload_of(POPULATION, text)
+        for size in SIZES:
+            held, ignoring, there = 0, 0, 0
+            for seed in range(seeds):
+                rng = np.random.default_rng((SEED, place, size, seed))
+                found = noisy(workload, workload.of_records(draw(rng, size)).mean(axis=0), 1.0, size, rng)
+                ends, error = found.of_population, found.population
+                if ends is None or error is None or _flagged(found) or not np.isfinite(ends[term]).all():
+                    continue
+                there += 1
+                held += bool(ends[term, 0] <= truth <= ends[term, 1])
+                sampling = math.sqrt(max(error[term] ** 2 - found.standard_error[term] ** 2, 0.0))
+                ignoring += bool(abs(found.value[term] - truth) <= 1.96 * sampling)
+            what = f"coverage of {text}, {size:,} records, epsilon 1"
+            if there < seeds / 10:
+                yield Line(what, "93 to 97 %", f"{there} unflagged", seeds, False, "too few results are unflagged to say more")
+                continue
+            part, slack = held / there, 4 * math.sqrt(0.05 * 0.95 / there)
+            # Near the flags an interval may be wider than it needs be.
+            low, high = 0.95 - max(0.02, slack), 0.95 + max(0.03, slack)
+            told = f"{100 * part:.1f} % ({100 * ignoring / there:.0f} % ignoring the noise), {there} unflagged"
+            reason = "results near their flag are the more uncertain ones, and those that look well are chosen"
+            yield Line(what, "93 to 97 %, 98 near a flag", told, seeds, low <= part <= high, reason)
+
+
+def _flagged(found: Estimates) -> bool:
+    """Is anything flagged but cells with hardly any record, such as that of the missing, of whom there are none here?"""
+    return any(flag.code != "few" for flag in found.flags)
+
+
+def errors_of_first_kind(seeds: int) -> Iterator[Line]:
+    """Of chi-squared where rows and columns are independent."""
+    workload = workload_of(POPULATION, "crosstab(group, yes)")
+    rejected = 0
+    for seed in range(seeds):
+        rng = np.random.default_rng((SEED, 50, seed))
+        records = draw(rng, 1000)
+        records[:, 3] = rng.permutation(records[:, 3])
+        found = noisy(workload, workload.of_records(records).mean(axis=0), 1.0, 1000, rng)
+        rejected += found.tests["chi-squared"].p_value < 0.05
+    part = rejected / seeds
+    told = f"{100 * part:.1f} %"
+    yield Line("chi-squared at 5 %, nothing there, 1,000 records, epsilon 1", "2.5 to 7 %", told, seeds, 0.025 <= part <= 0.07)
+
+
+def clinics(seeds: int) -> Iterator[Line]:
+    """The variance of the body mass index of 442 patients, at epsilon 2."""
+    from sklearn.datasets import load_diabetes
+
+    bmi = np.asarray(load_diabetes(scaled=False).data)[:, 2:3]
+    for low, high, most in ((15, 45, 2.4), (10, 60, 7.6)):
+        workload = workload_of(Columns([Column(name="bmi", low=low, high=high)]), "variance(bmi)")
+        mean = workload.of_records(bmi).mean(axis=0)
+        exact = workload.decode(mean, 0.0, 442.0)[0].estimates.value[0]
+        found = [noisy(workload, mean, 2.0, 442.0, np.random.default_rng((SEED, low, seed))) for seed in range(seeds)]
+        # Where noise hides the variance there is no estimate.
+        scores = np.array([(one.value[0] - exact) / one.standard_error[0] for one in found if np.isfinite(one.value[0])])
+        error = float(np.median([one.standard_error[0] for one in found]))
+        told = f"z-scores {scores.std():.3f} of {len(scores)} estimates, standard error {error:.2f}"
+        kept = 0.9 <= float(scores.std()) <= 1.1 and error <= most
+        bar = f"z-scores 0.9 to 1.1, standard error at most {most}"
+        what = f"variance of bmi, diabetes, bounds {low} to {high}, epsilon 2"
+        yield Line(
+            what,
+            bar,
+            told,
+            seeds,
+            kept,
+            "there is no estimate where the noise makes the variance negative, which cuts the scores on one side",
+        )
+
+
+def heavy_tail(seeds: int) -> Iterator[Line]:
+    """The variance of visits to doctors: bootstrap samples of 20 190 rows are the samples of that population."""
+    from statsmodels.datasets import randhie
+
+    visits = np.asarray(randhie.load_pandas().data["mdvis"], dtype=np.float64)[:, None]
+    workload = workload_of(Columns([Column(name="visits", low=0, high=80)]), "variance(visits)")
+    encoded, truth, held, normal = workload.of_records(visits), float(visits.var()), 0, 0
+    for seed in range(seeds):
+        rng = np.random.default_rng((SEED, 60, seed))
+        mean = encoded[rng.integers(0, len(visits), len(visits))].mean(axis=0)
+        found = noisy(workload, mean, 5.0, float(len(visits)), rng)
+        ends = found.of_population
+        held += ends is not None and bool(ends[0, 0] <= truth <= ends[0, 1])
+        spread = math.sqrt(found.standard_error[0] ** 2 + 2 * found.value[0] ** 2 / len(visits))
+        normal += bool(abs(found.value[0] - truth) <= 1.96 * spread)
+    told = f"{100 * held / seeds:.1f} % (normal theory: {100 * normal / seeds:.0f} %)"
+    reason = "skewed: the variance's own error is estimated from the same tail"
+    yield Line("variance of visits, randhie, epsilon 5", "93 to 97 %", told, seeds, 0.93 <= held / seeds <= 0.97, reason)
+
+
+def cells(seeds: int) -> Iterator[Line]:
+    """The noise of ten bins against the least that any mechanism with Gaussian noise has: 2 (B - 1) / mu^2 in all."""
+    workload = workload_of(Columns([Column(name="x", low=0, high=1)]), "histogram(x, bins=7)")
+    mu = mu_of_budget(1.0, DELTA)
+    noise = 1 * workload.sensitivity / mu
+    spread = workload.decoder().released(np.zeros(workload.dimension), noise, 1.0).deviations
+    bins = workload.dimension
+    ratio = float(np.trace(spread)) / (2 * (bins - 1) / mu**2)
+    told = f"{ratio:.4f} with {bins} cells, those below, above and missing among them"
+    yield Line("noise of a histogram over the optimum", "at most 1.01", told, seeds, ratio <= 1.01)
+
+
+def lung(seeds: int) -> Iterator[Line]:
+    """Kaplan-Meier of 228 patients at epsilon 10: root mean squared error of the curve against exact times."""
+    from lifelines import KaplanMeierFitter
+    from lifelines.datasets import load_lung
+
+    data = load_lung()
+    records = np.column_stack([data["time"], data["status"]]).astype(np.float64)
+    fitted = KaplanMeierFitter().fit(data["time"], data["status"])
+    columns = Columns([Column(name="t", low=0, high=1080), Column(name="e", boolean=True)])
+    for bins, most in ((18, 0.019), (12, 0.017), (9, 0.017)):
+        workload = workload_of(columns, f"survival(t, e, bins={bins})")
+        mean = workload.of_records(records).mean(axis=0)
+        squares, shown, ends = [], [], 1080 * (np.arange(bins) + 1) / bins
+        exact = fitted.predict(ends).to_numpy()
+        for seed in range(seeds):
+            found = noisy(workload, mean, 10.0, 228.0, np.random.default_rng((SEED, 70, bins, seed)))
+            value = found.value
+            # Where the curve is cut, its last value goes on.
+            last = np.maximum.accumulate(np.where(np.isfinite(value), np.arange(bins), 0))
+            squares.append(float(np.mean((np.nan_to_num(value, nan=1.0)[last] - exact) ** 2)))
+            shown.append(float(np.mean((value - exact)[np.isfinite(value)] ** 2)))
+        error, drawn = math.sqrt(float(np.mean(squares))), math.sqrt(float(np.mean(shown)))
+        told = f"{error:.4f}; {drawn:.4f} where it is not cut"
+        reason = "where few are at risk the curve is cut and goes on level; the error is that of the tail"
+        what = f"Kaplan-Meier, lung, epsilon 10, {bins} bins to day 1080, whole curve"
+        yield Line(what, f"RMSE at most {most}", told, seeds, error <= most, reason)
+
+
+def planned(seeds: int) -> Iterator[Line]:
+    """Expected widths, true moments given, against the median of released ones."""
+    guesses: dict[str, tuple[float, float]] = {"x": (0.0, math.sqrt(1.8)), "y": (0.15, math.sqrt(0.64 * 1.8 + 1 + 0.25 * 0.21))}
+    guesses |= {"group": (0.7, 0.3), "yes": (0.64, 0.36)}
+    columns = Columns([one.model_copy(update={"guess": guesses[one.name]}) for one in POPULATION])
+    for place, text in enumerate(("mean(x)", "variance(x)", "histogram(x, bins=8)", "group-means(y, by=group)", "quantiles(x)")):
+        workload, size = workload_of(columns, text), 20_000
+        noise = noise_of(workload, 1.0, 1.0)
+        (expected,) = Expectation(workload, noise, size).expected
+        widths = []
+        for seed in range(max(seeds // 10, 20)):
+            rng = np.random.default_rng((SEED, 80, place, seed))
+            found = noisy(workload, workload.of_records(draw(rng, size)).mean(axis=0), 1.0, size, rng)
+            term = found.terms.index(expected.term)
+            ends = found.of_noise
+            widths.append(float(ends[term, 1] - ends[term, 0]))
+        ratios = np.array(widths) / (sum(expected.noise) / 2)
+        middle, within = float(np.median(ratios)), float(np.mean(np.abs(ratios - 1) <= 0.15))
+        told = f"median {middle:.3f}, {100 * within:.0f} % within 15 %"
+        kept = abs(middle - 1) <= 0.05 and within >= 0.9
+        bar = "median within 5 %, 90 % within 15 %"
+        reason = "the public table has another shape than the data"
+        yield Line(f"planned width of the noise's interval, {text}", bar, told, len(widths), kept, reason)
+
+
+PARTS: tuple[Callable[[int], Iterator[Line]], ...] = (
+    cells, clinics, lung, planned, errors_of_first_kind, heavy_tail, coverage,
+)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    seeds = parser.parse_args().seeds
+    lines = []
+    for part in PARTS:
+        for line in part(seeds):
+            lines.append(line)
+            print(line, file=sys.stderr, flush=True)
+    PAGE.write_text(HEAD + "\n".join(map(str, lines)) + "\n" + TAIL, encoding="utf-8")
+
+
+TAIL = """
+Sensitivities are attacked by a search in `tests/property/test_statistic_sensitivity.py`; results without noise are compared
+with well known libraries in `tests/unit/test_statistic_kinds.py`.
+"""
+
+if __name__ == "__main__":
+    main()
