@@ -292,7 +292,13 @@ def test_files_that_are_something_else(meeting: Meeting, sealed: Sealed, tmp_pat
     path.write_bytes(b" " * (4 * 2**20 + 1))
     with pytest.raises(InputError, match="larger than"):
         Entry.load(path)
-    for tables in ({"study": 3, "column": []}, {"study": {}, "column": 3}, {"colour": {}}, {"study": {"epsilon": [1]}}):
+    wrong: list[dict[str, Any]] = [
+        {"study": 3, "column": []},
+        {"study": {}, "column": 3},
+        {"colour": {}},
+        {"study": {"epsilon": [1]}},
+    ]
+    for tables in wrong:
         document = json.loads(meeting.invitation.signed.body) | {"study": tables}
         with pytest.raises(InputError, match="study"):
             Invitation.verified(Signed.sign(Purpose.INVITATION, document, meeting.identities["north"]))

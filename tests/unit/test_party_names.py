@@ -21,9 +21,8 @@ PRIME = 2**255 - 19
 
 def respelt(key: str) -> str:
     """The same 32 bytes: the last base64 digit has two bits that no byte uses."""
-    *before, last, padding = key
-    assert padding == "="
-    return "".join(before) + DIGITS[DIGITS.index(last) ^ 1] + padding
+    assert key.endswith("=")
+    return f"{key[:-2]}{DIGITS[DIGITS.index(key[-2]) ^ 1]}="
 
 
 def test_another_last_digit_is_the_same_key_and_refused() -> None:
