@@ -228,12 +228,13 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     # --- what is sent ---
 
     def message_bytes(self, parties: int, dimension: int) -> float:
-        """Averaged over all that a party sends to one other in a usual run, and over all rounds that there may be."""
+        """All that a party sends in a usual run, over the messages of its schedule, most of which only other runs need."""
         codec = Codec.of(self, self.rules(parties))
         seeds = self.colluding_members / (parties - 1)
         dealt = seeds * 32 + (1 - seeds) * codec.share_bytes
         said = 4 * (2 * self.rules(parties).set_bytes + 16)
-        return (dealt + codec.share_bytes + said) / self.rounds
+        # In the third round one party sends.
+        return (dealt + codec.share_bytes + said) / (self.rounds - 1 + 1 / parties)
 
     def content_limit(self, parties: int, dimension: int) -> int:
         return Codec.of(self, self.rules(parties)).limit
