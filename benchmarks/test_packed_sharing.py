@@ -3,20 +3,26 @@
 100 parties, 1e5 coordinates in a box, epsilon 1, 10 % dropouts. Milliseconds are processor time of one thread, the best of five:
 rounding, noise, coefficient matrix, random points and all shares; the sampler's table is made before, once a study. Opening is
 the sum of 100 shares and the interpolation of 1e5 numbers from T sums. What Flower's SecAgg+ takes is in ``test_secagg.py``.
+
+A second table has the same for 30 to 3000 parties, with the memory that it takes; a third one receipts.
 """
 
 from __future__ import annotations
 
+import json
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from quietmean.graphs import ExecutionTrace, churn
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy.information import one_thread
 from quietmean.protocols import get_protocol
+from quietmean.protocols.execution import Execution
 from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.protocols.packed_sharing.encoding import encode
 from quietmean.protocols.packed_sharing.packing import Packing, add, deal, expand, open_sums
@@ -40,12 +46,12 @@ def milliseconds(call: Callable[[], Any]) -> float:
     return 1000 * best
 
 
-def target(colluding: int) -> Target:
-    return Target(PARTIES, 1.0, 1e-6, DIMENSION, 1.0, colluding, 0.1)
+def target(colluding: int, parties: int = PARTIES) -> Target:
+    return Target(parties, 1.0, 1e-6, DIMENSION, 1.0, colluding, 0.1)
 
 
-def planned(colluding: int, prime: int) -> PackedSharing:
-    found = PackedSharing.from_options({"prime": prime}).design(target(colluding)).protocol
+def planned(colluding: int, prime: int, parties: int = PARTIES) -> PackedSharing:
+    found = PackedSharing.from_options({"prime": prime}).design(target(colluding, parties)).protocol
     assert isinstance(found, PackedSharing)
     return found
 
@@ -76,11 +82,11 @@ def costs(parameters: PackedSharing, value: np.ndarray) -> tuple[float, float, f
     numbers = encode(parameters, value, 1.0, noise)
     dealt = deal(packing, numbers, 0, secret)
     blocks = packing.blocks(DIMENSION)
-    held = {member: dealt.shares.get(member) for member in range(PARTIES)}
+    held = {member: dealt.shares.get(member) for member in range(parameters.members)}
     shares = {member: expand(packing, dealt.seeds[member], blocks) if share is None else share for member, share in held.items()}
 
     def opening() -> None:
-        add(packing, [shares[0]] * PARTIES)
+        add(packing, [shares[0]] * parameters.members)
         open_sums(packing, shares, DIMENSION)
 
     both = milliseconds(lambda: deal(packing, encode(parameters, value, 1.0, noise), 0, secret))
@@ -104,3 +110,52 @@ def masked_input(value: np.ndarray) -> float:
             masked = masked + BitStream(stream.derive(other)).ring(protocol.bits, masked.size)
 
     return milliseconds(work)
+
+
+def megabytes(call: Callable[[], Any]) -> float:
+    """The most memory that a call has at once."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_dealing_as_parties_grow(table: Callable[[str], None]) -> None:
+    """One in ten colludes, one in ten leaves. A member holds n shares: as many numbers as n vectors have, over l."""
+    value = np.random.default_rng(1).random(DIMENSION) / np.sqrt(DIMENSION)
+    with one_thread():
+        for parties in (30, 100, 300, 1000, 3000):
+            parameters = planned(parties // 10, LARGE_PRIME, parties)
+            dealt, opened, own = costs(parameters, value)
+            packing, noise = Packing.of(parameters), SecureNoise(Seed.public("benchmark"))
+            memory = megabytes(lambda: deal(packing, encode(parameters, value, 1.0, noise), 0, Seed(noise.secret("shares", 0))))  # noqa: B023
+            sent = parties * packing.blocks(DIMENSION) * parameters.word_bytes / 1e6
+            table(
+                f"n = {parties:<5} T = {parameters.threshold:<5} deal {dealt:7.1f} ms  of it noise {own:5.1f}"
+                f"  open {opened:7.1f} ms  memory {memory:6.1f} MB  shares of all dealers {sent:5.2f} MB"
+            )
+
+
+@pytest.mark.slow
+def test_receipts_as_parties_grow(table: Callable[[str], None]) -> None:
+    """Of a usual run in which one in ten leaves: nothing is sent after the fifth round."""
+    for parties in (30, 100, 300, 1000):
+        protocol = planned(parties // 10, LARGE_PRIME, parties)
+        schedule = protocol.draw_schedule(parties, Seed.public("benchmark"))
+        trace = churn(Seed.public("churn"), schedule.rounds, parties, permanent=0.1, within=protocol.usual_rounds)
+        lost = np.zeros(schedule.neighbours.shape, dtype=np.bool_)
+        lost[protocol.usual_rounds :] = True
+        history = ExecutionTrace(trace.online, lost).all_handed(schedule)
+        execution = Execution(protocol, schedule, history, 1.0, np.ones(parties))
+        begun = time.perf_counter()
+        raw = json.dumps(execution.to_json())
+        written = time.perf_counter()
+        Execution.from_json(json.loads(raw))
+        table(
+            f"n = {parties:<5} {len(raw) / 1e3:8.1f} kB  {schedule.out_degree.sum():>9} messages in the schedule"
+            f"  write {written - begun:5.2f} s  read {time.perf_counter() - written:5.2f} s"
+        )
+        assert len(raw) < 150 * parties

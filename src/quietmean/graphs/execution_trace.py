@@ -112,7 +112,8 @@ class ExecutionTrace:
 
     def undelivered(self, schedule: Schedule) -> NDArray[np.bool_]:
         """Shape (T, n, k_max): what did not arrive though its sender was online and may have sent it."""
-        return (schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None]
+        missing: NDArray[np.bool_] = (schedule.neighbours != NOBODY) & ~self.delivered(schedule) & self.online[1:, :, None]
+        return missing
 
     def _check(self, schedule: Schedule) -> None:
         expected = (schedule.rounds + 1, schedule.parties)

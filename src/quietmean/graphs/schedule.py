@@ -124,7 +124,8 @@ def everybody(parties: int) -> NDArray[np.int32]:
     """All others of each party in rising order, shape (n, n - 1): a round in which everybody sends to everybody."""
     own = np.arange(parties)[:, None]
     others = np.arange(parties - 1)[None, :]
-    return (others + (others >= own)).astype(np.int32)
+    table: NDArray[np.int32] = (others + (others >= own)).astype(np.int32)
+    return table
 
 
 def complete_pairs(parties: int) -> NDArray[np.int64]:

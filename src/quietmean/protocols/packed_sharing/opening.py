@@ -60,7 +60,8 @@ class Reader:
         shares = self._shares(sent, codec) if self.opens_shares else self._sums(sent, codec)
         if len(shares) < stretched.threshold:
             return None
-        return open_sums(Packing.of(stretched), shares, size) * stretched.step
+        opened: Vector = open_sums(Packing.of(stretched), shares, size) * stretched.step
+        return opened
 
     def _shares(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
         """The target's shares."""
