@@ -128,7 +128,7 @@ CASES = {
     "slope of predictions": Case("calibration(risk, ill, bins=8)", "slope", exactly(1.0), 3000),
     "mann-whitney": Case("mann-whitney(z, by=arm, bins=16)", "probability", exactly(0.5), 1000),
     "hazard ratio": Case(f"hazard-ratio({SURVIVAL})", "b/a", exactly(RATIO), 5000),
-    "restricted mean": Case(f"restricted-mean({SURVIVAL})", "a", trapezoids, 5000),
+    "restricted mean": Case(f"restricted-mean({SURVIVAL})", "a", trapezoids, 2500),
     "cumulative incidence": Case("cumulative-incidence(time, cause, by=arm, bins=10)", "a:p 5", incidence, 3000),
     "common mean of sites": Case("site-effects(z, by=three)", "fixed", exactly(0.0), 2000),
 }
