@@ -114,7 +114,7 @@ SURVIVAL = "time, died, by=arm, horizon=9, bins=9"
 CASES = {
     "table 1, mean": Case(TABLE, "a y mean", exactly(0.0), 4000),
     "table 1, sd": Case(TABLE, "b y sd", exactly(1.0), 10000),
-    "table 1, proportion": Case(TABLE, "b ill:yes", exactly(0.5), 4000),
+    "table 1, proportion": Case(TABLE, "b ill:yes", exactly(0.5), 1500),
     "table 1, missing": Case(TABLE, "a y missing", exactly(0.1), 4000),
     "table 1, smd": Case(TABLE, "smd y", exactly(SHIFT), 10000),
     "rate": Case("rates(events, time, by=arm)", "a", of_everybody("rates(events, time, by=arm)", "a"), 500),
@@ -128,7 +128,7 @@ CASES = {
     "slope of predictions": Case("calibration(risk, ill, bins=8)", "slope", exactly(1.0), 3000),
     "mann-whitney": Case("mann-whitney(z, by=arm, bins=16)", "probability", exactly(0.5), 1000),
     "hazard ratio": Case(f"hazard-ratio({SURVIVAL})", "b/a", exactly(RATIO), 5000),
-    "restricted mean": Case(f"restricted-mean({SURVIVAL})", "a", trapezoids, 5000),
+    "restricted mean": Case(f"restricted-mean({SURVIVAL})", "a", trapezoids, 2500),
     "cumulative incidence": Case("cumulative-incidence(time, cause, by=arm, bins=10)", "a:p 5", incidence, 3000),
     "common mean of sites": Case("site-effects(z, by=three)", "fixed", exactly(0.0), 2000),
 }

@@ -228,7 +228,7 @@ def test_columns_that_are_none(declared: dict[str, object], words: str) -> None:
 def test_nothing_is_known_where_noise_hides_everything() -> None:
     for text in ("mean(age)", "variance(age)", "proportion(sex)"):
         workload = Workload(COLUMNS, (statistic(text),), PrivacyUnit.RECORD)
-        encoded = workload.encode(np.full((5, 4), np.nan))
+        encoded = workload.encode(np.full((5, len(COLUMNS)), np.nan))
         (answer,) = workload.decode(encoded.vector / 5, 0.5, 5.0)
         assert "nothing-present" in answer.to_json()["flags"]
         assert np.isinf(answer.estimates.standard_error).any()

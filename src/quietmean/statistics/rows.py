@@ -100,9 +100,9 @@ def assembled(rows: Sequence[Row], *, parties: bool = False, **more: Any) -> Est
 
 def multinomial(gradient: Array, counts: Array) -> float:
     """The variance of sampling of a function of counts with this gradient, (cells,): sum n g^2 - (sum n g)^2 / N."""
-    cells = np.maximum(counts, 0.0)
-    total = float(cells.sum())
-    return max(float(cells @ gradient**2) - float(cells @ gradient) ** 2 / total, 0.0) if total > 0 else 0.0
+    # Of counts as they are: cut at 0 one by one, their noise would add to the sum.
+    total = float(counts.sum())
+    return max(float(counts @ gradient**2) - float(counts @ gradient) ** 2 / total, 0.0) if total > 0 else 0.0
 
 
 def spread(gradient: Array, covariance: Array) -> float:

@@ -48,8 +48,7 @@ class TwoSamples:
     @cached_property
     def _sums(self) -> Array:
         """What reads the sizes from all counts, (2, 2 cells)."""
-        found: Array = np.kron(np.eye(2), np.ones(self.counts.shape[1]))
-        return found
+        return np.asarray(np.kron(np.eye(2), np.ones(self.counts.shape[1])), dtype=np.float64)
 
     @property
     def known(self) -> bool:

@@ -116,7 +116,7 @@ def _information(cells: _Cells, slopes: Array) -> Array:
 
 def _fit(cells: _Cells) -> Array | None:
     """Logarithms of the hazard ratios by Newton's method, the baseline hazards profiled out; None where there are none."""
-    slopes = np.zeros(len(cells.events) - 1)
+    slopes: Array = np.zeros(len(cells.events) - 1)
     total = cells.events.sum(axis=0)
     for _ in range(_STEPS):
         _, parts = _parts(cells, slopes)
@@ -124,7 +124,7 @@ def _fit(cells: _Cells) -> Array | None:
         if not np.linalg.eigvalsh(information)[0] > 0:
             return None
         change = np.linalg.solve(information, (cells.events - parts * total).sum(axis=1)[1:])
-        slopes = slopes + np.clip(change, -1.0, 1.0)
+        slopes = np.asarray(slopes + np.clip(change, -1.0, 1.0), dtype=np.float64)
         if np.abs(slopes).max() > _FARTHEST:
             return None
         if np.abs(change).max() < _CLOSE:
