@@ -26,14 +26,12 @@ class APriori:
     """What a study costs at most before anything happens: over all coalitions of a size, and over all that may happen.
 
     ``mu``: of the worst-off party; infinite where nothing bounds it. ``enforced_by``: why every history keeps it, one clause.
-    ``beta`` and ``tv``: the additive columns of what a ledger reserves (see :mod:`quietmean.privacy.charge`). ``adding``: the mu
-    that it adds up, where ``mu`` only has the same epsilon at one delta, ``beta`` and ``tv`` included; None where they are one.
-    ``pure``: epsilon at a delta of 0, where the guarantee is of that kind; it holds beside ``mu``, which composes.
+    ``beta`` and ``tv``: the additive columns of what a ledger reserves (see :mod:`quietmean.privacy.charge`). ``pure``:
+    epsilon at a delta of 0, where the guarantee is of that kind; it holds beside ``mu``, which composes.
     """
 
     mu: float
     enforced_by: str
     beta: float = 0.0
     tv: float = 0.0
-    adding: float | None = None
     pure: float = np.inf

@@ -14,7 +14,7 @@ from quietmean.core.tables import Tabular, table_text
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.choices import Calibration
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Charge, mu_of_budget
+from quietmean.privacy import mu_of_budget
 from quietmean.protocols import Protocol, Server, Target, get_protocol, registry
 from quietmean.protocols.protocol import ANY_DOMAIN
 
@@ -71,10 +71,7 @@ class Candidate:
     @property
     def epsilon_a_priori(self) -> float:
         """What any execution costs at most, whoever of as many as planned colludes, at the target's delta; rounded up."""
-        promised = self.plan.a_priori
-        # A mu of its own, for one delta, counts everything there.
-        held = self.plan.charge if promised.adding is None else Charge(promised.mu)
-        return min(held.epsilon(self.plan.target.delta), promised.pure)
+        return min(self.plan.charge.epsilon(self.plan.target.delta), self.plan.a_priori.pure)
 
     @property
     def bytes_sent(self) -> float:

@@ -107,13 +107,12 @@ class PrivacyAnalysis:
     def _proven(self, size: int) -> ProvenMu:
         """The bound for coalitions of ``size`` without trying one."""
         known, trusted, conversion = self.bound(size), self.trusted, self.terms.conversion
-        alone, alone_charged = self._everybody_else(trusted) if trusted else self._single_honest
+        alone = self._everybody_else(trusted) if trusted else self._single_honest
         if known is None:
-            return ProvenMu(alone, alone_charged, "everybody else together")
+            return ProvenMu(alone, "everybody else together")
         formula = conversion.mu_against_any(size, known.mu, self.sensitivity)
-        charged = conversion.charged_mu_against_any(size, known.mu, self.sensitivity)
         # Where it may fail, the better of two bounds fails as often.
-        return ProvenMu(np.minimum(formula, alone), np.minimum(charged, alone_charged), known.proof, known.chance)
+        return ProvenMu(np.minimum(formula, alone), known.proof, known.chance)
 
     def search(self, size: int, *, limit: int = 300) -> CoalitionCertificate:
         """The worst coalition that ``limit`` tries find: a lower bound on the worst case of this execution."""
@@ -121,24 +120,22 @@ class PrivacyAnalysis:
 
     def single_honest(self) -> Array:
         """mu of each party if all the others collude: shape (n,), upper bounds. What remains is its own noise."""
-        return self._single_honest[0].copy()
+        return self._single_honest.copy()
 
     @cached_property
-    def _single_honest(self) -> tuple[Array, Array]:
+    def _single_honest(self) -> Array:
         return self._everybody_else(frozenset())
 
-    def _everybody_else(self, but: frozenset[PartyId]) -> tuple[Array, Array]:
-        """mu, and the one that adds up, of each party if all others collude ``but`` those named: both (n,), upper bounds."""
+    def _everybody_else(self, but: frozenset[PartyId]) -> Array:
+        """mu of each party if all others collude ``but`` those named: shape (n,), upper bounds."""
         parties = range(self.transcript.parties)
         with one_thread():
             others = ([party for party in parties if party != alone and party not in but] for alone in parties)
-            found = np.array([self._mu_of(alone, members) for alone, members in zip(parties, others, strict=True)])
-        return found[:, 0], found[:, 1]
+            return np.array([self._mu_of(alone, members) for alone, members in zip(parties, others, strict=True)])
 
-    def _mu_of(self, party: PartyId, coalition: Collection[PartyId]) -> tuple[float, float]:
+    def _mu_of(self, party: PartyId, coalition: Collection[PartyId]) -> float:
         certificate = self.against(coalition)
-        place = certificate.honest.index(party)
-        return float(certificate.mu_upper[place]), float(certificate.charged_mu[place])
+        return float(certificate.mu_upper[certificate.honest.index(party)])
 
     def epsilon(self, mu: float) -> float:
         """The least epsilon that is shown at :attr:`delta`; rounded up."""

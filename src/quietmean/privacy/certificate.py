@@ -146,12 +146,6 @@ class Certificate(Tabular):
     def mu_upper(self) -> Array:
         return self._counting(self.information.mu_upper(self.sensitivity))
 
-    @property
-    def charged_mu(self) -> Array:
-        """The mu that a ledger adds up, per honest party: upper bounds."""
-        view = self.information.mu_upper(self.sensitivity)
-        return self.terms.conversion.charged_mu(self.adversary, self.honest, view, self.sensitivity)
-
     def _counting(self, view: Array) -> Array:
         return self.terms.conversion.mu(self.adversary, self.honest, view, self.sensitivity)
 

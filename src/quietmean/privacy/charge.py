@@ -86,7 +86,7 @@ class Charge:
     @classmethod
     def promised(cls, bound: APriori) -> Self:
         """What is reserved for a study before it starts."""
-        return cls(bound.mu if bound.adding is None else bound.adding, bound.beta, bound.tv)
+        return cls(bound.mu, bound.beta, bound.tv)
 
     @property
     def bounded(self) -> bool:

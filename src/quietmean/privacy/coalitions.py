@@ -35,13 +35,12 @@ _EQUAL = 1.0 + 1e-9
 
 @dataclass(frozen=True, eq=False)
 class ProvenMu:
-    """For each party, shape (n,), what holds against every coalition of a size: its ``mu``, and the one that a ledger adds up.
+    """``mu`` of each party, shape (n,), that holds against every coalition of a size.
 
     ``proof`` and ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`.
     """
 
     mu: Array
-    charged_mu: Array
     proof: str
     chance: float = 0.0
 
@@ -58,17 +57,16 @@ class Scope(StrEnum):
 class CoalitionCertificate(Tabular):
     """The worst of all coalitions of one size, for one execution.
 
-    ``mu`` is, for each party, an upper bound over the coalitions without it: shape (n,). ``charged_mu``: the same of the mu that
-    a ledger adds up. If ``scope`` is "every coalition", each one was tried. If it is a bound for every coalition, ``proof`` says
-    why it holds, whichever parties collude, and ``found`` is the worst coalition among those that were tried: the true worst
-    lies between the two. ``chance``: see :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is "worst coalition found",
-    bad ones were looked for: a lower bound on the worst case. ``worst`` and ``tried`` are of what was tried.
+    ``mu`` is, for each party, an upper bound over the coalitions without it: shape (n,). If ``scope`` is "every coalition", each
+    one was tried. If it is a bound for every coalition, ``proof`` says why it holds, whichever parties collude, and ``found`` is
+    the worst coalition among those that were tried: the true worst lies between the two. ``chance``: see
+    :class:`~quietmean.core.bounds.CoalitionBound`. If the scope is "worst coalition found", bad ones were looked for: a lower
+    bound on the worst case. ``worst`` and ``tried`` are of what was tried.
     """
 
     size: int
     terms: Terms
     mu: Array
-    charged_mu: Array
     worst: frozenset[PartyId]
     tried: int
     scope: Scope
@@ -130,7 +128,7 @@ class CoalitionCertificate(Tabular):
 
     def charge(self, party: PartyId) -> Charge:
         """What a ledger is charged for a party."""
-        return self.terms.charge(float(self.charged_mu[party]))
+        return self.terms.charge(float(self.mu[party]))
 
     @property
     def exceed_probability(self) -> float:
@@ -224,8 +222,7 @@ def every_coalition(
             tally.add(coalition)
     found, proven = tally.certificate(Scope.FOUND), bound()
     # A bound is never below what was found, but by rounding.
-    mu, charged = np.maximum(proven.mu, found.mu), np.maximum(proven.charged_mu, found.charged_mu)
-    shown = replace(found, mu=mu, charged_mu=charged, scope=Scope.BOUNDED, exact=False, found=found)
+    shown = replace(found, mu=np.maximum(proven.mu, found.mu), scope=Scope.BOUNDED, exact=False, found=found)
     return replace(shown, proof=proven.proof, chance=proven.chance)
 
 
@@ -273,7 +270,6 @@ class _Tally:
         self._trusted = trusted
         self.size = size
         self._mu = np.zeros(solver.transcript.parties)
-        self._charged = np.zeros(solver.transcript.parties)
         self._exact = True
         self._seen: set[frozenset[PartyId]] = set()
         self.worst = frozenset[PartyId]()
@@ -295,7 +291,6 @@ class _Tally:
             self.worst = members
         honest = list(certificate.honest)
         self._mu[honest] = np.maximum(self._mu[honest], mu)
-        self._charged[honest] = np.maximum(self._charged[honest], certificate.charged_mu)
         return worse
 
     @property
@@ -307,7 +302,6 @@ class _Tally:
             size=self.size,
             terms=self._terms,
             mu=self._mu,
-            charged_mu=self._charged,
             worst=self.worst,
             tried=self.tried,
             scope=scope,

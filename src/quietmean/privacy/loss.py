@@ -52,23 +52,16 @@ class LossConversion:
     charge_notes: tuple[str, ...] = ("mu in real arithmetic: what floating-point noise gives away besides is in no column",)
 
     def mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
-        """mu that counts, per honest party; ``view``: mu of the transcript's Gaussian view, both of shape (n_H,)."""
-        return view
+        """mu that counts, per honest party; ``view``: mu of the transcript's Gaussian view, both of shape (n_H,).
 
-    def charged_mu(self, adversary: Adversary, honest: Sequence[PartyId], view: Array, sensitivity: float) -> Array:
-        """As :meth:`mu`, but one that adds up with other studies: of a Gaussian mechanism that dominates the real one.
-
-        A mu that only has the same epsilon at one delta does not.
+        It is that of a Gaussian mechanism that dominates the real one, and so adds up with other studies. A mu that only has the
+        same epsilon at one delta does not.
         """
-        return self.mu(adversary, honest, view, sensitivity)
+        return view
 
     def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
         """mu that counts of every party, (n,), whichever ``size`` parties collude; ``view``, (n,), bounds the transcript's."""
         return self.mu(Adversary(), range(len(view)), view, sensitivity)
-
-    def charged_mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
-        """As :meth:`mu_against_any`, but one that adds up with other studies; see :meth:`charged_mu`."""
-        return self.mu_against_any(size, view, sensitivity)
 
     def promise(self, mu: float, enforced_by: str) -> APriori:
         """What is promised where ``mu`` bounds the view of every coalition in every history, in real numbers."""
