@@ -1,7 +1,7 @@
 """Random histories with refusals, silence, late shares and leavers: nothing is shown or charged below what was handed over.
 
 The truth is computed anew by brute force (:mod:`support.handed_over`): real party machines on basis vectors, dense least squares,
-every coalition. 200 histories of up to 12 parties for each linear protocol and packed sharing; deterministic: there is no error rate.
+every coalition. 200 histories of up to 12 parties for each linear protocol and packed sharing; deterministic: no error rate.
 Accounts are rejected that take noise for a tenth larger than it was drawn, that count refused shares as unseen, or that try one
 coalition for all.
 """
