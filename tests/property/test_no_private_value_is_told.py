@@ -271,6 +271,59 @@ def test_a_defect_is_shown_without_the_text_of_the_error(mutant: bool, tmp_path:
     assert bool(TOLD.search(done.stderr)) is mutant, done.stderr
 
 
+# Every way in which an error may end where nobody handles it.
+UNHANDLED = """
+import asyncio, gc, logging, threading, warnings
+from quietmean.core import crash
+if not MUTANT:
+    crash.hide_error_texts()
+def defect(*_):
+    raise RuntimeError("defect at 987654.321")
+async def task():
+    defect()
+class Destroyed:
+    def __del__(self):
+        defect()
+async def main():
+    loop = asyncio.get_running_loop()
+    forgotten = asyncio.create_task(task())
+    loop.call_soon(defect)
+    await asyncio.sleep(0.01)
+    del forgotten
+    gc.collect()
+    loop.call_exception_handler({"message": "a node's background task failed", "exception": RuntimeError("987654.321")})
+    await asyncio.gather(loop.run_in_executor(None, print, ""), return_exceptions=True)
+asyncio.run(main())
+thread = threading.Thread(target=defect)
+thread.start()
+thread.join()
+Destroyed()
+try:
+    defect()
+except RuntimeError as error:
+    logging.getLogger("quietmean.node").exception("it failed: %s", error)
+try:
+    defect()
+except RuntimeError as error:
+    raise ValueError("Sentinel-Cell") from error
+"""
+
+
+@pytest.mark.parametrize("mutant", [False, True])
+def test_an_error_that_nobody_handles_is_shown_without_its_text(mutant: bool) -> None:
+    """In tasks, callbacks, threads and destructors, logged, or raised from another."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNHANDLED.replace("MUTANT", str(mutant))], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    told = done.stderr + done.stdout
+    if mutant:
+        assert len(TOLD.findall(told)) >= 7
+    else:
+        assert not TOLD.search(told), told
+        assert told.count("its text is left out") == 7, told
+
+
 def test_a_study_from_end_to_end(tmp_path: Path) -> None:
     """Of three processes: nothing that is printed or kept has a value, nor how many were outside or missing but for its owner."""
     rows = [f"{NUMBER},{TEXT}", f"-{NUMBER},{TEXT}", f"{TEXT},{TEXT}", *(f"{20 + row},x" for row in range(9))]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import traceback
 from types import TracebackType
+from typing import Any
 
 
 def hide_error_texts() -> None:
-    """From now on an error that nobody handles is shown by :func:`without_text`, in the main thread and in others."""
+    """From now on an error that nobody handles is shown by :func:`without_text`.
+
+    In the main thread and in others, in tasks and callbacks of an event loop, in destructors, and wherever one is logged.
+    """
     sys.excepthook = _show
     threading.excepthook = lambda told: _show(told.exc_type, told.exc_value, told.exc_traceback)
+    sys.unraisablehook = lambda told: _show(told.exc_type, told.exc_value, told.exc_traceback)
+    logging.setLogRecordFactory(_LogRecord)
 
 
 def without_text(kind: type[BaseException], trace: TracebackType | None) -> str:
@@ -19,6 +26,16 @@ def without_text(kind: type[BaseException], trace: TracebackType | None) -> str:
     places = [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in traceback.extract_tb(trace)]
     title = f"quietmean: a defect, {kind.__name__}; its text is left out, since it may contain a private value:"
     return "\n".join([title, *places]) + "\n"
+
+
+class _LogRecord(logging.LogRecord):
+    """Of a record with an error only the place and the kind: an event loop logs tasks together with what they raised."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        if self.exc_info and self.exc_info[0] is not None:
+            self.msg, self.args = without_text(self.exc_info[0], self.exc_info[2]), ()
+            self.exc_info = self.exc_text = None
 
 
 def _show(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
