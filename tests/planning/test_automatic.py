@@ -69,7 +69,12 @@ def test_plan_and_study_and_python_agree(parties: int, dropouts: float, tmp_path
     assert study.protocol == AUTO
     found = study.choice(parties)
     target = found.plan.target
-    shape = {"dimension": target.dimension, "sensitivity": target.sensitivity, "colluding": 1, "dropouts": dropouts}
+    shape: dict[str, Any] = {
+        "dimension": target.dimension,
+        "sensitivity": target.sensitivity,
+        "colluding": 1,
+        "dropouts": dropouts,
+    }
     asked = {"parties": parties, "epsilon": 1.0, "delta": 1e-6, **shape}
     arguments = [text for name, value in asked.items() for text in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "quietmean.cli.main", "plan", *arguments, "--no-cache", "--json", "--out", "plan.json"]

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quietmean.privacy import Adversary, GridLossConversion, LocalNoiseLossConversion, mu_of_budget
-from quietmean.privacy.dominating import discrete_charge, discrete_delta, dominating_mu, model_factor, smoothing
-from quietmean.privacy.loss import SMOOTHING
+from quietmean.privacy.dominating import SMOOTHING, discrete_charge, discrete_delta, dominating_mu, model_factor, smoothing
 from quietmean.randomness.layered_gaussian import TOTAL_VARIATION
 
 DIGITS = 100

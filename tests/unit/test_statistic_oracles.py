@@ -107,7 +107,8 @@ def test_table_1_is_that_of_pandas() -> None:
     p, q = (group["ill"].mean() for group in two)
     assert value(found, "smd ill") == pytest.approx((q - p) / np.sqrt((p * (1 - p) + q * (1 - q)) / 2), rel=1e-9)
     parts = [np.array([(group["race"] == place).sum() for place in range(3)]) / group["race"].notna().sum() for group in two]
-    middle = sum(np.diag(part) - np.outer(part, part) for part in parts)[1:, 1:] / 2
+    spreads = [np.diag(part) - np.outer(part, part) for part in parts]
+    middle = (spreads[0] + spreads[1])[1:, 1:] / 2
     apart = (parts[1] - parts[0])[1:]
     assert value(found, "smd race") == pytest.approx(np.sqrt(apart @ np.linalg.inv(middle) @ apart), rel=1e-9)
 

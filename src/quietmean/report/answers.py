@@ -18,7 +18,7 @@ _TALL = 16
 
 def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -> list[dict[str, Any]]:
     """One section for each statistic, in their order; ``truth`` without noise, where it is known."""
-    exact = truth or [None] * len(answers)
+    exact: Sequence[Answer | None] = truth or [None] * len(answers)
     return [_section(place, answer, one) for place, (answer, one) in enumerate(zip(answers, exact, strict=True))]
 
 

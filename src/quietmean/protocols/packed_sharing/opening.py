@@ -60,8 +60,7 @@ class Reader:
         shares = self._shares(sent, codec) if self.opens_shares else self._sums(sent, codec)
         if len(shares) < stretched.threshold:
             return None
-        opened: Vector = open_sums(Packing.of(stretched), shares, size) * stretched.step
-        return opened
+        return np.asarray(open_sums(Packing.of(stretched), shares, size) * stretched.step, dtype=np.float64)
 
     def _shares(self, sent: Sequence[Sent], codec: Codec) -> dict[PartyId, Elements]:
         """The target's shares."""

@@ -137,7 +137,7 @@ class _Cells:
 
 def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
     """Logistic regression of counts by Newton's method, or None where it has no maximum."""
-    found = np.zeros(design.shape[1])
+    found: Array = np.zeros(design.shape[1])
     for _ in range(_STEPS):
         risk = expit(design @ found)
         information = design.T @ ((records * risk * (1 - risk))[:, None] * design)
