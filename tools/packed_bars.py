@@ -120,7 +120,7 @@ def byte_rows() -> list[tuple[str, ...]]:
 def time_rows() -> list[tuple[str, ...]]:
     packed, secagg = benchmark("test_packed_sharing"), benchmark("test_secagg")
     value = np.random.default_rng(1).random(DIMENSION) / np.sqrt(DIMENSION)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     with one_thread():
         for colluding, bar in MILLISECONDS.items():
             for prime in (LARGE_PRIME, SMALL_PRIME) if colluding == 10 else (LARGE_PRIME,):

@@ -322,10 +322,11 @@ def test_no_message_breaks_a_party(name: str) -> None:
     @given(st.data(), st.integers(0, 2**31))
     def holds(data: st.DataObject, seed: int) -> None:
         execution = data.draw(executions(name, max_parties=5))
-        parties, dimension = execution.parties, 2
+        parties, dimension = execution.parties, getattr(execution.protocol, "dimension", None) or 2
         values = np.full((parties, dimension), 0.1)
         if execution.protocol.domain != ANY_DOMAIN:
-            values = execution.weights[:, None] * np.array([[0.6, 0.8]])
+            # On the unit sphere.
+            values = execution.weights[:, None] * np.full((1, dimension), dimension**-0.5)
         noise = InsecurePopulationNoise(1, parties)
         limit = execution.protocol.content_limit(parties, dimension)
         machines = [execution.machine(party, values[party], noise.party(party)) for party in range(parties)]

@@ -66,6 +66,8 @@ class Plan:
     gated: bool = False
 
     def __post_init__(self) -> None:
+        # What is left open is filled as a reader of the plan's file fills it: both have one digest.
+        object.__setattr__(self, "protocol", self.protocol.resolved(self.target.parties))
         if self.gated and not self.protocol.gated:
             raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
         if self.domain is None or not self.protocol.is_private:
