@@ -90,6 +90,8 @@ def test_sealed_again_it_is_another_study(meeting: Meeting, sealed: Sealed) -> N
 @pytest.mark.parametrize(
     ("field", "value"),
     [("version", 2), ("convener", MALLORY.public_key), ("nonce", base64.b64encode(bytes(32)).decode()), ("study", {})],
+    # Names of tests are the same in all processes; keys are not.
+    ids=["version", "convener", "nonce", "study"],
 )
 def test_a_tampered_invitation(meeting: Meeting, field: str, value: Any) -> None:
     def change(document: dict[str, Any]) -> None:
