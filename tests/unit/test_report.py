@@ -15,7 +15,7 @@ from quietmean.protocols import Target, get_protocol
 from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 from quietmean.report import StudyReport, exchange_figure, write_study_report
-from quietmean.report.traffic import MOST_PARTIES, Traffic, shown_parties, statement
+from quietmean.report.traffic import MOST_PARTIES, Traffic, rounds_used, shown_parties, statement
 from quietmean.report.words import data_size, decimals_for, fixed, listed, power, rounded_up, with_error
 
 DELTA = 1e-6
@@ -207,6 +207,20 @@ def test_traffic_counts_what_the_transcript_says() -> None:
     assert traffic.arrived + traffic.kept == execution.trace.online[1:].sum()
     assert statement(execution, {0, 3}) == f"2 colluders together receive {traffic.seen} of the {traffic.arrived} messages"
     assert "outside" in statement(execution, ())
+
+
+def test_of_what_might_be_sent_only_what_came_is_drawn() -> None:
+    # In packed sharing everybody may send to everybody in every round that a further ballot would need.
+    target = Target(6, 1.0, 1e-6, sensitivity=1.0, colluding=1)
+    plan = get_protocol("packed-sharing").from_options({}).calibrate(target)
+    execution = plan.execution(Seed.public("all"), ExecutionTrace.everyone(plan.protocol.rounds, 6))
+    lost = np.zeros(execution.schedule.neighbours.shape, dtype=np.bool_)
+    lost[3:] = True
+    early = execution.with_trace(replace(execution.trace, lost=lost))
+    traffic = Traffic.of(early, {0})
+    assert rounds_used(early) == traffic.table[:, 0].max() == 3
+    assert traffic.kept == 0
+    assert rounds_used(_execution(lost=True)) == _execution(lost=True).schedule.rounds
 
 
 def test_large_populations_show_sixty_parties_with_the_coalition(tmp_path: Path) -> None:

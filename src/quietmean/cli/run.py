@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 
 if TYPE_CHECKING:
+    from quietmean.statistics import Answer
     from quietmean.studies.local import LocalStudy
     from quietmean.studies.study import Study
 
@@ -288,7 +290,15 @@ def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequenc
     write_privacy_page(folder / "privacy.html", study.name, outcome, folder / "receipt.json", names=names)
 
 
+def _first_places(answers: Sequence[Answer]) -> dict[int, str]:
+    """Where the terms of each statistic begin among those of all."""
+    sizes = [len(one.estimates.terms) for one in answers]
+    starts = itertools.accumulate(sizes, initial=0)
+    return {start: one.statistic.text for start, one in zip(starts, answers, strict=False)}
+
+
 def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from quietmean.statistics import column_means, combined
@@ -300,9 +310,14 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     for title in (what, f"private {answer}", "standard error", "95 % for the population", f"true {answer} (local mode only)"):
         table.add_column(title, justify="left" if title == what else "right")
     intervals = interval_texts(found)
-    rows = zip(found.terms, found.value, found.standard_error, intervals, combined(local.truth).value, strict=True)
-    for name, estimate, error, interval, truth in rows:
-        table.add_row(name, number(estimate, error), number(error, error), interval, number(truth, error))
+    # A statistic stands once, above its terms.
+    heads = {} if only_means else _first_places(outcome.answers)
+    terms = found.terms if only_means else [f"  {term}" for one in outcome.answers for term in one.estimates.terms]
+    rows = zip(terms, found.value, found.standard_error, intervals, combined(local.truth).value, strict=True)
+    for place, (name, estimate, error, interval, truth) in enumerate(rows):
+        if place in heads:
+            table.add_row(escape(heads[place]))
+        table.add_row(escape(name), number(estimate, error), number(error, error), interval, number(truth, error))
     out.print(table)
     print_statistics(document)
     out.print()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.party import PartyId
 from quietmean.protocols.execution import Execution
 from quietmean.report.style import COALITION, INK, MUTED, QUIET, RULE, WIDTH, house_style
-from quietmean.report.traffic import Ints, Traffic, shown_parties, statement
+from quietmean.report.traffic import Ints, Traffic, rounds_used, shown_parties, statement
 from quietmean.report.words import short
 
 if TYPE_CHECKING:
@@ -76,6 +76,10 @@ class _Diagram:
     def visible(self) -> Traffic:
         return self.traffic.among(list(self.row))
 
+    @cached_property
+    def rounds(self) -> int:
+        return rounds_used(self.execution)
+
     def draw(self, labels: Sequence[str]) -> None:
         self._frame(labels)
         for party in self.row:
@@ -86,7 +90,7 @@ class _Diagram:
     def _frame(self, labels: Sequence[str]) -> None:
         from matplotlib.ticker import MaxNLocator, MultipleLocator
 
-        axes, rounds = self.axes, self.execution.schedule.rounds
+        axes, rounds = self.axes, self.rounds
         axes.set_xlim(-0.12, rounds + 0.02)
         axes.set_ylim(len(self.row) - 0.4, -0.6)
         axes.set_frame_on(False)
@@ -103,7 +107,7 @@ class _Diagram:
     def _life_line(self, party: PartyId) -> None:
         member = party in self.coalition
         colour, height = (COALITION if member else QUIET), self.row[party]
-        times = np.nonzero(self.execution.trace.online[:, party])[0]
+        times = np.nonzero(self.execution.trace.online[: self.rounds + 1, party])[0]
         for begin, end in itertools.pairwise(times):
             away = end - begin > 1
             self.axes.plot(
@@ -125,7 +129,7 @@ class _Diagram:
             zorder=5,
             clip_on=False,
         )
-        if times[-1] < self.execution.schedule.rounds:
+        if times[-1] < self.rounds:
             self.axes.plot(
                 times[-1],
                 height,
@@ -168,7 +172,7 @@ class _Diagram:
         """A ring where a party makes its share public."""
         execution = self.execution
         releasers = execution.protocol.releasers(execution.parties)
-        rounds = execution.schedule.rounds
+        rounds = self.rounds
         for party in releasers & self.row.keys():
             if execution.trace.finished[party]:
                 self.axes.plot(

@@ -16,7 +16,7 @@ from quietmean.report.estimates import MOST_ROWS, estimates_figure
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
-from quietmean.report.traffic import MOST_PARTIES, Traffic, statement
+from quietmean.report.traffic import MOST_PARTIES, Traffic, rounds_used, statement
 
 # Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
@@ -45,7 +45,7 @@ def render(report: StudyReport) -> str:
 
 def _summary(report: StudyReport) -> str:
     execution = report.execution
-    rounds = execution.schedule.rounds
+    rounds = rounds_used(execution)
     records = words.counted(report.records, "record", "records")
     exchanged = f"in {words.counted(rounds, 'round', 'rounds')} of exchange" if rounds else "without any exchange"
     return (
@@ -229,7 +229,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
     facts = [
         ("Protocol", f"{execution.protocol.name}: {execution.protocol.summary}"),
         ("Trust", execution.protocol.trust),
-        ("Rounds", f"{execution.schedule.rounds}"),
+        ("Rounds", f"{rounds_used(execution)}"),
         ("Messages", _messages(report)),
         ("Data sent", words.data_size(report.bytes)),
         ("Time", words.duration(report.seconds)),

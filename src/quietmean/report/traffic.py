@@ -21,7 +21,10 @@ MOST_PARTIES = 60
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """All scheduled messages of parties that were online to send them; rows of ``table`` are (round, sender, receiver)."""
+    """All scheduled messages of parties that were online to send them; rows of ``table`` are (round, sender, receiver).
+
+    Where everybody may send to everybody, only those that arrived: most of the others had no reason to be sent.
+    """
 
     table: Ints
     delivered: NDArray[np.bool_]
@@ -31,9 +34,11 @@ class Traffic:
     @classmethod
     def of(cls, execution: Execution, coalition: Collection[PartyId]) -> Traffic:
         neighbours, online = execution.schedule.neighbours, execution.trace.online
-        rounds, senders, slots = np.nonzero((neighbours != NOBODY) & online[1:, :, None])
+        arrived = execution.trace.delivered(execution.schedule)
+        listed = arrived if execution.protocol.sends_to_all else (neighbours != NOBODY) & online[1:, :, None]
+        rounds, senders, slots = np.nonzero(listed)
         receivers = neighbours[rounds, senders, slots].astype(np.int64)
-        delivered = execution.trace.delivered(execution.schedule)[rounds, senders, slots]
+        delivered = arrived[rounds, senders, slots]
         members = np.zeros(execution.parties, dtype=np.bool_)
         members[list(coalition)] = True
         table = np.stack([rounds + 1, senders, receivers], axis=1)
@@ -63,6 +68,14 @@ class Traffic:
         """Only messages between the parties shown."""
         inside = np.isin(self.table[:, 1], shown) & np.isin(self.table[:, 2], shown)
         return Traffic(self.table[inside], self.delivered[inside], self.received[inside], self.sent[inside])
+
+
+def rounds_used(execution: Execution) -> int:
+    """Of the schedule; where everybody may send to everybody, up to the last in which something arrived."""
+    if not execution.protocol.sends_to_all:
+        return execution.schedule.rounds
+    used = execution.trace.delivered(execution.schedule).any(axis=(1, 2))
+    return int(np.flatnonzero(used).max(initial=-1)) + 1
 
 
 def statement(execution: Execution, coalition: Collection[PartyId]) -> str:
