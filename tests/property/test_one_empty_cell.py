@@ -35,6 +35,7 @@ COLUMNS = Columns(
         Column(name="sex", levels=("f", "m")),
         Column(name="race", levels=("a", "b", "c")),
         Column(name="smoker", boolean=True),
+        Column(name="chance", low=0, high=1),
     ]
 )
 # By kind; categories and truth values stand as numbers from 0.
@@ -53,6 +54,17 @@ ASKED = {
     "covariance": ["covariance(age, bmi)"],
     "linear-regression": ["linear-regression(bmi ~ age + sex)", "linear-regression(age ~ bmi)"],
     "survival": ["survival(age, smoker, by=sex, bins=4)"],
+    "table-1": ["table-1(age, race, by=sex)", "table-1(bmi, smoker)"],
+    "rates": ["rates(smoker, age, by=sex)", "rates(smoker, chance, by=race)"],
+    "logistic-regression": ["logistic-regression(smoker ~ age + bmi)"],
+    "pca": ["pca(age, bmi, chance)"],
+    "roc": ["roc(bmi, smoker, bins=4)"],
+    "calibration": ["calibration(chance, smoker, bins=4)"],
+    "mann-whitney": ["mann-whitney(bmi, by=sex, bins=6)", "mann-whitney(age, by=smoker, bins=5)"],
+    "hazard-ratio": ["hazard-ratio(age, smoker, by=sex, bins=4)"],
+    "cumulative-incidence": ["cumulative-incidence(age, race, by=sex, bins=3)"],
+    "restricted-mean": ["restricted-mean(age, smoker, bins=5)"],
+    "site-effects": ["site-effects(age, by=race)", "site-effects(bmi, by=sex)"],
 }
 TEXTS = [text for texts in ASKED.values() for text in texts]
 PLACES = len(COLUMNS)
@@ -67,7 +79,7 @@ def tables(draw: st.DrawFn) -> tuple[Array, Array]:
     """Records, and the same with one cell emptied that was not empty."""
     rows = draw(st.integers(2, 6))
     kinds = [st.floats(-20, 120), st.floats(0, 70), st.sampled_from([0.0, 1.0]), st.sampled_from([0.0, 1.0, 2.0])]
-    cells = [[draw(kind) for kind in [*kinds, st.sampled_from([0.0, 1.0])]] for _ in range(rows)]
+    cells = [[draw(kind) for kind in [*kinds, st.sampled_from([0.0, 1.0]), st.floats(-0.5, 1.5)]] for _ in range(rows)]
     full = np.array(cells)
     for _ in range(draw(st.integers(0, 3))):
         full[draw(st.integers(0, rows - 1)), draw(st.integers(0, PLACES - 1))] = np.nan
@@ -96,7 +108,7 @@ def test_only_the_vector_moves_and_no_farther_than_the_sensitivity(texts: list[s
 @pytest.mark.parametrize("text", TEXTS)
 def test_each_statistic_with_every_cell_emptied_in_turn(text: str) -> None:
     workload = workload_of([text])
-    full = np.array([[20.0, 15.0, 0.0, 0.0, 1.0], [100.0, 60.0, 1.0, 2.0, 0.0], [55.0, 30.0, 1.0, 1.0, 1.0]])
+    full = np.array([[20.0, 15.0, 0.0, 0.0, 1.0, 0.2], [100.0, 60.0, 1.0, 2.0, 0.0, 1.0], [55.0, 30.0, 1.0, 1.0, 1.0, 0.7]])
     before = workload.encode(full)
     for place in np.ndindex(full.shape):
         holed = full.copy()
