@@ -84,7 +84,7 @@ def test_a_run_that_fails(
     fault: str, heading: str, rows: list[str], ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_table(tmp_path, heading, rows, ending)
-    told = ends(["run", "--data", str(path), "--column", "age", "--bounds", "0", "100", *FAULTS[fault]], capsys)
+    told = ends(["run", "--data", str(path), "--column", "age", "--bounds", "0", "100", "--accept-wide", *FAULTS[fault]], capsys)
     assert not TOLD.search(told), told
 
 
@@ -227,6 +227,7 @@ def test_a_program_that_tells_a_value_is_found(
     monkeypatch.setattr(local, "run_study", no_processes)
     arguments = [
         "run",
+        "--accept-wide",
         "--data",
         str(path),
         "--column",
@@ -257,6 +258,7 @@ Workload.encode = encode
 if MUTANT:
     program.hide_error_texts = lambda: None
 sys.argv = ["quietmean", "run", "--data", "table.csv", "--column", "age", "--bounds", "0", "100", "--parties", "2"]
+sys.argv += ["--accept-wide"]
 program.main()
 """
 
@@ -330,6 +332,7 @@ def test_a_study_from_end_to_end(tmp_path: Path) -> None:
     write_table(tmp_path, "age,clinic", rows, "csv")
     arguments = [
         "run",
+        "--accept-wide",
         "--data",
         "table.csv",
         "--column",

@@ -131,7 +131,7 @@ def test_random_runs_find_wrong_members_out(wrong: str) -> None:
     found = {
         "quorum": lambda: runs(3000, 12, weaker=1),
         "vote": lambda: runs(3000, 12, restart=forgets_its_vote),
-        "second": lambda: runs(3000, 12, kind=SecondVote),
+        "second": lambda: runs(6000, 12, kind=SecondVote),
     }[wrong]()
     assert any(len(ended.decided) > 1 for _, _, ended in found)
 

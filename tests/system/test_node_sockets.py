@@ -32,7 +32,7 @@ from quietmean.node.net import (
     Refused,
     Transfer,
 )
-from quietmean.node.net.wire import Hello, Welcome, encode_frame, read_frame
+from quietmean.node.net.wire import Differs, Hello, Welcome, encode_frame, read_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
@@ -150,7 +150,7 @@ async def try_to_join(study: Study, identity: Identity, hello: Hello) -> str:
     try:
         writer.write(encode_frame(hello))
         frame, _, _ = await read_frame(reader, Limits.before_welcome())
-        return frame.reason if isinstance(frame, Refused) else type(frame).__name__
+        return frame.reason if isinstance(frame, Refused | Differs) else type(frame).__name__
     except (OSError, EOFError) as error:
         return type(error).__name__
     finally:

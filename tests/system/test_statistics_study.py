@@ -57,12 +57,12 @@ def test_twelve_statistics_with_one_party_killed_for_good(table: Path) -> None:
     document = run(table, "killed", "--dropouts", "0.05", "--round-timeout", "20")
     assert len(document["statistics"]) == len(STATISTICS)
     (gone,) = document["killed"]
-    assert document["missing"] in ([], [f"site {gone + 1:02d}"])
+    assert document["not_counted"] in ([], [f"site {gone + 1:02d}"])
     report = (table.parent / "killed" / "report.html").read_text()
     # Who is missing is named, and how many records the answers are of.
     assert f"site {gone + 1:02d}" in report.split("Dropped out for good")[1].split("</dd>")[0]
     counted = document["statistics"][0]["records"]
-    assert counted in ((20_190,) if not document["missing"] else (20_190 - 1009, 20_190 - 1010))
+    assert counted in ((20_190,) if not document["not_counted"] else (20_190 - 1009, 20_190 - 1010))
     assert document["parties_counted"] >= SITES - 1
     assert 0 < document["epsilon"] <= 5 * 1.05
     assert document["epsilon_a_priori"] <= 5 * 1.001

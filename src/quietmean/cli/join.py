@@ -143,7 +143,7 @@ def command(
             "refusals": list(result.refusals),
             **_loose_ends(result),
             "notes": notes_of(files.roster, result),
-            "missing": outcome.missing(names),
+            "not_counted": outcome.missing(names),
             "expected": forecast.to_json(),
             "receipt": str(path),
             "privacy_page": str(page),
@@ -276,7 +276,7 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.1f} kB, {document['seconds']:.1f} s"
     )
-    if document["missing"]:
+    if document["not_counted"]:
         out.print(f"without the records of {printable(', '.join(document['missing']))}", markup=False)
     for note in document["notes"]:
         out.print(f"note: {printable(note)}", markup=False)

@@ -215,7 +215,7 @@ def run_local_study(
     document = {
         **_document(local, folder, seconds),
         **told(choice),
-        "missing": local.outcome.missing(names),
+        "not_counted": local.outcome.missing(names),
         "expected": forecast.to_json(),
     }
     if json:
@@ -323,7 +323,7 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     out.print()
     print_choice(document)
     print_privacy(document, study)
-    if document["missing"]:
+    if document["not_counted"]:
         out.print(f"without the records of {', '.join(document['missing'])}", markup=False)
     killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""
     out.print(

@@ -2,7 +2,13 @@
 
 from quietmean.randomness.exchange import ExchangeKey
 from quietmean.randomness.noise import SecureNoise
-from quietmean.randomness.seed import Seed
+from quietmean.randomness.seed import Seed, fresh_bytes
 from quietmean.randomness.stream import BitStream
 
-__all__ = ["BitStream", "ExchangeKey", "SecureNoise", "Seed"]
+__all__ = [
+    "BitStream",
+    "ExchangeKey",
+    "SecureNoise",
+    "Seed",
+    "fresh_bytes",
+]

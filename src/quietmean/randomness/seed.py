@@ -50,3 +50,8 @@ def _encode_label(label: str | int | bytes) -> tuple[bytes, bytes]:
     if isinstance(label, int):
         return b"i", str(label).encode()
     return b"b", label
+
+
+def fresh_bytes(count: int) -> bytes:
+    """From the operating system's generator: nonces and names, which are no seeds."""
+    return secrets.token_bytes(count)

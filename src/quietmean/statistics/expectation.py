@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from quietmean.randomness import BitStream, Seed
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Z, known
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
@@ -45,10 +46,14 @@ def made_up(columns: Columns, spread: float) -> Array:
 
     ``spread``: the standard deviation of a column without a guess, in widths of its bounds.
     """
-    rng = np.random.default_rng(20190)
+    # Every machine has the same order.
+    stream = BitStream(Seed.public("made-up records"))
     found: dict[str, Array] = {}
     for column in columns:
-        found[column.name] = Transform(column.origin).values(found) if column.origin else rng.permutation(_sorted(column, spread))
+        if column.origin:
+            found[column.name] = Transform(column.origin).values(found)
+        else:
+            found[column.name] = _sorted(column, spread)[stream.permutation(_ROWS)]
     return np.column_stack(list(found.values()))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from quietmean.core.errors import InputError
-from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, public_key_bytes
+from quietmean.node.net import KEY_PREFIX, Identity, Purpose, public_key_bytes
 from quietmean.studies.signed import Signed, read_signed
 from quietmean.studies.study_keys import write_private
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,17 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from quietmean.core.errors import InputError
-from quietmean.node.net.identity import Identity, Purpose, is_signed, public_key_bytes
-from quietmean.node.net.names import require_name, show_hidden
-from quietmean.node.net.roster import RosterEntry, parse_address
+from quietmean.node.net import (
+    Identity,
+    Purpose,
+    RosterEntry,
+    is_signed,
+    parse_address,
+    public_key_bytes,
+    require_name,
+    show_hidden,
+)
+from quietmean.randomness import fresh_bytes
 from quietmean.studies.invitation import NONCE_BYTES, Invitation
 from quietmean.studies.signed import Signed, decode_base64, read_signed
 
@@ -89,7 +96,7 @@ class Entry:
             invitation=invitation.digest,
             mailbox=base64.b64encode(public["mailbox"]).decode(),
             name=require_name(name),
-            nonce=base64.b64encode(secrets.token_bytes(NONCE_BYTES)).decode(),
+            nonce=base64.b64encode(fresh_bytes(NONCE_BYTES)).decode(),
         )
         return cls.verified(Signed.sign(Purpose.ENTRY, msgspec.to_builtins(body), identity))
 

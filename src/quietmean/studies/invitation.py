@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import secrets
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import msgspec
 
 from quietmean.core.errors import InputError
-from quietmean.node.net.identity import Identity, Purpose, public_key_bytes
+from quietmean.node.net import Identity, Purpose, public_key_bytes
+from quietmean.randomness import fresh_bytes
 from quietmean.studies.signed import Signed, decode_base64, read_signed
 from quietmean.studies.study import Study
 
@@ -46,7 +46,7 @@ class Invitation:
     @classmethod
     def make(cls, study: Study, convener: Identity, version: int = 1, previous: str | None = None) -> Invitation:
         """A new invitation to ``study``. Raises :class:`InputError` for an impossible version."""
-        nonce = base64.b64encode(secrets.token_bytes(NONCE_BYTES)).decode()
+        nonce = base64.b64encode(fresh_bytes(NONCE_BYTES)).decode()
         body = _Body(convener.public_key, nonce, previous, study.tables(), version)
         return cls.verified(Signed.sign(Purpose.INVITATION, msgspec.to_builtins(body), convener))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +13,8 @@ import msgspec
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
-from quietmean.node.net.identity import Identity, Purpose
-from quietmean.node.net.names import require_distinct
-from quietmean.node.net.roster import Roster, Seal
+from quietmean.node.net import Identity, Purpose, Roster, Seal, require_distinct
+from quietmean.randomness import fresh_bytes
 from quietmean.studies.entry import Entry
 from quietmean.studies.invitation import Invitation
 from quietmean.studies.signed import Signed, decode_base64, from_parts, read_signed
@@ -67,7 +65,7 @@ class Sealed:
         body = _Body(
             conveners=tuple(first + [key for key in identities if key not in first]),
             entries=tuple(_Parts(**entry.signed.parts()) for entry in ordered),
-            instance=base64.b64encode(secrets.token_bytes(INSTANCE_BYTES)).decode(),
+            instance=base64.b64encode(fresh_bytes(INSTANCE_BYTES)).decode(),
             invitation=_Parts(**invitation.signed.parts()),
         )
         return cls.verified(Signed.sign(Purpose.SEAL, msgspec.to_builtins(body), convener))

@@ -14,7 +14,7 @@ import msgspec
 
 from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
-from quietmean.node.net.identity import Identity, Purpose, is_signed
+from quietmean.node.net import Identity, Purpose, is_signed
 
 # Whatever a stranger sends, no more than this is read.
 _LARGEST = 4 * 2**20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.errors import InputError
-from quietmean.node.net.identity import Identity, Purpose
+from quietmean.node.net import Identity, Purpose
+from quietmean.randomness import fresh_bytes
 from quietmean.studies.entry import X25519_BYTES, Entry
 from quietmean.studies.invitation import Invitation
 from quietmean.studies.signed import decode_base64, from_parts, read_bounded
@@ -150,7 +150,7 @@ def keys_path(identity_file: Path, invitation: str, store: Path | None = None) -
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file with mode 0600, whole or not at all, and durably. Raises :class:`InputError` if that is not possible."""
-    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    partial = path.with_name(f"{path.name}.{fresh_bytes(4).hex()}")
     try:
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:

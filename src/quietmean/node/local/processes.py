@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -54,12 +52,3 @@ class ExecLauncher:
             pass_fds=[listening.fileno()],
             env=os.environ | ONE_THREAD,
         )
-
-
-def launching(program: Sequence[str] | None, plan: Path) -> AbstractAsyncContextManager[Launcher]:
-    """What starts the parties of ``plan`` (a file): forks of a prepared process where that works, if ``program`` is None."""
-    if program is None and sys.platform == "linux":
-        from quietmean.node.local.fork_launcher import ForkLauncher
-
-        return ForkLauncher(plan)
-    return contextlib.nullcontext(ExecLauncher(program or PARTY))

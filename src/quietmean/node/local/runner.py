@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.local.child_settings import ChildSettings
-from quietmean.node.local.processes import Launcher, PartyProcess, launching
+from quietmean.node.local.processes import PARTY, ExecLauncher, Launcher, PartyProcess
 from quietmean.node.net import Address, Identity, Roster, RosterEntry
 from quietmean.node.session import NodeResult, refusal
 from quietmean.planning import Plan
@@ -159,7 +160,7 @@ class _LocalRun:
 
     async def run(self, proxies: ProxyFactory) -> LocalOutcome:
         started = time.monotonic()
-        async with launching(self._program, self._plan) as launcher, contextlib.AsyncExitStack() as stack:
+        async with _launching(self._program, self._plan) as launcher, contextlib.AsyncExitStack() as stack:
             self._launcher = launcher
             # Bound but not listening: they reserve the ports for a restart and accept no connection.
             reserved = [stack.enter_context(_bound_socket(0)) for _ in self._names]
@@ -283,6 +284,15 @@ class _LocalRun:
         path.touch(mode=0o600)
         path.write_bytes(content)
         return path
+
+
+def _launching(program: Sequence[str] | None, plan: Path) -> AbstractAsyncContextManager[Launcher]:
+    """What starts the parties of ``plan`` (a file): forks of a prepared process where that works, if ``program`` is None."""
+    if program is None and sys.platform == "linux":
+        from quietmean.node.local.fork_launcher import ForkLauncher
+
+        return ForkLauncher(plan)
+    return contextlib.nullcontext(ExecLauncher(program or PARTY))
 
 
 async def _read_to_end(process: PartyProcess) -> None:

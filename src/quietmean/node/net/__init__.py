@@ -1,8 +1,8 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
-from quietmean.node.net.identity import Identity
+from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, is_signed, public_key_bytes
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
-from quietmean.node.net.names import require_name
+from quietmean.node.net.names import require_distinct, require_name, show_hidden
 from quietmean.node.net.refusals import Refusals
 from quietmean.node.net.roster import Address, Roster, RosterEntry, Seal, format_address, parse_address
 from quietmean.node.net.terms import difference, differing, listed, term_digests
@@ -36,6 +36,7 @@ from quietmean.node.net.wire import (
 
 __all__ = [
     "ACCEPTED",
+    "KEY_PREFIX",
     "ONLY_CHECKS",
     "REFUSED",
     "VERSION",
@@ -59,6 +60,7 @@ __all__ = [
     "Log",
     "OnAnswer",
     "Payload",
+    "Purpose",
     "Readiness",
     "Refusals",
     "Refused",
@@ -78,10 +80,14 @@ __all__ = [
     "differing",
     "encode_vector",
     "format_address",
+    "is_signed",
     "listed",
     "open_socket",
     "parse_address",
     "printable",
+    "public_key_bytes",
+    "require_distinct",
     "require_name",
+    "show_hidden",
     "term_digests",
 ]
