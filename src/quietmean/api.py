@@ -128,7 +128,8 @@ class node:  # noqa: N801 - reads as a function: async with qm.node(...) as me
 
         vector = np.asarray(vector, dtype=np.float64)
         admitted = self.plan.admit(vector, weight)
-        if not np.allclose(admitted, vector, rtol=1e-9, atol=0.0):
+        # A step of the grid is rounding, which the plan states.
+        if not np.allclose(admitted, vector, rtol=1e-9, atol=self.plan.value_step):
             warnings.warn(
                 f"the vector lies outside the plan's domain ({self.plan.input_domain.text}) and was moved into it; to state "
                 "another one, plan with domain=... (for you only: who else learns this learns something about the data)",

@@ -20,8 +20,9 @@ RUNS, SEED = 10_000, 20_261_121
 ERROR_RATE = 1e-6
 
 
-def plan_for(dropouts: float, name: str = "inca") -> Plan:
-    return calibrate(Target(parties=10, epsilon=1.0, delta=1e-6, colluding=1, dropouts=dropouts), get_protocol(name)())
+def plan_for(dropouts: float, name: str = "inca", dimension: int = 1) -> Plan:
+    target = Target(parties=10, epsilon=1.0, delta=1e-6, dimension=dimension, colluding=1, dropouts=dropouts)
+    return calibrate(target, get_protocol(name)())
 
 
 def test_without_dropouts_the_error_is_the_star_noise() -> None:
@@ -61,16 +62,17 @@ def test_seeds_decide_everything() -> None:
 
 def test_given_values_and_certificate() -> None:
     plan = plan_for(0.0)
-    values = np.linspace(0, 1, 10)[:, None]
+    # On the grid of the plan.
+    values = np.arange(10.0)[:, None] / 16
     result = simulate(plan, values, runs=20, seed=3)
-    np.testing.assert_allclose(result.truth, 0.5)
+    np.testing.assert_allclose(result.truth, 4.5 / 16)
     assert result.certificate.exhaustive
     assert result.to_json()["runs"] == 20
 
 
 def test_event_driven_equals_batch_on_what_really_happened() -> None:
     """Real machines over lossy, slow, churning networks: the batch kernel on the recorded history gives the same estimate."""
-    plan = plan_for(0.2)
+    plan = plan_for(0.2, dimension=3)
     rounds = plan.protocol.rounds
     lost = 0
     for number in range(40):
@@ -90,7 +92,7 @@ def test_event_driven_equals_batch_on_what_really_happened() -> None:
 
 
 def test_event_driven_without_faults_equals_batch_exactly() -> None:
-    plan = plan_for(0.0)
+    plan = plan_for(0.0, dimension=2)
     rounds = plan.protocol.rounds
     execution = plan.execution(Seed.public("calm"), ExecutionTrace.everyone(rounds, 10))
     noise = InsecurePopulationNoise(5, 10)
