@@ -160,7 +160,8 @@ def test_settled_with_the_certificate(consortium: Path) -> None:
     document: dict[str, Any] = json.loads(output)
     (entry,) = entries(consortium, "ada")
     assert entry.status == SPENT
-    assert entry.mu <= document["certificate"]["max_mu"] < entry.reserved_mu
+    # On a grid nothing is given back: what rounding adds is proven where attendance is not chosen from what was seen.
+    assert document["certificate"]["max_mu"] < entry.mu == entry.reserved_mu
     assert "an outsider who sees what is published" in entry.note
     assert "should everybody else collude" in entry.note
     assert document["ledger"]["charged_mu"] == entry.mu

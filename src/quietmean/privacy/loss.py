@@ -144,6 +144,7 @@ class GridLossConversion(LossConversion):
         self._rounding = rounding
         self.most_rounding = most_rounding
         self.tv = TOTAL_VARIATION * draws * dimension
+        self.charge_notes = (f"mu with what rounding adds, tv {self.tv:.2g} for the sampler",)
         self.notes = (
             Assumption(
                 Key.NUMBERS,
