@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from quietmean.cli.console import print_not_counted
 from quietmean.cli.main import main
 
 TABLE = "clinic,age,weight,name\n" + "".join(f"c{row % 3},{20 + row},{60 + row}.5,x\n" for row in range(12))
@@ -305,3 +306,9 @@ def test_what_the_system_refuses_is_one_sentence(
     monkeypatch.setattr("quietmean.studies.sources.parties_of_table", full)
     arguments = [*RUN, "--data", str(table), "--out", str(tmp_path / "out")]
     fails(arguments, capsys, "/data/of/a/study: no space left on device", "check the path, your rights and the space")
+
+
+def test_whose_records_are_not_counted_is_told_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    print_not_counted({"not_counted": ["clinic [1]", "clinic 2"]})
+    print_not_counted({"not_counted": []})
+    assert capsys.readouterr().out == "without the records of clinic [1], clinic 2\n"

@@ -150,6 +150,12 @@ def told(choice: Choice) -> dict[str, Any]:
     return {"protocol": choice.plan.protocol.name, **why}
 
 
+def print_not_counted(document: dict[str, Any]) -> None:
+    """Whose records are not in the result, by name."""
+    if document["not_counted"]:
+        out.print(f"without the records of {printable(', '.join(document['not_counted']))}", markup=False)
+
+
 def print_choice(document: dict[str, Any]) -> None:
     """Which protocol was taken and why, unless it was named."""
     if "why" in document:

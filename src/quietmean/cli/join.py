@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import number, out, print_choice, print_json, print_privacy, print_statistics, printable, told
+from quietmean.cli.console import (
+    number,
+    out,
+    print_choice,
+    print_json,
+    print_not_counted,
+    print_privacy,
+    print_statistics,
+    printable,
+    told,
+)
 from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.preparation import Files, Show
@@ -276,8 +286,7 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.1f} kB, {document['seconds']:.1f} s"
     )
-    if document["not_counted"]:
-        out.print(f"without the records of {printable(', '.join(document['missing']))}", markup=False)
+    print_not_counted(document)
     for note in document["notes"]:
         out.print(f"note: {printable(note)}", markup=False)
     out.print(f"receipt {document['receipt']}")

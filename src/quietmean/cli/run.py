@@ -20,6 +20,7 @@ from quietmean.cli.console import (
     out,
     print_choice,
     print_json,
+    print_not_counted,
     print_privacy,
     print_statistics,
     progress,
@@ -323,8 +324,7 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     out.print()
     print_choice(document)
     print_privacy(document, study)
-    if document["not_counted"]:
-        out.print(f"without the records of {', '.join(document['missing'])}", markup=False)
+    print_not_counted(document)
     killed = f", {len(local.network.killed)} killed on the way" if local.network.killed else ""
     out.print(
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
