@@ -9,41 +9,26 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates, Flag, Z
-from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.fields import names_field, require_names
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments, moments_of
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.products import CentredMoments
+from quietmean.statistics.statistic import Released
 
 # Noise deviations that both variances must have.
 _LEAST_VARIANCE = 4.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Correlation(Statistic):
+class Correlation(OfColumns):
     """Pearson's correlation of each pair of columns, ``age:bmi``, over the records that have all columns."""
 
     name = "correlation"
     summary = "correlations of columns"
-    by_place = ("columns",)
-    takes_all = True
-
-    columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
-
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (self._moments(columns),)
-
-    def _moments(self, columns: Columns) -> Moments:
-        require_names("correlation", self.columns, 2)
-        return moments_of(self._vertices(columns))
-
-    def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
-        return tuple(Vertex(columns.number(name)) for name in self.columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        found = CentredMoments.of(released, self._moments(columns), self._vertices(columns))
+        found = self._centred(released, columns)
         pairs = [(i, j) for j in range(len(self.columns)) for i in range(j)]
         rows = [_correlation(found, i, j) for i, j in pairs]
         terms = tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)

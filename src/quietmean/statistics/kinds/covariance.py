@@ -9,16 +9,14 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates, Flag
-from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.fields import names_field, require_names
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments, moments_of
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Released
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Covariance(Statistic):
+class Covariance(OfColumns):
     """The covariance matrix (divisor n - 1) of columns over the records that have all of them, without the noise's own part.
 
     Terms ``age:age`` and ``age:bmi``. Intervals of the population assume a normal distribution, which ``variance`` does not.
@@ -26,24 +24,10 @@ class Covariance(Statistic):
 
     name = "covariance"
     summary = "variances and covariances of columns"
-    by_place = ("columns",)
-    takes_all = True
-
-    columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
-
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (self._moments(columns),)
-
-    def _moments(self, columns: Columns) -> Moments:
-        require_names("covariance", self.columns, 2)
-        return moments_of(self._vertices(columns))
-
-    def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
-        return tuple(Vertex(columns.number(name)) for name in self.columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         vertices = self._vertices(columns)
-        found = CentredMoments.of(released, self._moments(columns), vertices)
+        found = self._centred(released, columns)
         pairs = [(i, j) for j in range(len(vertices)) for i in range(j + 1)]
         terms = tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)
         sizes = np.array([vertices[i].half * vertices[j].half for i, j in pairs])

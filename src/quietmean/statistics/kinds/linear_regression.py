@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
-from quietmean.statistics.features import Moments, Vertex, vertices_of
-from quietmean.statistics.fields import sides_of
+from quietmean.statistics.features import Vertex
 from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments, moments_of
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.products import CentredMoments
+from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
@@ -29,7 +28,7 @@ _NO_VARIANCE = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LinearRegression(Statistic):
+class LinearRegression(Regression):
     """Least squares of an outcome on columns, ``bmi ~ age + sex``, over the records that have all of them.
 
     A column with levels has a term ``sex[m]`` for each level but the first. Intervals assume errors of the same variance for all
@@ -38,26 +37,14 @@ class LinearRegression(Statistic):
 
     name = "linear-regression"
     summary = "least squares of an outcome on columns"
-    by_place = ("formula",)
 
-    formula: str = parameter(help="outcome ~ column + column ...")
-
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (self._moments(columns),)
-
-    def _moments(self, columns: Columns) -> Moments:
-        outcome, covariates = self._vertices(columns)
-        return moments_of((*covariates, outcome), heavy=outcome)
-
-    def _vertices(self, columns: Columns) -> tuple[Vertex, tuple[Vertex, ...]]:
-        """The outcome and the covariates."""
-        outcome, names = sides_of(self.formula)
-        return Vertex(columns.number(outcome)), tuple(vertex for name in names for vertex in vertices_of(columns[name]))
+    def _outcome(self, name: str, columns: Columns) -> Vertex:
+        return Vertex(columns.number(name))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        outcome, covariates = self._vertices(columns)
+        outcome, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        found = CentredMoments.of(released, self._moments(columns), (*covariates, outcome))
+        found = self._centred(released, columns)
         if found is None or found.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
         return _fit(found, outcome, covariates, terms, columns.unit == PrivacyUnit.PARTY)

@@ -13,13 +13,13 @@ from scipy.special import ndtr
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
+from quietmean.statistics.complete_records import Regression
 from quietmean.statistics.estimates import Estimates, Flag, Z
-from quietmean.statistics.features import Moments, Vertex, vertices_of
-from quietmean.statistics.fields import sides_of
+from quietmean.statistics.features import Vertex
 from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
-from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ _LEAST_DISTANCE, _LEAST_CLASS = 2.0, 4.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LogisticRegression(Statistic):
+class LogisticRegression(Regression):
     """Log odds of a boolean outcome on columns, ``smoker ~ age + bmi``, over the records that have all of them: a risk score from
     one release.
 
@@ -44,29 +44,19 @@ class LogisticRegression(Statistic):
 
     name = "logistic-regression"
     summary = "risk score for a boolean outcome, in one shot"
-    by_place = ("formula",)
 
     formula: str = parameter(help="outcome ~ column + column ..., the outcome boolean")
 
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (self._moments(columns),)
-
-    def _moments(self, columns: Columns) -> Moments:
-        outcome, covariates = self._vertices(columns)
-        return moments_of((*covariates, outcome), heavy=outcome)
-
-    def _vertices(self, columns: Columns) -> tuple[Vertex, tuple[Vertex, ...]]:
-        """The outcome and the covariates."""
-        name, names = sides_of(self.formula)
+    def _outcome(self, name: str, columns: Columns) -> Vertex:
         outcome = columns[name]
         if not outcome.boolean:
             raise InputError(f"column {name!r} is the outcome of a logistic regression: declare it as boolean")
-        return Vertex(outcome, YES), tuple(vertex for one in names for vertex in vertices_of(columns[one]))
+        return Vertex(outcome, YES)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        outcome, covariates = self._vertices(columns)
+        _, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        found = CentredMoments.of(released, self._moments(columns), (*covariates, outcome))
+        found = self._centred(released, columns)
         if found is None or found.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
         mean, error = (

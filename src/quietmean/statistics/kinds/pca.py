@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates, Flag
-from quietmean.statistics.features import Moments, Vertex
-from quietmean.statistics.fields import names_field, require_names
 from quietmean.statistics.kinds.variance import PARTIES
-from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, spread
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
@@ -45,7 +44,7 @@ class _Matrix:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Pca(Statistic):
+class Pca(OfColumns):
     """Principal components of columns over the records that have all of them: ``PC1`` is the variance along the first, and
     ``PC1:age`` the loading of a column, whose largest one is positive.
 
@@ -56,25 +55,11 @@ class Pca(Statistic):
 
     name = "pca"
     summary = "principal components of columns"
-    by_place = ("columns",)
-    takes_all = True
-
-    columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
     scale: bool = parameter(True, help="divide each column by its standard deviation")
-
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (self._moments(columns),)
-
-    def _moments(self, columns: Columns) -> Moments:
-        require_names("pca", self.columns, 2)
-        return moments_of(self._vertices(columns))
-
-    def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
-        return tuple(Vertex(columns.number(name)) for name in self.columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         vertices = self._vertices(columns)
-        found = CentredMoments.of(released, self._moments(columns), vertices)
+        found = self._centred(released, columns)
         if found is None or found.records <= 2:
             return self._unknown("too few complete records for the noise: nothing is known about the components")
         half = np.array([vertex.half for vertex in vertices]) * math.sqrt(found.records / (found.records - 1))

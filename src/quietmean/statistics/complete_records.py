@@ -1,0 +1,67 @@
+"""What statistics of complete records have in common: how their fields name columns, and the moments that they release."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from quietmean.core.schema import parameter
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.features import Moments, Vertex, vertices_of
+from quietmean.statistics.fields import names_field, require_names, sides_of
+from quietmean.statistics.products import CentredMoments, moments_of
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OfColumns(Statistic):
+    """Of two columns of numbers or more, all alike."""
+
+    by_place = ("columns",)
+    takes_all = True
+
+    columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns),)
+
+    def _moments(self, columns: Columns) -> Moments:
+        require_names(self.name, self.columns, 2)
+        return moments_of(self._vertices(columns))
+
+    def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
+        return tuple(Vertex(columns.number(name)) for name in self.columns)
+
+    def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
+        """Of the columns, in their order; None where noise hides whether any record is complete."""
+        return CentredMoments.of(released, self._moments(columns), self._vertices(columns))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Regression(Statistic):
+    """Of an outcome on columns. A column with levels has a vertex for each level but the first."""
+
+    by_place = ("formula",)
+
+    formula: str = parameter(help="outcome ~ column + column ...")
+
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns),)
+
+    @abstractmethod
+    def _outcome(self, name: str, columns: Columns) -> Vertex:
+        """Raises :class:`InputError` for a column that cannot be the outcome."""
+
+    def _moments(self, columns: Columns) -> Moments:
+        outcome, covariates = self._sides(columns)
+        return moments_of((*covariates, outcome), heavy=outcome)
+
+    def _sides(self, columns: Columns) -> tuple[Vertex, tuple[Vertex, ...]]:
+        """The outcome and the covariates."""
+        outcome, names = sides_of(self.formula)
+        return self._outcome(outcome, columns), tuple(vertex for name in names for vertex in vertices_of(columns[name]))
+
+    def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
+        """Of the covariates and then the outcome; None where noise hides whether any record is complete."""
+        outcome, covariates = self._sides(columns)
+        return CentredMoments.of(released, self._moments(columns), (*covariates, outcome))
