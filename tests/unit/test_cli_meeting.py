@@ -173,3 +173,15 @@ def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         {"name": "smoker", "boolean": True},
     ]
     assert "exists already" in refused(["new", "--out", "asked.toml"], capsys)
+
+
+def test_a_new_study_declares_columns_like_run_and_leaves_the_protocol_open(capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = ["--column", "age", "--bounds", "0", "100", "--missing-codes", "-9", "unknown"]
+    dates = ["--column", "admitted", "--dates", "2020-01-01", "2020-12-31"]
+    main(["new", *numbers, *dates, "--column", "old", "--from", "age >= 65", "--out", "study.toml"])
+    study = Study.load(Path("study.toml"))
+    assert [column.name for column in study.columns] == ["age", "admitted", "old"]
+    assert study.columns[0].missing_codes == ("-9", "unknown")
+    assert study.columns[1].since is not None
+    assert study.columns[1].high == 365
+    assert study.protocol == "auto"

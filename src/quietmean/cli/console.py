@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.status import Status
 
-from quietmean.core.codec import to_plain
+from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -144,10 +144,23 @@ def epsilon_text(epsilon: float) -> str:
     return "inf" if math.isinf(epsilon) else f"{math.ceil(epsilon * 1e4 - 1e-9) / 1e4:.4f}"
 
 
-def told(choice: Choice) -> dict[str, Any]:
+def choice_document(choice: Choice) -> dict[str, Any]:
     """What a result says of its protocol; ``why`` only where nobody named it."""
     why = {} if choice.why is None else {"why": choice.why}
     return {"protocol": choice.plan.protocol.name, **why}
+
+
+def write_bytes(path: Path, content: bytes, what: str) -> None:
+    """Raises :class:`InputError` if ``what``, such as "the plan", cannot be written."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"{what} cannot be written to {path} ({error.strerror}): choose another place") from None
+
+
+def write_json(path: Path, document: Any, what: str) -> None:
+    """As canonical JSON. Raises :class:`InputError` if it cannot be written."""
+    write_bytes(path, canonical_json(document) + b"\n", what)
 
 
 def print_not_counted(document: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.console import (
+    choice_document,
     number,
     out,
     print_choice,
@@ -17,7 +18,6 @@ from quietmean.cli.console import (
     print_privacy,
     print_statistics,
     printable,
-    told,
 )
 from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 from quietmean.cli.live import display
@@ -146,7 +146,7 @@ def command(
         names = [entry.name for entry in files.roster.entries]
         write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
         document = outcome.to_json() | {
-            **told(choice),
+            **choice_document(choice),
             "messages": result.transfers,
             "bytes": result.bytes_sent,
             "seconds": round(time.monotonic() - begun, 3),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.columns import declared
-from quietmean.cli.console import err, out, print_json, printable
+from quietmean.cli.console import err, out, print_json, printable, write_bytes
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -23,6 +23,9 @@ def command(
     bounds: list[tuple[float, float]] | None = None,
     levels: list[str] | None = None,
     boolean: list[str] | None = None,
+    dates: list[str] | None = None,
+    made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
+    missing_codes: list[str] | None = None,
     statistic: list[str] | None = None,
     missing: str = "centre",
     unit: PrivacyUnit = PrivacyUnit.RECORD,
@@ -30,7 +33,7 @@ def command(
     delta: float = 1e-6,
     colluding: int | None = None,
     dropouts: float = 0.0,
-    protocol: str = "inca",
+    protocol: str = "auto",
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -42,13 +45,20 @@ def command(
     name
         The study's name.
     column
-        Column; repeat for several. Each is declared by one of the three that follow.
+        Column; repeat for several. Each is declared by one of those that follow.
     bounds
         LOW HIGH: public bounds of the column's numbers, in its units, chosen without looking at the data.
     levels
         A B ...: what can stand in the column before it; empty cells are a level of their own, missing.
     boolean
         The column before it is true or false (yes or no, 1 or 0).
+    dates
+        FIRST LAST: the column before it has dates, such as 2020-01-31, and these public bounds; it counts days since the first.
+    made_from
+        The column before it is a public transform of earlier ones, such as "log(crp)" or "bmi >= 30"; its bounds follow from
+        theirs unless --bounds are given.
+    missing_codes
+        A B ...: cells of the column before it that mean missing, such as -9 or unknown.
     statistic
         What to compute of the columns, such as "mean(age)"; repeat for several. Default: the mean of every column, or the
         proportions of its levels.
@@ -65,7 +75,8 @@ def command(
     dropouts
         Fraction of the parties expected to leave for good.
     protocol
-        The protocol; quietmean plan compares them.
+        The protocol; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
+        predicted error among equals; chosen when the parties are known.
     save
         Where to write the study; an existing file is never overwritten.
     json
@@ -78,7 +89,16 @@ def command(
     if save.exists():
         raise InputError(f"file {save} exists already: name another with --out, nothing is overwritten")
     if column:
-        columns = declared(column, bounds or (), levels or (), boolean or (), missing_rule(missing))
+        columns = declared(
+            column,
+            bounds or (),
+            levels or (),
+            boolean or (),
+            missing_rule(missing),
+            dates=dates or (),
+            origins=made_from or (),
+            codes=missing_codes or (),
+        )
         answers: dict[str, Any] = {"name": name or save.stem}
     elif sys.stdin.isatty():
         columns, answers = _ask_all(name, epsilon, colluding)
@@ -88,10 +108,7 @@ def command(
     given = {"unit": unit, "epsilon": epsilon, "delta": delta, "colluding": colluding, "dropouts": dropouts, "protocol": protocol}
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))
-    try:
-        save.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the study cannot be written to {save} ({error.strerror}): choose another place") from None
+    write_bytes(save, text.encode(), "the study")
     if json:
         print_json({"study": str(save)})
     else:

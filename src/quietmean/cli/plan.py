@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, err, out, print_json, progress, warn
+from quietmean.cli.console import epsilon_text, err, out, print_json, progress, warn, write_json
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.cli.plan_study import plan_study
-from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
@@ -163,10 +162,7 @@ def command(
     for sentence in answer["warnings"]:
         warn(sentence)
     if save is not None:
-        try:
-            save.write_bytes(canonical_json(best) + b"\n")
-        except OSError as error:
-            raise InputError(f"the plan cannot be written to {save} ({error.strerror}): choose another place") from None
+        write_json(save, best, "the plan")
     if json:
         print_json(answer)
     else:

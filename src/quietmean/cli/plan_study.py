@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import epsilon_text, out, print_json, progress, warn
-from quietmean.core.codec import canonical_json
+from quietmean.cli.console import epsilon_text, out, print_json, progress, warn, write_json
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,16 +42,13 @@ def plan_study(
         forecast.require_hope()
         sentences, expected = forecast.sentences(), forecast.to_json()
     if save is not None:
-        try:
-            save.write_bytes(canonical_json(plan.to_json()) + b"\n")
-        except OSError as error:
-            raise InputError(f"the plan cannot be written to {save} ({error.strerror}): choose another place") from None
+        write_json(save, plan.to_json(), "the plan")
     if json:
         print_json(_document(plan) | {"expected": expected})
         return
     target = plan.target
     out.print(
-        f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(_promised(plan))} at delta "
+        f"{plan.protocol.name} for {target.parties} parties: epsilon a priori {epsilon_text(plan.epsilon_a_priori)} at delta "
         f"{target.delta:g}; plan {plan.digest[:12]}",
         markup=False,
     )
@@ -60,17 +56,11 @@ def plan_study(
         out.print(sentence, markup=False)
 
 
-def _promised(plan: Plan) -> float:
-    from quietmean.planning.candidates import Candidate
-
-    return Candidate(plan, 0.0, 0.0).epsilon_a_priori
-
-
 def _document(plan: Plan) -> dict[str, Any]:
     return {
         "target": plan.target.describe(),
         "protocol": plan.protocol.name,
         "prediction": dict(plan.prediction),
-        "epsilon_a_priori": _promised(plan),
+        "epsilon_a_priori": plan.epsilon_a_priori,
         "digest": plan.digest,
     }

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from quietmean.cli.columns import declared
 from quietmean.cli.console import (
     Progress,
+    choice_document,
     interval_texts,
     number,
     out,
@@ -25,7 +26,6 @@ from quietmean.cli.console import (
     print_statistics,
     progress,
     tell_owner,
-    told,
     warn,
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
@@ -156,28 +156,41 @@ def command(
             "round_timeout": round_timeout,
         }
     )
-    folder = out or Path(time.strftime("quietmean-run-%Y%m%d-%H%M%S"))
-    with _new_folder(folder):
+    with _new_folder(out) as folder:
         run_local_study(study, data, parties, party_column, folder, no_privacy, json)
 
 
 @contextmanager
-def _new_folder(folder: Path) -> Iterator[None]:
+def _new_folder(out: Path | None) -> Iterator[Path]:
     """The folder is made before anything runs, so that no result is lost for want of it; left empty, it goes again.
 
-    Raises :class:`InputError` if it exists or cannot be made.
+    Raises :class:`InputError` if ``out`` exists or the folder cannot be made.
     """
     try:
-        folder.mkdir(parents=True)
+        folder = _folder_of_now() if out is None else _made(out)
     except FileExistsError:
-        raise InputError(f"folder {folder} exists already: name a new one with --out, nothing is overwritten") from None
+        raise InputError(f"folder {out} exists already: name a new one with --out, nothing is overwritten") from None
     except OSError as error:
-        raise InputError(f"folder {folder} cannot be made ({error.strerror}): name another one with --out") from None
+        raise InputError(f"folder {error.filename} cannot be made ({error.strerror}): name another one with --out") from None
     try:
-        yield
+        yield folder
     finally:
         with suppress(OSError):
             folder.rmdir()
+
+
+def _folder_of_now() -> Path:
+    """Named by the time, with a number behind it where another run has begun in the same second."""
+    start = time.strftime("quietmean-run-%Y%m%d-%H%M%S")
+    names = itertools.chain([start], (f"{start}-{others}" for others in itertools.count(2)))
+    while True:
+        with suppress(FileExistsError):
+            return _made(Path(next(names)))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
 
 
 def run_local_study(
@@ -215,7 +228,7 @@ def run_local_study(
     _write_reports(folder, study, local, names)
     document = {
         **_document(local, folder, seconds),
-        **told(choice),
+        **choice_document(choice),
         "not_counted": local.outcome.missing(names),
         "expected": forecast.to_json(),
     }

@@ -70,8 +70,8 @@ class Candidate:
 
     @property
     def epsilon_a_priori(self) -> float:
-        """What any execution costs at most, whoever of as many as planned colludes, at the target's delta; rounded up."""
-        return min(self.plan.charge.epsilon(self.plan.target.delta), self.plan.a_priori.pure)
+        """As the plan has it (:attr:`Plan.epsilon_a_priori`)."""
+        return self.plan.epsilon_a_priori
 
     @property
     def bytes_sent(self) -> float:

@@ -204,6 +204,11 @@ class Plan:
         return Charge.promised(self.a_priori)
 
     @property
+    def epsilon_a_priori(self) -> float:
+        """What any execution costs at most, whoever of as many as planned colludes, at the target's delta; rounded up."""
+        return min(self.charge.epsilon(self.target.delta), self.a_priori.pure)
+
+    @property
     def grid(self) -> float:
         """The step of the public grid on which all vectors lie that are sent, 32 bits each; 0 where they are float64."""
         return self.protocol.grid
