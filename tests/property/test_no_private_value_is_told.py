@@ -7,6 +7,7 @@ held against programs that do tell a value.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,19 +21,24 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import quietmean as qm
 from quietmean.cli import console
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, secrecy
+from quietmean.node.storage import Store
 from quietmean.planning import Plan
+from quietmean.protocols import get_protocol
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
 from quietmean.statistics import Column, Columns, Encoded, Workload, read_columns, table
 from quietmean.studies import local
+from support.faults import Crash, FaultPlan, run_with_faults
 
 NUMBER, TEXT = 987654.321, "Sentinel-Cell"
+VALUE = 0.271828
 # As it stands, rounded by any format, and as a number of another sign or scale.
 TOLD = re.compile(r"98765|9\.876|0\.9876|Sentinel", re.IGNORECASE)
 
@@ -324,6 +330,90 @@ def test_an_error_that_nobody_handles_is_shown_without_its_text(mutant: bool) ->
     else:
         assert not TOLD.search(told), told
         assert told.count("its text is left out") == 7, told
+
+
+# Loaded by every process of a run, its parties included: a defect in the midst of the rounds, whose text has a value.
+DEFECT_IN_A_PARTY = """
+import sys
+if any("child" in argument or "fork_server" in argument for argument in sys.orig_argv):
+    from quietmean.core import crash
+    from quietmean.PLACE import NAME
+    def defect(self, *arguments, **more):
+        raise RuntimeError("defect at 987654.321")
+    NAME.METHOD = defect
+    if MUTANT:
+        crash.without_text = lambda kind, trace: "defect at 987654.321"
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "method"),
+    [("node.session.rounds", "PhaseRunner", "_exchange"), ("node.storage.store", "Store", "accept")],
+)
+@pytest.mark.parametrize("mutant", [False, True])
+def test_a_defect_in_a_party_of_a_run(place: str, name: str, method: str, mutant: bool, tmp_path: Path) -> None:
+    """The run fails and says so; what the party said of its defect has no text, on the screen or in its folder."""
+    (tmp_path / "code").mkdir()
+    code = DEFECT_IN_A_PARTY.replace("PLACE", place).replace("NAME", name).replace("METHOD", method)
+    (tmp_path / "code" / "sitecustomize.py").write_text(code.replace("MUTANT", str(mutant)))
+    write_table(tmp_path, "age,clinic", [f"{20 + row},x" for row in range(60)], "csv")
+    arguments = ["run", "--data", "table.csv", "--column", "age", "--bounds", "0", "100", "--parties", "2"]
+    arguments += ["--protocol", "local-dp", "--round-timeout", "0.5", "--out", "out", "--json"]
+    path = os.pathsep.join([str(tmp_path / "code"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "quietmean.cli.main", *arguments],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    files = [file.read_bytes().decode("latin-1") for file in tmp_path.rglob("*") if file.is_file() and "code" not in file.parts]
+    told = "".join([done.stdout, done.stderr, *files])
+    assert bool(TOLD.search(told)) is mutant, told
+
+
+def patterns(plan: Plan, value: NDArray[np.float64], weight: float) -> list[bytes]:
+    """A party's vector as it may stand in a file: as given, weighted, as it goes through the door, and in steps of the grid."""
+    kinds = [value, weight * value, plan.admit(value, weight)]
+    found = [number.tobytes() for kind in kinds for number in np.asarray(kind, dtype="<f8")]
+    if plan.grid:
+        units = [np.rint(kind / plan.grid).astype("<i8") for kind in kinds]
+        found += [unit.tobytes() for kind in units for unit in kind]
+    return found + [f"{number:.6f}"[:-1].encode() for number in value]
+
+
+@pytest.mark.parametrize("name", ["local-dp", "gopa", "cordp-dme", "inca", "consensus", "muffliato", "secagg", "packed-sharing"])
+def test_no_store_has_the_value_whenever_its_party_is_killed(name: str, tmp_path: Path) -> None:
+    """At any write, committed or not, for good or coming back; and after the end."""
+    options = {"inca": {"rounds": 3}, "consensus": {"iterations": 3}, "muffliato": {"rounds": 3}}.get(name, {})
+    target = qm.Target(parties=4, epsilon=1.0, delta=1e-6, dimension=3, sensitivity=2.0)
+    plan = get_protocol(name).from_options(options).calibrate(target)
+    values = 0.137 + 0.0731928374 * np.arange(12.0).reshape(4, 3)
+    secret = [patterns(plan, value, 1.0) for value in values]
+    for write, away in [(None, None), (3, None), (5, 0.5), (8, None), (11, None), (14, 0.5)]:
+        folder = tmp_path / f"{write}"
+        folder.mkdir()
+        crashes = {} if write is None else {1: [Crash(write, committed=write % 2 == 0, away=away)]}
+        run_with_faults(plan, values, FaultPlan(crashes=crashes), folder)
+        for file in folder.iterdir():
+            content, party = file.read_bytes(), int(file.name.split(".")[0])
+            assert not [pattern for pattern in secret[party] if pattern in content], f"{file.name} after write {write}"
+
+
+def test_a_store_with_the_value_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Store.record
+
+    def telling(store: Store, phase: int, step: Any, *more: Any, **options: Any) -> None:
+        record(store, phase, step, *more, **options)
+        store.keep_remarks([f"{VALUE:.6f}"])
+
+    monkeypatch.setattr(Store, "record", telling)
+    plan = qm.LocalDP().calibrate(qm.Target(parties=3, epsilon=1.0, delta=1e-6))
+    run_with_faults(plan, np.full((3, 1), VALUE), FaultPlan(), tmp_path)
+    content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert any(pattern in content for pattern in patterns(plan, np.array([VALUE]), 1.0))
 
 
 def test_a_study_from_end_to_end(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ def hide_error_texts() -> None:
 
 
 def without_text(kind: type[BaseException], trace: TracebackType | None) -> str:
-    """The places of a traceback and the kind of the error, one line each."""
+    """The places of a traceback, one line each, the last one with the kind of the error."""
     places = [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in traceback.extract_tb(trace)]
-    title = f"quietmean: a defect, {kind.__name__}; its text is left out, since it may contain a private value:"
-    return "\n".join([title, *places]) + "\n"
+    title = f"quietmean: a defect; its text is left out, since it may contain a private value:"
+    return "\n".join([title, *places]) + f": {kind.__name__}\n"
 
 
 class _LogRecord(logging.LogRecord):

@@ -22,7 +22,7 @@ from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.local.processes import PARTY, ExecLauncher, Launcher, PartyProcess
-from quietmean.node.net import Address, Identity, Roster, RosterEntry
+from quietmean.node.net import Address, Identity, Roster, RosterEntry, printable
 from quietmean.node.session import NodeResult, refusal
 from quietmean.planning import Plan
 
@@ -229,7 +229,14 @@ class _LocalRun:
         if strike is not None:
             strike.cancel()
         if code > 0:
-            self._failures.setdefault(party, f"the process ended with exit code {code}, see {self._names[party]}.log")
+            # The log goes with the directory.
+            self._failures.setdefault(party, f"the process ended with exit code {code}{self._end_of_log(party)}")
+
+    def _end_of_log(self, party: PartyId) -> str:
+        """Its last line, which for a defect is where it was and of which kind; empty if there is none."""
+        lines = (self._directory / f"{self._names[party]}.log").read_text(errors="replace").split("\n")
+        said = [line.strip() for line in lines if line.strip()]
+        return f" ({printable(said[-1])})" if said else ""
 
     async def _strike(self, party: PartyId, process: PartyProcess, seconds: float) -> None:
         await asyncio.sleep(seconds)
