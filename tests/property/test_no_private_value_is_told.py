@@ -346,9 +346,10 @@ if any("child" in argument or "fork_server" in argument for argument in sys.orig
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "name", "method"),
-    [("node.session.rounds", "PhaseRunner", "_exchange"), ("node.storage.store", "Store", "accept")],
+    [("node.session.rounds", "PhaseRunner", "_exchange"), ("node.storage.store", "Store", "record")],
 )
 @pytest.mark.parametrize("mutant", [False, True])
 def test_a_defect_in_a_party_of_a_run(place: str, name: str, method: str, mutant: bool, tmp_path: Path) -> None:
@@ -374,6 +375,9 @@ def test_a_defect_in_a_party_of_a_run(place: str, name: str, method: str, mutant
     assert bool(TOLD.search(told)) is mutant, told
 
 
+OTHERS = ("local-dp", "gopa", "cordp-dme", "consensus", "muffliato", "secagg", "packed-sharing")
+
+
 def patterns(plan: Plan, value: NDArray[np.float64], weight: float) -> list[bytes]:
     """A party's vector as it may stand in a file: as given, weighted, as it goes through the door, and in steps of the grid."""
     kinds = [value, weight * value, plan.admit(value, weight)]
@@ -384,7 +388,10 @@ def patterns(plan: Plan, value: NDArray[np.float64], weight: float) -> list[byte
     return found + [f"{number:.6f}"[:-1].encode() for number in value]
 
 
-@pytest.mark.parametrize("name", ["local-dp", "gopa", "cordp-dme", "inca", "consensus", "muffliato", "secagg", "packed-sharing"])
+@pytest.mark.parametrize(
+    "name",
+    ["inca", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)],
+)
 def test_no_store_has_the_value_whenever_its_party_is_killed(name: str, tmp_path: Path) -> None:
     """At any write, committed or not, for good or coming back; and after the end."""
     options = {"inca": {"rounds": 3}, "consensus": {"iterations": 3}, "muffliato": {"rounds": 3}}.get(name, {})
