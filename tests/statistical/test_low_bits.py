@@ -150,7 +150,8 @@ def best_statistic(execution: Execution, corrupt: frozenset[PartyId], seed: int)
     change = one - zero
     sample = np.array([vector[:SAMPLE] for vector in whole_view(execution, corrupt, 0.0, InsecureStackedNoise(seed, PARTIES))])
     weights: Vector = np.linalg.pinv(np.cov(sample), rcond=1e-9, hermitian=True) @ change
-    return weights / (weights @ change)
+    scaled: Vector = weights / float(weights @ change)
+    return scaled
 
 
 def combined(weights: Vector, view: list[Vector]) -> Vector:

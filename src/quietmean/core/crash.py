@@ -24,7 +24,7 @@ def hide_error_texts() -> None:
 def without_text(kind: type[BaseException], trace: TracebackType | None) -> str:
     """The places of a traceback, one line each, the last one with the kind of the error."""
     places = [f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in traceback.extract_tb(trace)]
-    title = f"quietmean: a defect; its text is left out, since it may contain a private value:"
+    title = "quietmean: a defect; its text is left out, since it may contain a private value:"
     return "\n".join([title, *places]) + f": {kind.__name__}\n"
 
 
