@@ -29,21 +29,11 @@ from quietmean.simulation import simulate
 from quietmean.transcript import run_lockstep
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+from support.packed_bars import BARS  # noqa: E402
+
 PAGE = ROOT / "docs" / "packed-bars.md"
 EPSILON, DELTA, SEED = 1.0, 1e-6, 20_261_122
-# Parties, colluding, dropouts, and the bar on the error over the curator's without dropouts.
-CELLS = (
-    (100, 10, 0.0, 1.13),
-    (100, 10, 0.05, 1.20),
-    (100, 10, 0.1, 1.25),
-    (100, 10, 0.2, 1.35),
-    (100, 50, 0.0, 2.03),
-    (100, 50, 0.05, 2.24),
-    (100, 50, 0.1, 2.37),
-    (100, 50, 0.2, 2.67),
-    (10, 1, 0.1, 1.31),
-    (10, 5, 0.2, 3.6),
-)
 RUNS, COORDINATES = 60, 500
 # The task of which bytes and times are measured.
 PARTIES, DIMENSION = 100, 100_000
@@ -148,7 +138,7 @@ def _beside(name: str, cost: Any) -> tuple[str, ...]:
 
 
 def make_page() -> str:
-    errors = [error_row(*cell) for cell in CELLS]
+    errors = [error_row(*cell) for cell in BARS]
     flower = "" if os.environ.get(FLOWER) else "\nFlower was not there when this page was made.\n"
     return TEXT.format(
         errors=table(

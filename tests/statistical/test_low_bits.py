@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from quietmean.core.party import Message, PartyId, PopulationNoise, Vector
+from quietmean.core.party import Message, NoiseSource, PartyId, PopulationNoise, Units, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import mu_of_budget
@@ -123,8 +123,35 @@ def test_messages_and_releases_show_no_more_than_certified(name: str) -> None:
 # --- the best combination of all that is seen --------------------------------------------------------------------------------
 
 
+class Noted:
+    """A noise source that notes what it draws."""
+
+    def __init__(self, noise: NoiseSource) -> None:
+        self._noise = noise
+        self.drawn: list[Vector] = []
+
+    def _note(self, drawn: NDArray[Any]) -> NDArray[Any]:
+        self.drawn.append(drawn.astype(np.float64))
+        return drawn
+
+    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
+        return self._note(self._noise.normal(purpose, index, dimension))
+
+    def shared_normal(self, other: PartyId, purpose: str, index: int, dimension: int) -> Vector:
+        return self._note(self._noise.shared_normal(other, purpose, index, dimension))
+
+    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        return self._note(self._noise.discrete(purpose, index, scale, dimension))
+
+    def shared_discrete(self, other: PartyId, purpose: str, index: int, scale: float, dimension: int) -> Units:
+        return self._note(self._noise.shared_discrete(other, purpose, index, scale, dimension))
+
+    def secret(self, purpose: str, index: int) -> bytes:
+        return self._noise.secret(purpose, index)
+
+
 def whole_view(execution: Execution, corrupt: frozenset[PartyId], value: float, noise: PopulationNoise) -> list[Vector]:
-    """All that the coalition sends, is sent and overhears, and what is published: m vectors of all trials."""
+    """All that the coalition draws, sends, is sent and overhears, and what is published: m vectors of all trials."""
     vectors: list[Vector] = []
 
     def on_send(message: Message, receivers: frozenset[PartyId]) -> None:
@@ -133,11 +160,12 @@ def whole_view(execution: Execution, corrupt: frozenset[PartyId], value: float, 
             vectors.append(message.vector)
 
     values = [np.full(TRIALS, value * (party == TARGET)) for party in range(PARTIES)]
-    machines = [execution.machine(party, values[party], noise.party(party)) for party in range(PARTIES)]
+    sources = [Noted(noise.party(party)) for party in range(PARTIES)]
+    machines = [execution.machine(party, values[party], sources[party]) for party in range(PARTIES)]
     done = run_lockstep(machines, execution.trace, execution.arrivals(), on_send)
     if execution.protocol.releases_are_public:
         vectors += [release.vector for _, release in sorted(done.releases.items())]
-    return vectors
+    return vectors + [drawn for party in sorted(corrupt) for drawn in sources[party].drawn]
 
 
 def best_statistic(execution: Execution, corrupt: frozenset[PartyId], seed: int) -> Vector:
@@ -149,8 +177,12 @@ def best_statistic(execution: Execution, corrupt: frozenset[PartyId], seed: int)
     one, zero = (np.array([vector[0] for vector in whole_view(execution, corrupt, value, silent)]) for value in (1.0, 0.0))
     change = one - zero
     sample = np.array([vector[:SAMPLE] for vector in whole_view(execution, corrupt, 0.0, InsecureStackedNoise(seed, PARTIES))])
+    # Draws are in steps, messages in units.
+    spread = sample.std(axis=1)
+    spread[spread == 0] = 1.0
+    sample, change = sample / spread[:, None], change / spread
     weights: Vector = np.linalg.pinv(np.cov(sample), rcond=1e-9, hermitian=True) @ change
-    scaled: Vector = weights / float(weights @ change)
+    scaled: Vector = weights / float(weights @ change) / spread
     return scaled
 
 

@@ -8,15 +8,15 @@ ignores the noise must be outside: the same test with a standard error that is t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
+from quietmean.statistics import Column, Columns, Estimates
+from support.coverage import Coverage, released, workload_of
 
 Array = NDArray[np.float64]
 
@@ -72,29 +72,16 @@ CASES = {
 }
 
 
-def released(case: Case, rng: np.random.Generator) -> Estimates:
-    """One study."""
-    workload = Workload(COLUMNS, (parse_statistic(read_text(case.text)),), PrivacyUnit.RECORD)
-    encoded = workload.encode(draw(rng, case.count))
-    noise = math.sqrt(1.2) * workload.sensitivity / MU / case.count
-    mean = encoded.vector / encoded.weight + noise * rng.standard_normal(workload.dimension)
-    return workload.decode(mean, noise, encoded.weight)[0].estimates
+def coverage(case: Case, seeds: int) -> Coverage:
+    workload = workload_of(COLUMNS, case.text)
+    truth = _cell(case) if case.text.startswith("histogram") else case.truth
 
+    def studies() -> Iterator[Estimates]:
+        for seed in range(seeds):
+            rng = np.random.default_rng((SEED, seed))
+            yield released(workload, draw(rng, case.count), MU, rng)
 
-def coverage(case: Case, seeds: int) -> tuple[float, float, int]:
-    """Of the interval, of one that ignores the noise, and in how many unflagged studies."""
-    held, ignoring, there = 0, 0, 0
-    for seed in range(seeds):
-        found = released(case, np.random.default_rng((SEED, seed)))
-        interval, population = found.of_population, found.population
-        if interval is None or population is None or math.isnan(found.value[case.term]):
-            continue
-        there += 1
-        truth = _cell(case) if case.text.startswith("histogram") else case.truth
-        held += bool(interval[case.term, 0] <= truth <= interval[case.term, 1])
-        sampling = math.sqrt(max(population[case.term] ** 2 - found.standard_error[case.term] ** 2, 0.0))
-        ignoring += bool(abs(found.value[case.term] - truth) <= 1.96 * sampling)
-    return held / there, ignoring / there, there
+    return Coverage.of(studies(), case.term, truth)
 
 
 def _cell(case: Case) -> float:
@@ -108,19 +95,16 @@ QUICK = ("mean", "proportion", "difference")
 
 @pytest.mark.parametrize("name", QUICK)
 def test_intervals_hold_the_population(name: str) -> None:
-    held, ignoring, there = coverage(CASES[name], 500)
-    assert there >= 490
-    assert 0.916 <= held <= 0.984, f"{name}: {held}"
-    assert ignoring < 0.916, f"{name}: noise makes no difference, {ignoring}"
+    coverage(CASES[name], 500).require_of_500()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_intervals_hold_the_population_often_tried(name: str) -> None:
-    held, ignoring, there = coverage(CASES[name], 2000)
-    assert there >= 1900
-    assert 0.93 <= held <= 0.97, f"{name}: {held}"
-    assert ignoring < held, f"{name}: {ignoring}"
+    found = coverage(CASES[name], 2000)
+    assert found.known >= 1900
+    assert 0.93 <= found.held <= 0.97
+    assert found.ignoring < found.held
 
 
 @pytest.mark.slow
@@ -128,15 +112,12 @@ def test_errors_of_the_noise_are_as_large_as_stated() -> None:
     """One sample, noise drawn 2000 times: z-scores have mean 0 and a standard deviation of 1, +-0.07 (4.4 deviations of 2000)."""
     records = draw(np.random.default_rng(SEED), 5000)
     for name, case in CASES.items():
-        workload = Workload(COLUMNS, (parse_statistic(read_text(case.text)),), PrivacyUnit.RECORD)
+        workload = workload_of(COLUMNS, case.text)
         encoded = workload.encode(records)
-        noise = math.sqrt(1.2) * workload.sensitivity / MU / len(records)
         exact = workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates.value[case.term]
         scores = []
         for seed in range(2000):
-            rng = np.random.default_rng((SEED, 1, seed))
-            mean = encoded.vector / encoded.weight + noise * rng.standard_normal(workload.dimension)
-            found = workload.decode(mean, noise, encoded.weight)[0].estimates
+            found = released(workload, records, MU, np.random.default_rng((SEED, 1, seed)))
             scores.append((found.value[case.term] - exact) / found.standard_error[case.term])
         assert abs(float(np.mean(scores))) < 0.1, name
         assert abs(float(np.std(scores)) - 1) < 0.1, name
@@ -149,14 +130,11 @@ def test_tests_of_nothing_reject_as_often_as_they_say() -> None:
         [Column(name="a", boolean=True), Column(name="b", levels=("u", "v", "w")), Column(name="t", low=0, high=10)]
     )
     for text, test in (("crosstab(a, b)", "chi-squared"), ("survival(t, a, by=b, bins=8)", "log-rank")):
-        workload = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+        workload = workload_of(columns, text)
         rejected = 0
         for seed in range(2000):
             rng = np.random.default_rng((SEED, 2, seed))
             a, b = (rng.random(2000) < 0.7).astype(float), rng.integers(0, 3, 2000).astype(float)
-            encoded = workload.encode(np.column_stack([a, b, np.minimum(rng.exponential(5, 2000), 9.99)]))
-            noise = math.sqrt(1.2) * workload.sensitivity / MU / 2000
-            mean = encoded.vector / encoded.weight + noise * rng.standard_normal(workload.dimension)
-            found = workload.decode(mean, noise, encoded.weight)[0].estimates.tests[test]
-            rejected += found.p_value < 0.05
+            records = np.column_stack([a, b, np.minimum(rng.exponential(5, 2000), 9.99)])
+            rejected += released(workload, records, MU, rng).tests[test].p_value < 0.05
         assert 0.025 <= rejected / 2000 <= 0.07, f"{text}: {rejected / 2000}"

@@ -24,21 +24,9 @@ from quietmean.protocols.packed_sharing.loss import PackedLossConversion
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, LARGE_PRIME, SMALL_PRIME, check_numbers, conditions
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
+from support.packed_bars import BARS
 
 EPSILON, DELTA = 1.0, 1e-6
-# Parties, colluding, dropouts, bar on the error over the curator's without dropouts.
-BARS = [
-    (100, 10, 0.0, 1.13),
-    (100, 10, 0.05, 1.20),
-    (100, 10, 0.1, 1.25),
-    (100, 10, 0.2, 1.35),
-    (100, 50, 0.0, 2.03),
-    (100, 50, 0.05, 2.24),
-    (100, 50, 0.1, 2.37),
-    (100, 50, 0.2, 2.67),
-    (10, 1, 0.1, 1.31),
-    (10, 5, 0.2, 3.6),
-]
 
 
 def target(parties: int = 10, colluding: int = 2, dropouts: float = 0.1, dimension: int = 20, **more: Any) -> Target:
