@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -336,3 +337,9 @@ def test_rows_are_dealt_out_evenly(tmp_path: Path) -> None:
     path.write_text("x\n" + "\n".join(map(str, range(10))))
     _, parts = parties_of_table(path, Columns([Column(name="x", low=0, high=9)]), 3, None)
     assert [part[:, 0].tolist() for part in parts] == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
+
+
+def test_the_readme_names_every_statistic() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    asked = readme.partition("## What you can ask")[2].partition("\n## ")[0]
+    assert set(registry()) == set(re.findall(r"`([a-z0-9-]+)`", asked))
