@@ -286,7 +286,7 @@ def test_the_record_errs_on_the_safe_side() -> None:
 
 @pytest.mark.slow
 def test_the_record_errs_on_the_safe_side_in_many_stories() -> None:
-    whoever_leaves(seed=2, fault_plans=400)
+    whoever_leaves(seed=2, fault_plans=100)
 
 
 # --- cut off until the end --------------------------------------------------------------------------------------------------

@@ -91,13 +91,13 @@ def test_nothing_is_lost_if_all_return_in_time() -> None:
 
 
 @pytest.mark.slow
-def test_the_invariant_under_thousands_of_faults() -> None:
-    anything_may_happen(4000)
+def test_the_invariant_under_a_thousand_fault_plans() -> None:
+    anything_may_happen(1000)
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_in_thousands_of_short_stories() -> None:
-    nothing_lasts(2000)
+def test_nothing_is_lost_in_hundreds_of_short_stories() -> None:
+    nothing_lasts(500)
 
 
 def test_a_crash_between_any_two_durable_writes() -> None:
@@ -224,4 +224,4 @@ def test_the_invariant_for_every_protocol(protocol: type[Protocol]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", registry().values(), ids=lambda protocol: protocol.name)
 def test_the_invariant_for_every_protocol_at_length(protocol: type[Protocol]) -> None:
-    every_protocol(protocol, 400)
+    every_protocol(protocol, 80)

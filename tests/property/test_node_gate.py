@@ -102,9 +102,9 @@ def test_nothing_beyond_the_target_is_published_against_two_colluders() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_beyond_the_target_is_published_in_thousands_of_stories() -> None:
-    anything_may_happen(2000, 3, 7)
-    anything_may_happen(300, 8, 12, colluding=2)
+def test_nothing_beyond_the_target_is_published_in_hundreds_of_stories() -> None:
+    anything_may_happen(400, 3, 7)
+    anything_may_happen(80, 8, 12, colluding=2)
 
 
 # --- the attacks that the design is an answer to ----------------------------------------------------------------------------
