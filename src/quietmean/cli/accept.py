@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json, printable
+from quietmean.cli.console import out, print_json, printable, write_bytes
 from quietmean.cli.identity import kept_sentence, load_identity, make_identity
-from quietmean.cli.invite import write
 from quietmean.cli.preparation import file_name
 from quietmean.core.errors import InputError
 
@@ -75,7 +74,7 @@ def command(
     # A name is no path.
     target = save or Path(f"{file_name(name)}.entry")
     if not line:
-        write(target, keys.entry.signed.to_file())
+        write_bytes(target, keys.entry.signed.to_file(), "the entry")
     if json:
         text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
         print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, "name": name})

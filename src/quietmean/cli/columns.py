@@ -39,32 +39,34 @@ def attach(tokens: Sequence[str]) -> list[str]:
 
 def declared(
     column: Sequence[str],
-    bounds: Sequence[tuple[float, float]],
-    levels: Sequence[str],
-    boolean: Sequence[str],
+    bounds: Sequence[tuple[float, float]] | None,
+    levels: Sequence[str] | None,
+    boolean: Sequence[str] | None,
     missing: str,
     *,
-    dates: Sequence[str] = (),
-    origins: Sequence[str] = (),
-    codes: Sequence[str] = (),
+    dates: Sequence[str] | None = None,
+    origins: Sequence[str] | None = None,
+    codes: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """The tables [[column]] that options stand for. Bounds belong to the columns without another declaration, in their order.
+    """The tables [[column]] that options stand for; None of what was not given.
 
-    Those of transforms may be left out, all together. Raises :class:`InputError`
+    Bounds belong to the columns without another declaration, in their order;
+    those of transforms may be left out, all together. Raises :class:`InputError`
     unless every column has exactly one of bounds, levels, boolean and dates, or is a transform.
     """
     found: dict[str, dict[str, Any]] = {}
-    for text in levels:
+    bounds = bounds or ()
+    for text in levels or ():
         name, *values = text.split(_BETWEEN)
         _declare(found, column, name, {"levels": values}, "--levels A B")
-    for name in boolean:
+    for name in boolean or ():
         _declare(found, column, name, {"boolean": True}, "--boolean")
-    for text in dates:
+    for text in dates or ():
         name, *days = text.split(_BETWEEN)
         if len(days) != 2:
             raise InputError(f"--dates of column {name!r} has {len(days)} days: give the first and the last one")
         _declare(found, column, name, {"low": days[0], "high": days[1], "missing": missing}, "--dates FIRST LAST")
-    made = dict(_named(column, origins, "--from EXPRESSION"))
+    made = dict(_named(column, origins or (), "--from EXPRESSION"))
     numbers = [name for name in column if name not in found]
     plain = [name for name in numbers if name not in made]
     bounded = plain if len(bounds) == len(plain) else numbers
@@ -76,7 +78,7 @@ def declared(
     for name, texts in made.items():
         # What is true or false, or has levels, has no rule for missing numbers.
         found[name] = {**found.get(name, {}), "from": " ".join(texts)}
-    for name, texts in _named(column, codes, "--missing-codes A B"):
+    for name, texts in _named(column, codes or (), "--missing-codes A B"):
         found[name]["missing_codes"] = texts
     return [{"name": name, **found[name]} for name in column]
 

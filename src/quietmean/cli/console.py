@@ -151,11 +151,11 @@ def choice_document(choice: Choice) -> dict[str, Any]:
 
 
 def write_bytes(path: Path, content: bytes, what: str) -> None:
-    """Raises :class:`InputError` if ``what``, such as "the plan", cannot be written."""
+    """To the place that --out names. Raises :class:`InputError` if ``what``, such as "the plan", cannot be written."""
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise InputError(f"{what} cannot be written to {path} ({error.strerror}): choose another place") from None
+        raise InputError(f"{what} cannot be written to {path} ({error.strerror}): choose another place with --out") from None
 
 
 def write_json(path: Path, document: Any, what: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json
+from quietmean.cli.console import out, print_json, write_bytes
 from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 
@@ -54,7 +54,7 @@ def command(
     invitation = Invitation.make(Study.load(study), identity, version, previous)
     path = save or study.with_suffix(".invitation")
     if not line:
-        write(path, invitation.signed.to_file())
+        write_bytes(path, invitation.signed.to_file(), "the invitation")
     if json:
         text = {"line": invitation.signed.to_line()} if line else {"invitation": str(path)}
         print_json({**text, "digest": invitation.digest, "convener": invitation.convener, "version": version})
@@ -62,11 +62,3 @@ def command(
         out.print(invitation.signed.to_line(), markup=False)
     else:
         out.print(f"{path} invites to {invitation.study.name!r}: send it to all parties", markup=False)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Raises :class:`InputError` if a document cannot be written."""
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"file {path} cannot be written ({error.strerror}): choose another place with --out") from None

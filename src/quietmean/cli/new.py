@@ -91,13 +91,13 @@ def command(
     if column:
         columns = declared(
             column,
-            bounds or (),
-            levels or (),
-            boolean or (),
+            bounds,
+            levels,
+            boolean,
             missing_rule(missing),
-            dates=dates or (),
-            origins=made_from or (),
-            codes=missing_codes or (),
+            dates=dates,
+            origins=made_from,
+            codes=missing_codes,
         )
         answers: dict[str, Any] = {"name": name or save.stem}
     elif sys.stdin.isatty():

@@ -130,19 +130,20 @@ def command(
     from quietmean.statistics import missing_rule, read_text
     from quietmean.studies.study import Study
 
+    columns = declared(
+        column,
+        bounds,
+        levels,
+        boolean,
+        missing_rule(missing),
+        dates=dates,
+        origins=made_from,
+        codes=missing_codes,
+    )
     study = Study.parse(
         {
             "name": data.stem,
-            "column": declared(
-                column,
-                bounds or (),
-                levels or (),
-                boolean or (),
-                missing_rule(missing),
-                dates=dates or (),
-                origins=made_from or (),
-                codes=missing_codes or (),
-            ),
+            "column": columns,
             "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
             "allocate": allocate,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json, printable, progress
+from quietmean.cli.console import out, print_json, printable, progress, write_bytes
 from quietmean.cli.identity import load_identity
-from quietmean.cli.invite import write
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def command(
         raise InputError(f"file {path} exists already: name another with --out, a seal is never overwritten")
     sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
     Distrusted().refuse(sealed.holders())
-    write(path, sealed.signed.to_file())
+    write_bytes(path, sealed.signed.to_file(), "the sealed study")
     document = about(sealed)
     if json:
         print_json({"sealed": str(path), **document})
