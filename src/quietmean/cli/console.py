@@ -53,6 +53,12 @@ def tell_owner(parts: Sequence[Encoded]) -> None:
         warn(f"{' and '.join(found)} (for you only: who else learns these numbers learns something about the data)")
 
 
+def tell_notes(notes: Sequence[str]) -> None:
+    """Which cells were not understood, on standard error, for the owner of the data: never in a result, receipt or event."""
+    for note in notes:
+        warn(f"{note} (for you only)")
+
+
 def fail(message: str, code: int) -> None:
     """One line on standard error, then the end."""
     warn(message)

@@ -60,7 +60,7 @@ def command(
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     data
-        This party's records: a CSV or Parquet file. They never leave this machine.
+        This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine.
     key
         This party's private key, from quietmean keygen.
     plan
@@ -97,6 +97,7 @@ def command(
     from quietmean.planning.gate import GateRefused
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import conclude, save_refusal
+    from quietmean.studies.data import account_name
 
     refuse_without_ledger(ledger, account, group)
     forbid_core_dumps()
@@ -113,11 +114,11 @@ def command(
         records = files.records(data)
         forecast = files.forecast(shared, records)
         encoded = files.encode(records, shared)
-        shown.tell_owner(encoded)
+        shown.tell_owner(encoded, files.owner_notes)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
         charge = None
         if ledger is not None:
-            payer = Payer(ledger, account or data.stem, group, list(records.T))
+            payer = Payer(ledger, account or account_name(data), group, list(records.T))
             charge = payer.reserve(files.study.name, settings)
             # What holds the columns is not kept while the study runs.
             del payer

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import err, printable, show_log, tell_owner, warn
+from quietmean.cli.console import err, printable, show_log, tell_notes, tell_owner, warn
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError, QuietmeanError
 
@@ -76,9 +76,10 @@ class NodeDisplay:
         finally:
             self._live.start()
 
-    def tell_owner(self, encoded: Encoded) -> None:
+    def tell_owner(self, encoded: Encoded, notes: Sequence[str] = ()) -> None:
         """What was done to values that did not fit; not among events, which others may read."""
         if self._live is not None or self._lines:
+            tell_notes(notes)
             tell_owner([encoded])
 
     def warn(self, sentences: Sequence[str]) -> None:

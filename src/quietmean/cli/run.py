@@ -25,6 +25,7 @@ from quietmean.cli.console import (
     print_privacy,
     print_statistics,
     progress,
+    tell_notes,
     tell_owner,
     warn,
 )
@@ -74,7 +75,8 @@ def command(
     Parameters
     ----------
     data
-        CSV or Parquet file. Its rows are split evenly over the parties, or by --party-column.
+        CSV, Excel, Parquet, SQLite or DuckDB file (docs/how-to/data.md). Its rows are split
+        evenly over the parties, or by --party-column.
     column
         Column; repeat for several. Each is declared by one of the three that follow.
     bounds
@@ -128,6 +130,7 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.statistics import missing_rule, read_text
+    from quietmean.studies.data import account_name
     from quietmean.studies.study import Study
 
     columns = declared(
@@ -142,7 +145,7 @@ def command(
     )
     study = Study.parse(
         {
-            "name": data.stem,
+            "name": account_name(data),
             "column": columns,
             "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
@@ -204,7 +207,8 @@ def run_local_study(
     from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
 
-    names, parts = parties_of_table(data, study.workload.columns, parties, party_column)
+    notes: list[str] = []
+    names, parts = parties_of_table(data, study.workload.columns, parties, party_column, notes.append)
     target = study.target(len(parts))
     for sentence in budget_warnings(target, sum(len(part) for part in parts)):
         warn(sentence)
@@ -215,6 +219,7 @@ def run_local_study(
     forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else sum(len(part) for part in parts)))
     forecast.require_hope()
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
+    tell_notes(notes)
     tell_owner(encoded)
     kills = choose_kills(plan, study.dropouts)
     with progress(f"starting {target.parties} processes") as line:
