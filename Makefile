@@ -50,10 +50,10 @@ demo-table-1: .venv/examples.stamp
 	@echo "Open $(DEMO)/table-1/run/report.html in a browser."
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test-all: lint
-	$(BIN)/pytest -n 2 -m "slow or not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
 
 lint: .venv/test.stamp
 	$(BIN)/ruff format --check .

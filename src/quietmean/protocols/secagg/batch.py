@@ -13,28 +13,43 @@ from quietmean.protocols.secagg.encoding import decode_sum, empty_sum, encode, w
 from quietmean.protocols.secagg.spec import SecAggParameters
 
 Mask = NDArray[np.bool_]
+INPUT_ROUND = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """``counted``, shape (n,): the parties whose input is in the sum; none if the run failed, at the stage ``failure``."""
+    """``counted``, shape (n,): the parties whose input is in the sum; none if the run failed, at the stage ``failure``.
+
+    A run that failed may have shown more than nothing. ``requested``, shape (n,): the parties for whose sum shares were asked
+    for: too few for a result may be enough for an aggregator that colludes with holders of others. ``handed``, shape (n,): the
+    parties whose masked input the aggregator has, in time or not.
+    """
 
     counted: Mask
+    requested: Mask
+    handed: Mask
     failure: str = ""
+
+    @classmethod
+    def of(cls, counted: Mask) -> Outcome:
+        """All inputs are in the sum, and no others were handed over."""
+        return cls(counted, counted, counted)
 
 
 def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTrace) -> Outcome:
     """What the machines do under a trace: whose messages arrive at each stage, and whether the masks can be removed."""
     holders = _share_holders(schedule)
     aggregator, nobody = parameters.aggregator, np.zeros(schedule.parties, dtype=np.bool_)
-    if not trace.online[1:, aggregator].all():
-        return Outcome(nobody, "the aggregator was away")
+    away = "" if trace.online[1:, aggregator].all() else "the aggregator was away"
     responded, informed = _exchanges(parameters, schedule, trace)
     shared = arrived = present = np.ones(schedule.parties, dtype=np.bool_)
+    handed = nobody
     for stage, what in enumerate(("keys", "shares", "inputs")):
+        if what == "inputs":
+            handed = present & trace.handed(schedule)[INPUT_ROUND - 1].any(axis=1)
         present = present & responded[stage]
         if present.sum() < parameters.minimum:
-            return Outcome(nobody, f"too few {what}")
+            return Outcome(nobody, nobody, handed, away or f"too few {what}")
         arrived = present
         # A client goes on only if enough of those that hold its shares are still there.
         present = present & informed[stage] & (holders @ arrived.astype(np.int64) >= parameters.threshold)
@@ -45,9 +60,9 @@ def follow(parameters: SecAggParameters, schedule: Schedule, trace: ExecutionTra
     # A dropped party's key is needed if a pair mask with it is in the sum.
     masking = (holders @ arrived.astype(np.int64)) > 0
     needed = arrived | (shared & masking)
-    if (shares[needed] < parameters.threshold).any():
-        return Outcome(nobody, "too few shares to unmask")
-    return Outcome(arrived)
+    if away or (shares[needed] < parameters.threshold).any():
+        return Outcome(nobody, arrived, handed, away or "too few shares to unmask")
+    return Outcome(arrived, arrived, handed)
 
 
 def _share_holders(schedule: Schedule) -> NDArray[np.int64]:

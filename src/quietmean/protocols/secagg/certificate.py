@@ -1,4 +1,4 @@
-"""The certificate of an execution: the bound that the plan was made with, for the parties that were really counted.
+"""The certificate of an execution: the bound that the plan was made with, for the parties whose sum was really opened, or can be.
 
 Needed after a study, not while parties run: its imports take long.
 """
@@ -22,8 +22,9 @@ from quietmean.privacy import Adversary, Charge, LossConversion
 from quietmean.privacy.dominating import discrete_delta, model_factor
 from quietmean.privacy.loss import UPPER_BOUND
 from quietmean.protocols.secagg.accounting import hidden_by, wrap_chance
+from quietmean.protocols.secagg.batch import Outcome
 from quietmean.protocols.secagg.spec import SecAggParameters
-from quietmean.protocols.secagg.worst_case import least_unknown
+from quietmean.protocols.secagg.worst_case import least_unknown, least_unknown_of_each
 from quietmean.randomness.discrete_gaussian import TOTAL_VARIATION
 
 Array = NDArray[np.float64]
@@ -47,12 +48,12 @@ class DiscreteLossConversion(LossConversion):
     )
 
     def __init__(
-        self, parameters: SecAggParameters, schedule: Schedule, counted: Mask, dimension: int, delta: float, graph: float = 0.0
+        self, parameters: SecAggParameters, schedule: Schedule, outcome: Outcome, dimension: int, delta: float, graph: float = 0.0
     ) -> None:
         """``graph``: the chance that a random graph fails what plans count on, for any coalition chosen before it is drawn."""
         self._parameters = parameters
         self._schedule = schedule
-        self._counted = counted
+        self._outcome = outcome
         self._dimension = dimension
         self._delta = delta
         self._graph = graph
@@ -64,7 +65,7 @@ class DiscreteLossConversion(LossConversion):
         self._sampler = TOTAL_VARIATION * words * schedule.parties if parameters.noisy else 0.0
         charge = self.hidden_by(1, 1.0)
         self._beta = charge.beta
-        if counted.any():
+        if (outcome.requested | outcome.handed).any():
             self.beta, self.tv = charge.beta, charge.tv
         self.notes = self._notes()
         self.charge_notes = (
@@ -92,7 +93,7 @@ class DiscreteLossConversion(LossConversion):
     def _notes(self) -> tuple[Assumption, ...]:
         if not self._parameters.noisy:
             return (Assumption(Key.NO_NOISE, "There is no noise at all: the sum itself protects nobody."),)
-        parties, steps = int(self._counted.sum()), self._parameters.scale
+        parties, steps = int(self._outcome.requested.sum()), self._parameters.scale
         chance = wrap_chance(self._parameters, parties, self._dimension) if parties else 0.0
         return (
             Assumption(
@@ -121,8 +122,8 @@ class DiscreteLossConversion(LossConversion):
         return np.array([self.hidden_by(int(unknown[party]), sensitivity).mu for party in honest])
 
     def mu_against_any(self, size: int, view: Array, sensitivity: float) -> Array:
-        unknown, _ = least_unknown(self._parameters, self._schedule, int(self._counted.sum()), size)
-        return np.where(self._counted, self.hidden_by(unknown, sensitivity).mu, 0.0)
+        unknown, _ = least_unknown_of_each(self._parameters, self._schedule, self._outcome, size)
+        return np.array([self.hidden_by(int(count), sensitivity).mu for count in unknown])
 
     def epsilon(self, mu: float, delta: float) -> float:
         # Most parties of a certificate have the same mu.
@@ -139,24 +140,27 @@ class DiscreteLossConversion(LossConversion):
     def unknown_noise(self, adversary: Adversary) -> NDArray[np.int64]:
         """For each party how many parties' noise hides it in what the adversary sees, shape (n,); 0: nothing of it is seen.
 
-        An aggregator among the corrupt sees the masked inputs. It can unmask those whose mask key the corrupt hold enough shares
-        of. The others it sees in sums over parties that unknown masks connect.
+        An aggregator among the corrupt sees the masked inputs. It can unmask those of whose secrets the corrupt hold enough
+        shares. The others it sees in sums over parties that unknown masks connect, once it asked for shares: what was answered
+        may be enough for it even where it gave no result.
         """
-        parameters, counted = self._parameters, self._counted
-        honest = counted.copy()
+        parameters, outcome, parties = self._parameters, self._outcome, self._schedule.parties
+        honest = np.ones(parties, dtype=np.bool_)
         honest[list(adversary.corrupt)] = False
         if parameters.aggregator not in adversary.corrupt:
-            return np.where(honest, honest.sum(), 0)
+            published = outcome.counted & honest
+            return np.where(published, published.sum(), 0)
         one, other = self._schedule.pairs.T
-        corrupt = np.zeros(len(counted), dtype=np.int64)
-        corrupt[list(adversary.corrupt)] = 1
-        shares = np.bincount(one, corrupt[other], len(counted)) + np.bincount(other, corrupt[one], len(counted))
-        covered = honest & (shares < parameters.threshold)
-        hidden = covered[one] & covered[other]
-        links = coo_array((np.ones(int(hidden.sum())), (one[hidden], other[hidden])), shape=(len(counted), len(counted)))
+        corrupt = (~honest).astype(np.int64)
+        shares = np.bincount(one, corrupt[other], parties) + np.bincount(other, corrupt[one], parties)
+        covered = shares < parameters.threshold
+        summed = outcome.requested & honest & covered
+        hidden = summed[one] & summed[other]
+        links = coo_array((np.ones(int(hidden.sum())), (one[hidden], other[hidden])), shape=(parties, parties))
         _, group = connected_components(links, directed=False)
-        sizes = np.bincount(group[covered], minlength=int(group.max()) + 1)
-        return np.where(covered, sizes[group], np.where(honest, 1, 0)).astype(np.int64)
+        sizes = np.bincount(group[summed], minlength=int(group.max()) + 1)
+        alone = honest & ~covered & (outcome.requested | outcome.handed)
+        return np.where(summed, sizes[group], np.where(alone, 1, 0)).astype(np.int64)
 
 
 def promised(
@@ -165,7 +169,7 @@ def promised(
     """What an execution costs at most if ``size`` parties collude: fewer than ``minimum`` inputs give no result."""
     parties = schedule.parties
     fewest = np.arange(parties) < parameters.minimum
-    conversion = DiscreteLossConversion(parameters, schedule, fewest, stated_dimension(parameters), delta, graph)
+    conversion = DiscreteLossConversion(parameters, schedule, Outcome.of(fewest), stated_dimension(parameters), delta, graph)
     unknown, _ = least_unknown(parameters, schedule, parameters.minimum, size)
     charge = conversion.hidden_by(unknown, sensitivity)
     enforced_by = f"protocol: no result from fewer than {parameters.minimum} inputs, of which a coalition knows {size} at most"

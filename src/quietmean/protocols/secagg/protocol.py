@@ -24,7 +24,7 @@ from quietmean.protocols.secagg.party import ROUNDS, AggregatorParty, ClientPart
 from quietmean.protocols.secagg.shamir import SHARE_BYTES
 from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_numbers
 from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
-from quietmean.protocols.secagg.worst_case import least_unknown
+from quietmean.protocols.secagg.worst_case import least_unknown_of_each
 from quietmean.protocols.target import Target
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
@@ -147,9 +147,8 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     ) -> LossConversion:
         from quietmean.protocols.secagg.certificate import DiscreteLossConversion, stated_dimension
 
-        counted = self.contributors(schedule, trace)
         graph = self.graph_failure(schedule.parties)
-        return DiscreteLossConversion(self, schedule, counted, stated_dimension(self), delta, graph)
+        return DiscreteLossConversion(self, schedule, follow(self, schedule, trace), stated_dimension(self), delta, graph)
 
     def graph_failure(self, parties: int) -> float:
         """The chance that the graph of shares does not hide what plans count on; 0 where all parties share."""
@@ -162,13 +161,11 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return promised(self, schedule, size, sensitivity, delta, self.graph_failure(parties))
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
-        counted = self.contributors(schedule, trace)
-        unknown, chance = least_unknown(self, schedule, int(counted.sum()), size)
+        unknown, chance = least_unknown_of_each(self, schedule, follow(self, schedule, trace), size)
         with np.errstate(divide="ignore"):
-            hidden = sensitivity / np.sqrt(np.float64(unknown * self.sigma**2))
-        return CoalitionBound(
-            np.where(counted, hidden, 0.0), f"noise of {unknown} counted parties that no coalition knows", chance
-        )
+            hidden = sensitivity / (np.sqrt(unknown) * self.sigma)
+        most = int(unknown.max())
+        return CoalitionBound(np.where(unknown > 0, hidden, 0.0), f"noise of {most} parties that no coalition knows", chance)
 
     def batch(
         self,

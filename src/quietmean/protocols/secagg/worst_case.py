@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quietmean.graphs import Schedule
+from quietmean.protocols.secagg.batch import Outcome
 from quietmean.protocols.secagg.neighbourhood import assess
 from quietmean.protocols.secagg.spec import SecAggParameters
 
@@ -25,3 +29,23 @@ def least_unknown(parameters: SecAggParameters, schedule: Schedule, counted: int
     parties = schedule.parties
     found = assess(parties, size, parties - counted, parameters.neighbours, parameters.threshold)
     return (hidden, 2.0**-found.security_bits) if found.security_bits >= LEAST_BITS else (1, 0.0)
+
+
+def least_unknown_of_each(
+    parameters: SecAggParameters, schedule: Schedule, outcome: Outcome, size: int
+) -> tuple[NDArray[np.int64], float]:
+    """:func:`least_unknown` of each party after a run, shape (n,): 0 for those of whom no coalition sees anything.
+
+    An input that was handed over and is in no sum shows itself only to those who hold enough shares of both its secrets.
+    """
+    unknown, chance = least_unknown(parameters, schedule, int(outcome.requested.sum()), size)
+    alone = int(_opens_one(parameters, schedule, size))
+    return np.where(outcome.requested, unknown, np.where(outcome.handed, alone, 0)), chance
+
+
+def _opens_one(parameters: SecAggParameters, schedule: Schedule, size: int) -> bool:
+    """Can ``size`` parties hold enough shares of some other one's secrets?"""
+    if parameters.neighbours is None or schedule.all_paired:
+        return size >= parameters.threshold
+    found = assess(schedule.parties, size, 0, parameters.neighbours, parameters.threshold)
+    return found.security_bits < LEAST_BITS
