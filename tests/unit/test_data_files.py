@@ -136,7 +136,7 @@ def duck(folder: Path) -> str:
     duckdb = pytest.importorskip("duckdb")
     with closing(duckdb.connect(str(folder / "t.duckdb"))) as base:
         base.execute(
-            'CREATE TABLE visits (age INTEGER, dose DECIMAL(8, 2), smoker BOOLEAN, "größe" VARCHAR, visit TIMESTAMP, note VARCHAR)'
+            'CREATE TABLE visits (age INTEGER, dose DECIMAL(8, 2), smoker BOOLEAN, "größe" VARCHAR, visit TIMESTAMP, note TEXT)'
         )
         base.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?, ?)", CELLS)
     return f"{folder / 't.duckdb'}#table=visits"

@@ -145,7 +145,7 @@ def command(
         outcome.save_receipt(path, origin)
         page = path.with_name(f"{path.name.removesuffix('.json').removesuffix('.receipt')}.privacy.html")
         names = [entry.name for entry in files.roster.entries]
-        write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
+        written = write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
         document = outcome.to_json() | {
             **choice_document(choice),
             "messages": result.transfers,
@@ -157,7 +157,7 @@ def command(
             "not_counted": outcome.missing(names),
             "expected": forecast.to_json(),
             "receipt": str(path),
-            "privacy_page": str(page),
+            "privacy_page": written,
         }
         fields = (
             "columns",
@@ -291,4 +291,5 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
     for note in document["notes"]:
         out.print(f"note: {printable(note)}", markup=False)
     out.print(f"receipt {document['receipt']}")
-    out.print(f"privacy {document['privacy_page']}")
+    if document["privacy_page"] is not None:
+        out.print(f"privacy {document['privacy_page']}")

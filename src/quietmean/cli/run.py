@@ -33,6 +33,7 @@ from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.privacy_page import write_privacy_page
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.extras import can_report, no_report_sentence
 
 if TYPE_CHECKING:
     from quietmean.statistics import Answer
@@ -231,9 +232,13 @@ def run_local_study(
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
     seconds = time.monotonic() - begun
     local.outcome.save_receipt(folder / "receipt.json")
-    _write_reports(folder, study, local, names)
+    pages = can_report()
+    if pages:
+        _write_reports(folder, study, local, names)
+    else:
+        warn(no_report_sentence(str(folder / "receipt.json")))
     document = {
-        **_document(local, folder, seconds),
+        **_document(local, folder, seconds, pages),
         **choice_document(choice),
         "not_counted": local.outcome.missing(names),
         "expected": forecast.to_json(),
@@ -256,7 +261,7 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
     return report
 
 
-def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]:
+def _document(local: LocalStudy, folder: Path, seconds: float, pages: bool) -> dict[str, Any]:
     from quietmean.statistics import column_means
 
     truth = {name: float(one.value[0]) for name, one in column_means(local.truth).items()}
@@ -271,8 +276,8 @@ def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]
         "bytes": local.network.bytes_sent,
         "seconds": round(seconds, 3),
         "receipt": str(folder / "receipt.json"),
-        "report": str(folder / "report.html"),
-        "privacy_page": str(folder / "privacy.html"),
+        "report": str(folder / "report.html") if pages else None,
+        "privacy_page": str(folder / "privacy.html") if pages else None,
     }
 
 
@@ -350,5 +355,6 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
         f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB, {math.ceil(document['seconds'] * 10) / 10} s"
     )
     out.print(f"receipt  {document['receipt']}")
-    out.print(f"report   {document['report']}")
-    out.print(f"privacy  {document['privacy_page']}")
+    if document["report"] is not None:
+        out.print(f"report   {document['report']}")
+        out.print(f"privacy  {document['privacy_page']}")

@@ -14,6 +14,28 @@ def is_installed(*modules: str) -> bool:
     return all(find_spec(module) is not None for module in modules)
 
 
+# What the pages need.
+_REPORT = ("matplotlib", "jinja2")
+
+
+def can_report() -> bool:
+    """Can pages be written here?"""
+    return is_installed(*_REPORT)
+
+
+def require_report(what: str) -> None:
+    """Raises :class:`InputError` if ``what`` cannot be written, for want of the extra."""
+    for module in _REPORT:
+        import_extra(module, "report", what)
+
+
+def no_report_sentence(receipt: str) -> str:
+    """Instead of a page: how to get it."""
+    return (
+        f"no page was written, pages need an extra: {command_for('report')}, then quietmean certify {receipt} --report PAGE.html"
+    )
+
+
 def command_for(extra: str) -> str:
     """What installs an extra."""
     return f'pip install "quietmean[{extra}]"'
