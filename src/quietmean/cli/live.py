@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import err, printable, show_log, tell_notes, tell_owner, warn
+from quietmean.cli.console import err, note, printable, saying, show_log, tell_notes, tell_owner, warn
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError, QuietmeanError
 
@@ -95,6 +95,7 @@ class NodeDisplay:
         document = event_json(event)
         if self.stream is not None:
             self.stream.write(document)
+        note(sentence(document))
         if self._lines:
             self._line(document)
 
@@ -131,8 +132,9 @@ def display(events: bool | Path) -> Iterator[NodeDisplay]:
     else:
         show_log(_LOGGER)
     with _stream(events) as stream:
-        live = Live(console=err, auto_refresh=False, transient=True) if err.is_terminal and not to_stderr else None
-        shown = NodeDisplay(live, lines=live is None and not to_stderr, stream=stream)
+        visible = err.is_terminal and not to_stderr and not saying.quiet
+        live = Live(console=err, auto_refresh=False, transient=True) if visible else None
+        shown = NodeDisplay(live, lines=live is None and not to_stderr and not saying.quiet, stream=stream)
         try:
             if live is None:
                 yield shown
