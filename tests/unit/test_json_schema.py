@@ -18,6 +18,7 @@ from quietmean.core.codec import to_plain
 from quietmean.protocols import registry
 from quietmean.testing.strategies import executions
 from support.json_documents import faults
+from support.pages import commands
 
 CERTIFY = {"colluding": 2, "delta": 1e-6, "epsilon": 1.0}
 WITH_EXECUTIONS = sorted(name for name, kind in registry().items() if kind.has_transcript)
@@ -44,13 +45,20 @@ def test_a_parameter_outside_its_range_is_a_fault() -> None:
     assert any("sigma" in fault for fault in faults("receipt", common | document | {"sigma": -1.0, "certify": CERTIFY}))
 
 
-@pytest.mark.parametrize("which", ["result", "receipt"])
-def test_the_command(which: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["schema", which])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_commands_of_the_page(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, *written = commands("how-to/read-a-result.md")[place].split()
+    main(written)
+    main(written[:2])
     printed: dict[str, Any] = json.loads(capsys.readouterr().out)
-    main(["schema", which, "--out", str(tmp_path / "schema.json")])
-    assert json.loads((tmp_path / "schema.json").read_text()) == printed
+    assert json.loads(Path(written[-1]).read_text()) == printed
     assert printed["$schema"].endswith("2020-12/schema")
+
+
+def test_what_has_no_schema() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["schema", "plan"])
     assert ended.value.code == 2

@@ -128,9 +128,7 @@ def answer_schema() -> Schema:
         "messages": described(array(TEXT), "the flags in words"),
         "method": TEXT,
         "coverage_ignoring_noise": described(_by_term(NUMBER), "what an interval without the noise would cover"),
-        "tests": by_name(
-            record({"statistic": nullable(NUMBER), "df": array(nullable(SIZE_OR_INF)), "p_value": nullable(NUMBER)})
-        ),
+        "tests": by_name(test),
         "summary": {"type": "object"},
         "reason": described(TEXT, "why nothing is said of the population"),
         "share": NUMBER,
