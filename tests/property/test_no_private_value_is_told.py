@@ -33,8 +33,11 @@ from quietmean.planning import Plan
 from quietmean.protocols import get_protocol
 from quietmean.randomness import Seed
 from quietmean.randomness.insecure import InsecurePopulationNoise
-from quietmean.statistics import Column, Columns, Encoded, Workload, read_columns, table
+from quietmean.statistics import Column, Columns, Encoded, Workload
 from quietmean.studies import local
+from quietmean.studies.data import cells as cells_of_data
+from quietmean.studies.data import read_columns, reading
+from quietmean.studies.data.table import Table
 from support.faults import Crash, FaultPlan, run_with_faults
 
 NUMBER, TEXT = 987654.321, "Sentinel-Cell"
@@ -194,12 +197,16 @@ def _telling_encode(workload: Workload, records: Any, step: float) -> Encoded:
     raise InputError(f"row 1 is {records[0, 0]:g}: mend it")
 
 
-def _telling_columns(frame: pl.DataFrame, column: str, path: Path) -> None:
-    raise InputError(f"column {column!r} is not there: it has {', '.join(frame.columns)}")
+def _telling_columns(table: Table, column: str) -> None:
+    raise InputError(f"column {column!r} is not there: it has {', '.join(table.names)}")
 
 
-def _telling_cells(cells: pl.Series, path: Path) -> Any:
-    raise InputError(f"cannot read {cells[0]!r}")
+def _telling_cells(table: Table, cells: Any, *more: Any) -> Any:
+    raise InputError(f"cannot read {cells.values[0]!r}")
+
+
+def _telling_notes(table: Table, column: Column, rows: list[int], what: str, tell: Any) -> None:
+    tell(f"{table.column(column.name).values[rows[0]]!r} is {what}")
 
 
 def _telling_owner(parts: Any) -> None:
@@ -210,8 +217,8 @@ def _telling_owner(parts: Any) -> None:
     ("place", "name", "mutant", "heading"),
     [
         (Workload, "encode", _telling_encode, "age,clinic"),
-        (table, "require_column", _telling_columns, f"{NUMBER},{TEXT}"),
-        (table, "_as_numbers", _telling_cells, "age,clinic"),
+        (reading, "require_column", _telling_columns, f"{NUMBER},{TEXT}"),
+        (cells_of_data, "_numbers", _telling_cells, "age,clinic"),
         (console, "tell_owner", _telling_owner, "age,clinic"),
     ],
 )

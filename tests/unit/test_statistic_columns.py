@@ -10,9 +10,10 @@ import pytest
 
 from quietmean.cli.columns import attach, declared
 from quietmean.core.errors import InputError
-from quietmean.statistics import Column, Columns, read_columns
+from quietmean.statistics import Column, Columns
 from quietmean.statistics.transforms import Transform
 from quietmean.studies import Study
+from quietmean.studies.data import read_columns
 
 TABLE = """crp,admission,discharge,bmi,ward
 2.5,2020-01-03,2020-01-10,31,a

@@ -28,11 +28,11 @@ from quietmean.statistics import (
     combined,
     get_statistic,
     parse_statistic,
-    read_columns,
     read_text,
     registry,
 )
 from quietmean.statistics.kinds.mean import Mean
+from quietmean.studies.data import read_columns
 from quietmean.studies.sources import parties_of_table
 from quietmean.studies.study import Study
 from quietmean.testing import check_feature, check_statistic

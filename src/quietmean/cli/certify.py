@@ -22,6 +22,7 @@ from quietmean.cli.console import (
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.errors import InputError
+from quietmean.core.extras import require_report
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
@@ -108,6 +109,8 @@ def command(
     raw = read_json(execution)
     hints = raw.get("certify") if isinstance(raw.get("certify"), dict) else {}
     happened = read_execution(raw)
+    if report is not None:
+        require_report("the page")
     stated = _stated(raw, execution, report, ledger, account)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     record = _gate_of(raw, happened, hints or {})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
-from quietmean.cli.console import err, print_json, printable, progress, tell_owner
+from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner
 from quietmean.cli.ledger import Payer, balance_text, refuse_without_ledger
 from quietmean.cli.preparation import Files
 from quietmean.core.errors import InputError
@@ -51,7 +51,7 @@ def command(
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     data
-        This party's records: a CSV or Parquet file. They never leave this machine.
+        This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine.
     key
         This party's private key, from quietmean keygen.
     plan
@@ -74,6 +74,7 @@ def command(
     import asyncio
 
     from quietmean.node.preflight import Agreed, CheckSession, package_version
+    from quietmean.studies.data import account_name
 
     refuse_without_ledger(ledger, account, group)
     if not 0 <= wait < 1e9:
@@ -81,7 +82,7 @@ def command(
     files = Files.load(study, roster, key, store)
     with progress("calibrating the noise"):
         shared = files.plan(plan, no_privacy).plan
-    payer = None if ledger is None else Payer(ledger, account or data.stem, group)
+    payer = None if ledger is None else Payer(ledger, account or account_name(data), group)
     findings = _look(files, shared, data, files.store(store), payer)
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
@@ -110,11 +111,12 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]
     columns = ", ".join(files.workload.columns.names)
-    findings.append(Finding("data", True, f"{data.name} is a table with {columns}"))
+    findings.append(Finding("data", True, f"{data.name.partition('#')[0]} is a table with {columns}"))
     try:
         findings.append(Finding("expected", True, "; ".join(files.forecast(plan, records).sentences())))
     except InputError as error:
         findings.append(Finding("expected", False, str(error)))
+    tell_notes(files.owner_notes)
     tell_owner([encoded])
     try:
         findings.append(Finding("store", True, _store_text(files, plan, encoded, store)))

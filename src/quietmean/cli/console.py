@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
     from quietmean.statistics import Encoded, Estimates
     from quietmean.studies.study import Study
 
+
+@dataclass
+class Saying:
+    """What is said on standard error: ``quiet``, errors only; ``log``, where all but what is private is written, too.
+
+    ``json``: an error is a document on standard output as well.
+    """
+
+    quiet: bool = False
+    json: bool = False
+    log: logging.Logger | None = None
+
+
+saying = Saying()
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -38,8 +53,20 @@ def printable(message: str) -> str:
 
 
 def warn(message: str) -> None:
-    """One line on standard error."""
-    err.print(f"quietmean: {printable(message)}", markup=False)
+    """One line on standard error, unless quiet, and in the log."""
+    note(message)
+    _say(message)
+
+
+def note(message: str, level: int = logging.INFO) -> None:
+    """One line in the log, if there is one."""
+    if saying.log is not None:
+        saying.log.log(level, "%s", printable(message))
+
+
+def _say(message: str) -> None:
+    if not saying.quiet:
+        err.print(f"quietmean: {printable(message)}", markup=False)
 
 
 def tell_owner(parts: Sequence[Encoded]) -> None:
@@ -50,12 +77,22 @@ def tell_owner(parts: Sequence[Encoded]) -> None:
         *([f"{missing} cells hold no number"] if missing else []),
     ]
     if found:
-        warn(f"{' and '.join(found)} (for you only: who else learns these numbers learns something about the data)")
+        _say(f"{' and '.join(found)} (for you only: who else learns these numbers learns something about the data)")
+
+
+def tell_notes(notes: Sequence[str]) -> None:
+    """Which cells were not understood, on standard error for the owner of the data: never in a result, receipt, event or log."""
+    for each in notes:
+        _say(f"{each} (for you only)")
 
 
 def fail(message: str, code: int) -> None:
-    """One line on standard error, then the end."""
-    warn(message)
+    """One line on standard error, with --json also a document on standard output, then the end."""
+    if saying.json:
+        print_json({"error": printable(message), "exit": code})
+        sys.stdout.flush()
+    note(message, logging.ERROR)
+    err.print(f"quietmean: {printable(message)}", markup=False)
     raise SystemExit(code)
 
 
@@ -99,7 +136,7 @@ def show_log(name: str) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[Progress]:
-    if not err.is_terminal:
+    if not err.is_terminal or saying.quiet:
         yield Progress(None)
         return
     with err.status(text) as status:

@@ -60,7 +60,7 @@ def command(
     roster
         Names, addresses and public keys of all parties; for a study that is not sealed.
     data
-        This party's records: a CSV or Parquet file. They never leave this machine.
+        This party's records: CSV, Excel, Parquet, SQLite or DuckDB (docs/how-to/data.md). They never leave this machine.
     key
         This party's private key, from quietmean keygen.
     plan
@@ -97,6 +97,7 @@ def command(
     from quietmean.planning.gate import GateRefused
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import conclude, save_refusal
+    from quietmean.studies.data import account_name
 
     refuse_without_ledger(ledger, account, group)
     forbid_core_dumps()
@@ -113,11 +114,11 @@ def command(
         records = files.records(data)
         forecast = files.forecast(shared, records)
         encoded = files.encode(records, shared)
-        shown.tell_owner(encoded)
+        shown.tell_owner(encoded, files.owner_notes)
         settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
         charge = None
         if ledger is not None:
-            payer = Payer(ledger, account or data.stem, group, list(records.T))
+            payer = Payer(ledger, account or account_name(data), group, list(records.T))
             charge = payer.reserve(files.study.name, settings)
             # What holds the columns is not kept while the study runs.
             del payer
@@ -144,7 +145,7 @@ def command(
         outcome.save_receipt(path, origin)
         page = path.with_name(f"{path.name.removesuffix('.json').removesuffix('.receipt')}.privacy.html")
         names = [entry.name for entry in files.roster.entries]
-        write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
+        written = write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
         document = outcome.to_json() | {
             **choice_document(choice),
             "messages": result.transfers,
@@ -156,7 +157,7 @@ def command(
             "not_counted": outcome.missing(names),
             "expected": forecast.to_json(),
             "receipt": str(path),
-            "privacy_page": str(page),
+            "privacy_page": written,
         }
         fields = (
             "columns",
@@ -290,4 +291,5 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
     for note in document["notes"]:
         out.print(f"note: {printable(note)}", markup=False)
     out.print(f"receipt {document['receipt']}")
-    out.print(f"privacy {document['privacy_page']}")
+    if document["privacy_page"] is not None:
+        out.print(f"privacy {document['privacy_page']}")

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from quietmean.cli.console import err, printable, show_log, tell_owner, warn
+from quietmean.cli.console import err, note, printable, saying, show_log, tell_notes, tell_owner, warn
 from quietmean.core.codec import to_plain
 from quietmean.core.errors import InputError, QuietmeanError
 
@@ -76,9 +76,10 @@ class NodeDisplay:
         finally:
             self._live.start()
 
-    def tell_owner(self, encoded: Encoded) -> None:
+    def tell_owner(self, encoded: Encoded, notes: Sequence[str] = ()) -> None:
         """What was done to values that did not fit; not among events, which others may read."""
         if self._live is not None or self._lines:
+            tell_notes(notes)
             tell_owner([encoded])
 
     def warn(self, sentences: Sequence[str]) -> None:
@@ -94,6 +95,7 @@ class NodeDisplay:
         document = event_json(event)
         if self.stream is not None:
             self.stream.write(document)
+        note(sentence(document))
         if self._lines:
             self._line(document)
 
@@ -130,8 +132,9 @@ def display(events: bool | Path) -> Iterator[NodeDisplay]:
     else:
         show_log(_LOGGER)
     with _stream(events) as stream:
-        live = Live(console=err, auto_refresh=False, transient=True) if err.is_terminal and not to_stderr else None
-        shown = NodeDisplay(live, lines=live is None and not to_stderr, stream=stream)
+        visible = err.is_terminal and not to_stderr and not saying.quiet
+        live = Live(console=err, auto_refresh=False, transient=True) if visible else None
+        shown = NodeDisplay(live, lines=live is None and not to_stderr and not saying.quiet, stream=stream)
         try:
             if live is None:
                 yield shown

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 from cyclopts import App, CycloptsError
 
 import quietmean
 from quietmean.cli.columns import attach
-from quietmean.cli.console import fail, warn
+from quietmean.cli.common import Common
+from quietmean.cli.console import fail, saying, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
+from quietmean.cli.help_texts import epilogue
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
 
@@ -34,6 +40,8 @@ COMMANDS = {
     "simulate": ("simulate", "Run a plan many times over a simulated population."),
     "schema": ("schema", "JSON Schemas of results and receipts, for programs that read them."),
     "ledger": ("ledger", "Budgets of this party, and what studies have cost."),
+    "stores": ("stores", "What studies have left on this machine, and removing it."),
+    "completion": ("completion", "Let a shell complete commands and options."),
 }
 
 
@@ -49,7 +57,7 @@ def make_app(asked: str | None) -> App:
         suppress_keyboard_interrupt=False,
     )
     for name, (module, purpose) in COMMANDS.items():
-        app.command(f"quietmean.cli.{module}:command", name=name, help=purpose)
+        app.command(f"quietmean.cli.{module}:command", name=name, help=purpose, help_epilogue=epilogue(name))
     if asked not in COMMANDS:
         _add_extensions(app, asked)
     return app
@@ -83,10 +91,48 @@ def _instead(tokens: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish."""
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
     hide_error_texts()
+    saying.json = "--json" in given
+    with _terminated_like_interrupted():
+        try:
+            common, tokens = Common.taken(given)
+            if _asked(tokens) not in (None, *COMMANDS):
+                # Commands of other distributions have options of their own.
+                common, tokens = Common(), given
+            with common.applied():
+                _run(tokens)
+        except QuietmeanError as error:
+            fail(str(error), error.exit_code)
+
+
+def _asked(tokens: Sequence[str]) -> str | None:
+    return next((token for token in tokens if not token.startswith("-")), None)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """A service manager's SIGTERM ends a command as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None):
+            # In the background of a shell, Ctrl-C is ignored; the end of the process is not.
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        app = make_app(next((token for token in tokens if not token.startswith("-")), None))
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(tokens: list[str]) -> None:
+    try:
+        app = make_app(_asked(tokens))
         app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:

@@ -71,6 +71,8 @@ class Files:
 
     sealed: Sealed | None = None
     keys: StudyKeys | None = None
+    # What the owner of the data should know about their cells, and nobody else.
+    owner_notes: list[str] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def load(cls, study: Path, roster: Path | None, key: Path, store: Path | None = None) -> Files:
@@ -107,9 +109,9 @@ class Files:
 
     def records(self, data: Path) -> NDArray[np.float64]:
         """The columns that the study uses, shape (records, columns); NaN where a cell has no number."""
-        from quietmean.statistics import read_columns
+        from quietmean.studies.data import read_columns
 
-        return read_columns(data, self.workload.columns)
+        return read_columns(data, self.workload.columns, self.owner_notes.append)
 
     def forecast(self, plan: Plan, records: NDArray[np.float64]) -> Forecast:
         """What the statistics will tell; without a public number of records, as if all parties had as many as this one.

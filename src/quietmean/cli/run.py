@@ -25,6 +25,7 @@ from quietmean.cli.console import (
     print_privacy,
     print_statistics,
     progress,
+    tell_notes,
     tell_owner,
     warn,
 )
@@ -32,6 +33,7 @@ from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.privacy_page import write_privacy_page
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.extras import can_report, no_report_sentence
 
 if TYPE_CHECKING:
     from quietmean.statistics import Answer
@@ -74,7 +76,8 @@ def command(
     Parameters
     ----------
     data
-        CSV or Parquet file. Its rows are split evenly over the parties, or by --party-column.
+        CSV, Excel, Parquet, SQLite or DuckDB file (docs/how-to/data.md). Its rows are split
+        evenly over the parties, or by --party-column.
     column
         Column; repeat for several. Each is declared by one of the three that follow.
     bounds
@@ -128,6 +131,7 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.statistics import missing_rule, read_text
+    from quietmean.studies.data import account_name
     from quietmean.studies.study import Study
 
     columns = declared(
@@ -142,7 +146,7 @@ def command(
     )
     study = Study.parse(
         {
-            "name": data.stem,
+            "name": account_name(data),
             "column": columns,
             "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
@@ -204,7 +208,8 @@ def run_local_study(
     from quietmean.studies.local import choose_kills, run_study
     from quietmean.studies.sources import parties_of_table
 
-    names, parts = parties_of_table(data, study.workload.columns, parties, party_column)
+    notes: list[str] = []
+    names, parts = parties_of_table(data, study.workload.columns, parties, party_column, notes.append)
     target = study.target(len(parts))
     for sentence in budget_warnings(target, sum(len(part) for part in parts)):
         warn(sentence)
@@ -215,6 +220,7 @@ def run_local_study(
     forecast = Forecast(study, plan, float(len(parts) if study.unit == PrivacyUnit.PARTY else sum(len(part) for part in parts)))
     forecast.require_hope()
     encoded = [study.workload.encode(part, step=plan.value_step) for part in parts]
+    tell_notes(notes)
     tell_owner(encoded)
     kills = choose_kills(plan, study.dropouts)
     with progress(f"starting {target.parties} processes") as line:
@@ -226,9 +232,13 @@ def run_local_study(
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
     seconds = time.monotonic() - begun
     local.outcome.save_receipt(folder / "receipt.json")
-    _write_reports(folder, study, local, names)
+    pages = can_report()
+    if pages:
+        _write_reports(folder, study, local, names)
+    else:
+        warn(no_report_sentence(str(folder / "receipt.json")))
     document = {
-        **_document(local, folder, seconds),
+        **_document(local, folder, seconds, pages),
         **choice_document(choice),
         "not_counted": local.outcome.missing(names),
         "expected": forecast.to_json(),
@@ -251,7 +261,7 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
     return report
 
 
-def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]:
+def _document(local: LocalStudy, folder: Path, seconds: float, pages: bool) -> dict[str, Any]:
     from quietmean.statistics import column_means
 
     truth = {name: float(one.value[0]) for name, one in column_means(local.truth).items()}
@@ -266,8 +276,8 @@ def _document(local: LocalStudy, folder: Path, seconds: float) -> dict[str, Any]
         "bytes": local.network.bytes_sent,
         "seconds": round(seconds, 3),
         "receipt": str(folder / "receipt.json"),
-        "report": str(folder / "report.html"),
-        "privacy_page": str(folder / "privacy.html"),
+        "report": str(folder / "report.html") if pages else None,
+        "privacy_page": str(folder / "privacy.html") if pages else None,
     }
 
 
@@ -345,5 +355,6 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
         f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB, {math.ceil(document['seconds'] * 10) / 10} s"
     )
     out.print(f"receipt  {document['receipt']}")
-    out.print(f"report   {document['report']}")
-    out.print(f"privacy  {document['privacy_page']}")
+    if document["report"] is not None:
+        out.print(f"report   {document['report']}")
+        out.print(f"privacy  {document['privacy_page']}")

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from quietmean.core.extras import import_extra
+
 if TYPE_CHECKING:
     from polars import DataFrame
 
@@ -14,11 +16,9 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def frame_of(rows: Rows) -> DataFrame:
-    """A Polars frame, one column for each key of the first row."""
-    # The library is needed only here.
-    import polars
-
-    return polars.DataFrame([dict(row) for row in rows])
+    """A Polars frame, one column for each key of the first row. Raises :class:`InputError` if Polars is not installed."""
+    frame: DataFrame = import_extra("polars", "tables", "making a data frame").DataFrame([dict(row) for row in rows])
+    return frame
 
 
 def table_text(rows: Rows) -> str:

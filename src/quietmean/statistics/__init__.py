@@ -9,7 +9,6 @@ from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
 from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
-from quietmean.statistics.table import read_columns
 from quietmean.statistics.workload import Encoded, Workload
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "parse_statistic",
     "presence_of",
     "raw",
-    "read_columns",
     "read_text",
     "registry",
 ]

@@ -16,9 +16,12 @@ from quietmean.statistics.transforms import Transform
 
 # What may stand for a value that is missing.
 RULES = ("centre", "indicator")
-# The levels of a column that is true or false, and how cells may be written, in small letters.
+# The levels of a column that is true or false, and how cells may be written, in small letters: as people and spreadsheets in
+# several languages do.
 NO, YES = "no", "yes"
-TRUTH = {NO: ("no", "n", "false", "f", "0", "0.0"), YES: ("yes", "y", "true", "t", "1", "1.0")}
+_NO = "no n false f 0 0.0 0,0 off nein falsch non faux falso não nao nee onwaar nej nie ei"
+_YES = "yes y true t 1 1.0 1,0 on ja j wahr oui vrai sí si sì verdadero vero sim verdadeiro waar tak kyllä"
+TRUTH = {NO: tuple(_NO.split(" ")), YES: tuple(_YES.split(" "))}
 # The level of a cell that is empty or holds none of the declared ones.
 MISSING = "missing"
 

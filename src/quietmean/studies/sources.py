@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
-from quietmean.statistics.table import read_columns, read_table, require_column
+from quietmean.studies.data import Source, Table, location_of, read_table, text_of_cell, values_of
+from quietmean.studies.data.text import Tell
 
 Parts = tuple[list[str], list[NDArray[np.float64]]]
 
 
-def parties_of_table(path: Path, columns: Columns, parties: int | None, party_column: str | None) -> Parts:
+def parties_of_table(
+    source: Source, columns: Columns, parties: int | None, party_column: str | None, tell: Tell | None = None
+) -> Parts:
     """Names and records of each party; the records have shape (rows, columns), as in :func:`read_columns`.
 
     ``party_column`` names each row's party, or the rows are dealt out evenly to so many ``parties``: row r to party r mod n.
-    Raises :class:`InputError` unless exactly one of the two is given, and for less than two parties or more parties than rows.
+    ``tell`` gets sentences for the owner of the data. Raises :class:`InputError` unless exactly one of the two is given, for a
+    row without a party, and for less than two parties or more parties than rows.
     """
     if (parties is None) == (party_column is None):
         raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
-    values = read_columns(path, columns)
-    if party_column is not None:
-        return _by_column(path, party_column, values)
-    if parties is None or parties < 2:
+    if parties is not None and parties < 2:
         raise InputError(f"{parties} party has nobody to compute with: at least 2 parties are needed")
+    tell = tell or (lambda sentence: None)
+    wanted = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
+    table = read_table(source, wanted, tell)
+    values = values_of(table, columns, location_of(source), tell)
+    if parties is None or party_column is not None:
+        return _by_column(table, party_column or "", values)
     if len(values) < parties:
         raise InputError(f"{len(values)} rows cannot be split over {parties} parties: choose at most {len(values)} parties")
     width = len(str(parties - 1))
@@ -34,10 +39,14 @@ def parties_of_table(path: Path, columns: Columns, parties: int | None, party_co
     return names, [values[party::parties] for party in range(parties)]
 
 
-def _by_column(path: Path, party_column: str, values: NDArray[np.float64]) -> Parts:
-    table = read_table(path)
-    require_column(table, party_column, path)
-    holder = np.array([str(name) for name in table[party_column].to_list()])
+def _by_column(table: Table, party_column: str, values: NDArray[np.float64]) -> Parts:
+    texts = [text_of_cell(cell) for cell in table.column(party_column).values]
+    nobody = [row for row, text in enumerate(texts) if text is None]
+    if nobody:
+        raise InputError(
+            f"column {party_column!r} of {table.place} is empty in {table.where(nobody)}: name the party that each row belongs to"
+        )
+    holder = np.array(texts)
     names = sorted(set(holder.tolist()))
     if len(names) < 2:
         raise InputError(f"column {party_column!r} names only one party: at least 2 are needed")

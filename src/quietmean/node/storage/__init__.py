@@ -1,6 +1,7 @@
 """The durable state of a party: it is on disk before anything that depends on it is sent."""
 
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
+from quietmean.node.storage.housekeeping import find_stores, in_use, remove_store, size_of
 from quietmean.node.storage.store import Store
 
 __all__ = [
@@ -11,4 +12,8 @@ __all__ = [
     "Commitment",
     "Outgoing",
     "Store",
+    "find_stores",
+    "in_use",
+    "remove_store",
+    "size_of",
 ]

@@ -1,0 +1,49 @@
+"""``quietmean completion``: what a shell needs to complete commands and options."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal, cast, get_args
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import out
+from quietmean.core.errors import InputError
+
+Shell = Literal["bash", "zsh", "fish"]
+
+
+def command(shell: Shell | None = None, *, install: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """Show the script with which a shell completes commands and options; or install it for this user.
+
+    Parameters
+    ----------
+    shell
+        Which shell; default that of the environment variable SHELL.
+    install
+        Write it where the shell looks for it, and say where.
+    """
+    from quietmean.cli.main import make_app
+
+    wanted = shell or _own_shell()
+    app = make_app(None)
+    if install:
+        try:
+            path = app.install_completion(shell=wanted)
+        except OSError as error:
+            raise InputError(
+                f"completion for {wanted} cannot be installed ({error.strerror}): show it, and put it in place"
+            ) from None
+        out.print(f"{path} completes commands for {wanted} in every new shell", markup=False)
+    else:
+        sys.stdout.write(app.generate_completion(shell=wanted))
+
+
+def _own_shell() -> Shell:
+    """Raises :class:`InputError` for one that is not known."""
+    name = Path(os.environ.get("SHELL", "")).name
+    if name not in get_args(Shell):
+        raise InputError(f"the shell {name!r} is not known: name one, {', '.join(get_args(Shell))}")
+    return cast("Shell", name)

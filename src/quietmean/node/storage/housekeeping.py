@@ -1,0 +1,93 @@
+"""Stores as files: which there are, and how one is removed that nobody uses."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from quietmean.core.errors import InputError
+
+_MAGIC = b"SQLite format 3\0"
+# Behind the name of a store: of SQLite, of large vectors, and of the status.
+_BESIDE = ("", "-wal", "-shm", "-journal", ".vectors", ".status.json")
+
+
+def find_stores(folder: Path) -> list[Path]:
+    """All stores in a folder, by their names. Raises :class:`InputError` if it is none."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".store" and path.is_file())
+    except OSError as error:
+        raise InputError(f"folder {folder} cannot be read ({error.strerror}): name the folder that holds stores") from None
+
+
+def size_of(store: Path) -> int:
+    """Bytes of all its files."""
+    return sum(path.stat().st_size for path in files_of(store))
+
+
+def files_of(store: Path) -> list[Path]:
+    """The files that belong to a store and exist."""
+    return [path for ending in _BESIDE if (path := store.with_name(store.name + ending)).is_file()]
+
+
+def in_use(store: Path) -> bool:
+    """Does a process have it open? The store is not changed. Raises :class:`InputError` if the file is no store."""
+    with closing(_opened(store, "ro")) as database:
+        try:
+            database.execute("SELECT name FROM sqlite_master").fetchall()
+        except sqlite3.DatabaseError as error:
+            return _is_locked(error)
+        return False
+
+
+def remove_store(store: Path) -> list[Path]:
+    """Remove all its files, in one step for whoever would open it. Returns what was removed.
+
+    Raises :class:`InputError` if it is no store or in use.
+    """
+    with closing(_opened(store, "rw")) as database:
+        if not _lock(database, store):
+            raise InputError(f"store {store} is in use: stop the process that has it open, then remove it")
+        # Whoever comes now finds it locked, or gone.
+        found = files_of(store)
+        for path in found:
+            path.unlink(missing_ok=True)
+    for path in files_of(store):
+        path.unlink(missing_ok=True)
+    return found
+
+
+def _opened(store: Path, mode: str) -> sqlite3.Connection:
+    try:
+        with store.open("rb") as file:
+            start = file.read(len(_MAGIC))
+        database = sqlite3.connect(f"file:{quote(str(store))}?mode={mode}", uri=True, timeout=0, isolation_level=None)
+    except FileNotFoundError:
+        raise InputError(f"store {store} does not exist: quietmean stores FOLDER lists those of a folder") from None
+    except (OSError, sqlite3.Error):
+        raise InputError(f"store {store} cannot be opened: check the path and your rights") from None
+    if start != _MAGIC:
+        database.close()
+        raise InputError(f"file {store} is no store of quietmean: nothing was removed")
+    return database
+
+
+def _is_locked(error: sqlite3.Error) -> bool:
+    return "locked" in str(error) or "busy" in str(error)
+
+
+def _lock(database: sqlite3.Connection, store: Path) -> bool:
+    """Take the store for this process; False if another one has it."""
+    try:
+        database.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+        database.execute("BEGIN EXCLUSIVE")
+        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master").fetchall()}
+    except sqlite3.DatabaseError as error:
+        if _is_locked(error):
+            return False
+        raise InputError(f"store {store} cannot be opened: it is damaged") from None
+    if not {"fact", "pledge", "state"} <= tables:
+        raise InputError(f"file {store} is no store of quietmean: nothing was removed")
+    return True

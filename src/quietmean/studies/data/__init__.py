@@ -1,0 +1,23 @@
+"""The data of one site, from the files, databases and data frames that people have, to arrays of numbers: one path for all.
+
+Whether a table is accepted depends on its structure (is it a table, has it the columns, how many rows, how are numbers written)
+and hardly on its values: a refusal would answer a question about them. No message has a cell or a list of headings, which
+in a file without a heading are cells.
+"""
+
+from quietmean.studies.data.cells import text_of_cell
+from quietmean.studies.data.location import Location, account_name
+from quietmean.studies.data.reading import Source, location_of, read_columns, read_table, values_of
+from quietmean.studies.data.table import Table
+
+__all__ = [
+    "Location",
+    "Source",
+    "Table",
+    "account_name",
+    "location_of",
+    "read_columns",
+    "read_table",
+    "text_of_cell",
+    "values_of",
+]

@@ -1,0 +1,160 @@
+"""Cells of a declared column as floats: numbers, days, places of levels; and what their owner should know of the others."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column
+from quietmean.statistics.columns import TRUTH, is_number
+from quietmean.studies.data.days import day_first, days_since
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.numerals import Numerals
+from quietmean.studies.data.table import Cells, Stored, Table, plain_name
+from quietmean.studies.data.text import Tell
+
+# How programs and people write that nothing is known, in small letters. A declared level of that name comes first.
+MISSING_TEXTS = frozenset(
+    ["", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", ".", "-", "--", "?", "#value!", "#div/0!", "<na>", "nat"]
+)
+_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_SHAPES = {
+    "numbers": (Stored.NUMBERS, Stored.MIXED),
+    "dates": (Stored.DATES, Stored.MIXED),
+}
+
+
+def floats_of(table: Table, column: Column, numerals: Numerals, location: Location, tell: Tell) -> NDArray[np.float64]:
+    """The values of one column of the file, (rows,). Raises :class:`InputError` for a column that cannot hold such values."""
+    cells = table.column(column.name)
+    if not column.numeric:
+        return _levels(table, cells, column, tell)
+    values = _days(table, cells, column, location) if column.since else _numbers(table, cells, column, numerals)
+    if column.missing_codes:
+        values = np.where(_coded(cells.values, values, column), np.nan, values)
+    what = "no date" if column.since else "no number"
+    _tell_strange(table, column, np.isnan(values), cells, f"{what} and count as missing", tell)
+    return values
+
+
+def numeral_texts(table: Table, columns: Sequence[Column]) -> list[str]:
+    """Texts in columns of numbers, which show how numbers are written in the file."""
+    found: list[str] = []
+    for column in columns:
+        cells = table.column(column.name)
+        if column.numeric and not column.since and cells.stored is Stored.MIXED:
+            codes = set(column.missing_codes)
+            found += [text for cell in cells.values if isinstance(cell, str) and (text := cell.strip()) not in codes]
+    return found
+
+
+def text_of_cell(cell: Any) -> str | None:
+    """As it is compared with levels and names of parties; None if it is empty. A whole number has no decimals."""
+    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
+        return None
+    if isinstance(cell, bool | np.bool_):
+        return "true" if cell else "false"
+    if isinstance(cell, float | np.floating | Decimal):
+        return f"{cell:.0f}" if cell == int(cell) else str(cell)
+    if isinstance(cell, datetime.date):
+        return cell.isoformat()
+    return plain_name(cell) or None
+
+
+def _numbers(table: Table, cells: Cells, column: Column, numerals: Numerals) -> NDArray[np.float64]:
+    if cells.stored is Stored.NUMBERS:
+        return np.array(cells.values, dtype=np.float64)
+    _require("numbers", table, cells, column)
+
+    @cache
+    def value(text: str) -> float:
+        found = numerals.value(text.strip())
+        return np.nan if found is None else found
+
+    def number(cell: Any) -> float:
+        if isinstance(cell, str):
+            return value(cell)
+        return float(cell) if isinstance(cell, int | float | Decimal) and not isinstance(cell, bool) else np.nan
+
+    return np.array([number(cell) for cell in cells.values], dtype=np.float64)
+
+
+def _days(table: Table, cells: Cells, column: Column, location: Location) -> NDArray[np.float64]:
+    """Dates as days since the column's public day; NaN for what is none."""
+    _require("dates", table, cells, column)
+    first = day_first(cells.values, location, column.name)
+    return days_since(cells.values, datetime.date.fromisoformat(column.since), day_first=first)
+
+
+def _require(what: str, table: Table, cells: Cells, column: Column) -> None:
+    if cells.stored not in _SHAPES[what]:
+        raise InputError(f"column {column.name!r} of {table.place} is of type {cells.type}: choose a column of {what}")
+
+
+def _coded(cells: Sequence[Any] | NDArray[np.float64], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
+    """Which cells hold a code for missing, as a text or as the same number."""
+    codes = [float(code) for code in column.missing_codes if is_number(code)]
+    texts = {plain_name(code) for code in column.missing_codes}
+    named = np.array([isinstance(cell, str) and plain_name(cell) in texts for cell in cells], dtype=bool)
+    # Of dates, a code is a text only.
+    return named if column.since else named | np.isin(values, codes)
+
+
+def _levels(table: Table, cells: Cells, column: Column, tell: Tell) -> NDArray[np.float64]:
+    """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
+    if column.boolean:
+        known = {text: float(place) for place, level in enumerate(column.categories) for text in TRUTH[level]}
+    else:
+        known = {plain_name(level): float(place) for place, level in enumerate(column.levels)}
+    codes = {plain_name(code) for code in column.missing_codes}
+
+    @cache
+    def place(text: str | None) -> float:
+        if text is None or text in codes:
+            return np.nan
+        wanted = text.lower() if column.boolean else text
+        whole = _WHOLE.fullmatch(wanted)
+        for spelling in (wanted, whole[1] if whole else wanted):
+            if spelling in known:
+                return known[spelling]
+        return np.nan if text.lower() in MISSING_TEXTS else -1.0
+
+    values = np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
+    strange = np.flatnonzero(values < 0).tolist()
+    if strange:
+        _tell(table, column, strange, "neither true nor false" if column.boolean else "none of the declared levels", tell)
+    return values
+
+
+def _tell_strange(table: Table, column: Column, lacking: NDArray[np.bool_], cells: Cells, what: str, tell: Tell) -> None:
+    """Tell of cells without a value that are written as none of the usual spellings of missing, nor as a declared code."""
+    codes = {plain_name(code) for code in column.missing_codes}
+
+    def strange(row: int) -> bool:
+        text = text_of_cell(cells.values[row])
+        return text is not None and text.lower() not in MISSING_TEXTS and text not in codes and not _is_code(text, column)
+
+    if cells.stored is Stored.MIXED:
+        rows = [row for row in np.flatnonzero(lacking).tolist() if strange(row)]
+        if rows:
+            _tell(table, column, rows, what, tell)
+
+
+def _is_code(text: str, column: Column) -> bool:
+    """Is it the number of a code, written in another way?"""
+    return is_number(text) and float(text) in {float(code) for code in column.missing_codes if is_number(code)}
+
+
+def _tell(table: Table, column: Column, rows: list[int], what: str, tell: Tell) -> None:
+    many = "cells hold" if len(rows) > 1 else "cell holds"
+    if len(rows) == 1:
+        what = what.replace("count", "counts")
+    tell(f"{table.place}, column {column.name!r}: {len(rows)} {many} {what} ({table.where(rows)})")

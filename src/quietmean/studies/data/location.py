@@ -1,0 +1,97 @@
+"""Where a site's data are, and how they are written: ``FILE`` or ``FILE#NAME=VALUE,NAME=VALUE``.
+
+What stands behind the # is about this site's file, so it belongs to the data and not to the study: ``visits.csv#decimal=comma``,
+``visits.xlsx#sheet=2024``, ``clinic.sqlite#table=visits``, ``clinic.duckdb#query=visits.sql``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
+# What may be said of a file; the values of those that have a choice.
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "decimal": ("comma", "point"),
+    "delimiter": tuple(DELIMITERS),
+    "dates": ("day-first", "month-first"),
+    "encoding": (),
+    "skip": (),
+    "sheet": (),
+    "table": (),
+    "query": (),
+}
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file and what was said about it. Raises :class:`InputError` for what cannot be said."""
+
+    path: Path
+    said: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Path | str) -> Location:
+        """From ``FILE#NAME=VALUE,...``; a file whose own name has a # is taken as it is."""
+        text = str(source)
+        if "#" not in text or Path(text).exists():
+            return cls(Path(text))
+        parts = text.split("#")
+        heads = ["#".join(parts[:place]) for place in range(1, len(parts))]
+        head = next((one for one in heads if Path(one).exists()), heads[0])
+        return cls(Path(head), _said(text[len(head) + 1 :], Path(head).name))
+
+    def __post_init__(self) -> None:
+        for name, value in self.said.items():
+            known = _CHOICES.get(name)
+            if known is None:
+                raise InputError(
+                    f"#{name}= is nothing that can be said of {self.path.name}{nearest(name, _CHOICES)}: there are "
+                    f"{', '.join(f'#{one}=' for one in _CHOICES)}"
+                )
+            if known and value not in known:
+                raise InputError(
+                    f"#{name}={value} of {self.path.name} is not known{nearest(value, known)}: use {' or '.join(known)}"
+                )
+        skip = self.said.get("skip", "0")
+        if not skip.isdecimal():
+            raise InputError(
+                f"#skip={skip} of {self.path.name} is no number: say how many lines are above the names of the columns"
+            )
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.path.name
+
+    @property
+    def skip(self) -> int:
+        return int(self.said.get("skip", "0"))
+
+    def only(self, kind: str, known: Collection[str]) -> None:
+        """Raises :class:`InputError` if something was said that has no meaning for this ``kind`` of source."""
+        for name in self.said:
+            if name not in {*known, "decimal", "dates"}:
+                raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
+
+
+def account_name(source: Path | str) -> str:
+    """The name of the file without its endings: what an account for these data is called."""
+    path = Location.of(source).path
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
+
+
+def _said(text: str, name: str) -> dict[str, str]:
+    found = {}
+    for part in text.split(","):
+        key, equals, value = part.partition("=")
+        if not (equals and key.strip() and value.strip()):
+            raise InputError(
+                f"#{text} behind {name} cannot be read: write #NAME=VALUE, such as #decimal=comma, with commas between"
+            )
+        found[key.strip()] = value.strip()
+    return found

@@ -1,0 +1,131 @@
+"""From any source to the declared columns."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Collection
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column, Columns
+from quietmean.statistics.transforms import Transform
+from quietmean.studies.data.cells import floats_of, numeral_texts
+from quietmean.studies.data.database import read_database
+from quietmean.studies.data.delimited import read_delimited
+from quietmean.studies.data.frames import read_columnar, table_of_frame
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.numerals import Numerals
+from quietmean.studies.data.table import Table, require_column
+from quietmean.studies.data.text import Tell, text_of, unpacked
+from quietmean.studies.data.workbook import read_workbook
+
+if TYPE_CHECKING:
+    from narwhals.typing import IntoFrame
+
+    Source: TypeAlias = Path | str | IntoFrame
+else:
+    Source: TypeAlias = Any
+
+# What a file begins with, wherever its name ends.
+_PARQUET, _ARROW, _SQLITE, _ZIP = b"PAR1", b"ARROW1", b"SQLite format 3\0", b"PK\x03\x04"
+_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_DUCKDB = slice(8, 12)
+# Endings of files that are no text; what does not begin as it should is damaged.
+_BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Arrow", ".xlsx": "Excel"}
+
+
+def _nobody(sentence: str) -> None:
+    """Where nobody wants to know."""
+
+
+def read_columns(source: Source, columns: Columns, tell: Tell = _nobody) -> NDArray[np.float64]:
+    """The declared columns of all rows as floats, shape (rows, columns), from a file or a data frame.
+
+    ``source``: a path, perhaps with what is said of the file (:class:`Location`), or a data frame. Of numbers, NaN where a cell
+    is empty, holds none or one of the codes for missing; dates as days since the public day. Of levels their places, NaN where a
+    cell is missing and -1 where it holds none of the declared ones. Transforms are computed. ``tell`` gets sentences for the
+    owner of the data alone: which cells were not understood, by line and column.
+    Raises :class:`InputError` for what is no table or has no rows, and for a column that is absent or of a type that holds no
+    such values. The error contains no cell.
+    """
+    wanted = [column.name for column in columns if not column.origin]
+    table = read_table(source, wanted, tell)
+    return values_of(table, columns, location_of(source), tell)
+
+
+def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _nobody) -> NDArray[np.float64]:
+    """As :func:`read_columns`, of a table that was read."""
+    read = [column for column in columns if not column.origin]
+    for column in read:
+        require_column(table, column.name)
+    if not table.height:
+        raise InputError(f"{table.place} has no rows: a party needs at least one record")
+    numerals = Numerals.found(numeral_texts(table, read), location, point=table.point)
+    found: dict[str, NDArray[np.float64]] = {}
+    for column in columns:
+        if column.origin:
+            found[column.name] = _transformed(column, columns, found)
+        else:
+            found[column.name] = floats_of(table, column, numerals, location, tell)
+    return np.column_stack(list(found.values()))
+
+
+def location_of(source: Source) -> Location:
+    """Of a data frame, one of which nothing is said."""
+    return Location.of(source) if isinstance(source, Path | str) else Location(Path("the data frame"))
+
+
+def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) -> Table:
+    """The table with the ``wanted`` columns, by what the file begins with. Raises :class:`InputError` if there is none."""
+    if not isinstance(source, Path | str):
+        return table_of_frame(source)
+    location = Location.of(source)
+    if location.path.is_dir():
+        raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
+    try:
+        raw = location.path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"file {location.path} does not exist: check the path") from None
+    except OSError as error:
+        raise InputError(f"file {location.path} cannot be read ({error.strerror or 'an input error'}): check it") from None
+    if raw.startswith(_PARQUET):
+        return read_columnar(location, "parquet")
+    if raw.startswith(_ARROW):
+        return read_columnar(location, "arrow")
+    if raw.startswith(_SQLITE):
+        return read_database(location, "sqlite", wanted)
+    if raw[_DUCKDB] == b"DUCK":
+        return read_database(location, "duckdb", wanted)
+    if raw.startswith(_OLD_OFFICE) or (raw.startswith(_ZIP) and _is_workbook(raw)):
+        return read_workbook(location, wanted)
+    if raw.startswith(_ZIP):
+        raise InputError(f"{location.name} is a zip archive: unpack it, and give the table in it")
+    kind = _BINARY.get(location.path.suffix.lower())
+    if kind is not None and b"\0" in raw[:4096]:
+        raise InputError(f"file {location.name} cannot be read as a table: it is no {kind} file, or damaged")
+    return read_delimited(text_of(unpacked(raw, location.name), location, tell), location, wanted)
+
+
+def _is_workbook(raw: bytes) -> bool:
+    """Of Excel or LibreOffice."""
+    try:
+        inside = set(zipfile.ZipFile(BytesIO(raw)).namelist())
+    except zipfile.BadZipFile:
+        # Cut off; the reader of workbooks says so.
+        return True
+    return any(name.startswith("xl/") for name in inside) or "content.xml" in inside
+
+
+def _transformed(column: Column, columns: Columns, found: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The values of a transform, (rows,), from those of the columns before it; what is no level of these is missing."""
+    transform = Transform(column.origin)
+    sources = {
+        name: found[name] if columns[name].numeric else np.where(found[name] < 0, np.nan, found[name])
+        for name in transform.sources
+    }
+    return transform.values(sources)

@@ -1,0 +1,112 @@
+"""What every reader makes of its source: named columns of cells, and where each row stands."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+
+# Most rows that a message names.
+_MOST_NAMED = 3
+
+
+class Stored(Enum):
+    """What a source says of the cells of a column."""
+
+    # Each cell is what it is: a text, number, truth value, date or None.
+    MIXED = "mixed"
+    NUMBERS = "numbers"
+    TRUTH = "truth"
+    DATES = "dates"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one column: float64 of shape (rows,) with NaN for missing where they are NUMBERS, else plain objects."""
+
+    values: Sequence[Any] | NDArray[np.float64] = field(repr=False)
+    stored: Stored = Stored.MIXED
+    # How the source calls the type, for messages.
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """``place``: its name in messages. ``take``: the cells of a column by its place. ``lines``: where each row begins.
+
+    ``word``: what a place in it is called: ``line`` of a text as editors count, or ``row``. ``point``: are numbers written with a
+    decimal point because commas are between the columns?
+    """
+
+    place: str
+    names: tuple[str, ...]
+    lines: Sequence[int]
+    take: Callable[[int], Cells] = field(repr=False)
+    word: str = "row"
+    point: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises :class:`InputError` if two columns have the same name."""
+        seen: dict[str, int] = {}
+        for place, name in enumerate(self.names, 1):
+            if name and seen.setdefault(name, place) != place:
+                raise InputError(
+                    f"columns {seen[name]} and {place} of {self.place} have the same name: give each column a name of its own in "
+                    "the first row"
+                )
+
+    @property
+    def height(self) -> int:
+        return len(self.lines)
+
+    def column(self, name: str) -> Cells:
+        """Raises :class:`InputError` if there is none of that name."""
+        require_column(self, name)
+        return self.take(self.names.index(plain_name(name)))
+
+    def where(self, rows: Sequence[int]) -> str:
+        """Rows in words: ``line 4``, ``lines 4, 9, 12 and 7 more``."""
+        shown = ", ".join(str(self.lines[row]) for row in rows[:_MOST_NAMED])
+        more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
+        return f"{self.word}{'s' if len(rows) > 1 else ''} {shown}{more}"
+
+
+def require_column(table: Table, column: str) -> None:
+    """Raises :class:`InputError` if the table has no such column."""
+    if plain_name(column) not in table.names:
+        raise InputError(
+            f"column {column!r} is not among the {len(table.names)} columns of {table.place}{nearest(column, table.names)}: "
+            "check its name, and that the first row of the file holds the names of its columns"
+        )
+
+
+def plain_name(name: object) -> str:
+    """A heading as it is compared: in Unicode's form NFC, without blanks around it; a number as it is shown."""
+    if name is None:
+        return ""
+    text = f"{name:.0f}" if isinstance(name, float) and name.is_integer() else str(name)
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def of_rows(place: str, heading: Iterable[object], rows: Sequence[Sequence[Any]], lines: Sequence[int], **more: Any) -> Table:
+    """The table of rows that have as many cells as the heading; rows at its end in which all cells are empty are no records."""
+    height = len(rows)
+    while height and all(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in rows[height - 1]):
+        height -= 1
+    kept = rows[:height]
+    return Table(
+        place,
+        tuple(plain_name(name) for name in heading),
+        lines[:height],
+        lambda column: Cells([row[column] for row in kept]),
+        **more,
+    )

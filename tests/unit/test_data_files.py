@@ -1,0 +1,387 @@
+"""The files that people have: each ends right, with the same records or with one sentence that says what to do."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column, Columns
+from quietmean.studies.data import read_columns
+from quietmean.studies.sources import parties_of_table
+
+COLUMNS = Columns(
+    [
+        Column.model_validate(one)
+        for one in (
+            {"name": "age", "low": 0, "high": 110},
+            {"name": "dose", "low": 0, "high": 5000},
+            {"name": "smoker", "boolean": True},
+            {"name": "größe", "levels": ["klein", "groß"]},
+            {"name": "visit", "low": "2024-01-01", "high": "2024-12-31"},
+        )
+    ]
+)
+NAN = np.nan
+RECORDS = np.array([[34, 61.5, 1, 0, 30], [51, 1082.25, 0, 1, 59], [67, NAN, 1, NAN, 60], [45, 70, NAN, 0, NAN]])
+HEADING = ["age", "dose", "smoker", "größe", "visit", "note"]
+ROWS = [
+    ["34", "61.5", "yes", "klein", "2024-01-31", "x"],
+    ["51", "1082.25", "no", "groß", "2024-02-29 08:30", "y, z"],
+    ["67", "", "TRUE", "NA", "2024-03-01T00:00:00", ""],
+    ["45", "70", "", "klein", "", ""],
+]
+CELLS: list[list[Any]] = [
+    [34, 61.5, True, "klein", datetime.date(2024, 1, 31), "x"],
+    [51, 1082.25, False, "groß", datetime.date(2024, 2, 29), "y"],
+    [67, None, True, None, datetime.date(2024, 3, 1), None],
+    [45, 70.0, None, "klein", None, None],
+]
+
+
+def text(rows: list[list[str]] = ROWS, delimiter: str = ",", end: str = "\n", heading: list[str] = HEADING) -> str:
+    def field(cell: str) -> str:
+        return '"' + cell.replace('"', '""') + '"' if delimiter in cell or '"' in cell or "\n" in cell else cell
+
+    return "".join(delimiter.join(map(field, row)) + end for row in [heading, *rows])
+
+
+def german(rows: list[list[str]] = ROWS) -> list[list[str]]:
+    """As a spreadsheet of that language writes it: decimal comma, points between thousands, dates with points."""
+    dose = {"61.5": "61,5", "1082.25": "1.082,25"}
+    truth = {"yes": "ja", "no": "nein", "TRUE": "WAHR"}
+    days = {"2024-01-31": "31.01.2024", "2024-02-29 08:30": "29.02.2024 08:30", "2024-03-01T00:00:00": "1.3.2024"}
+    return [
+        [row[0], dose.get(row[1], row[1]), truth.get(row[2], row[2]), row[3], days.get(row[4], row[4]), row[5]] for row in rows
+    ]
+
+
+def frame_columns() -> dict[str, list[Any]]:
+    return {name: [row[place] for row in CELLS] for place, name in enumerate(HEADING)}
+
+
+def written(content: bytes | str, name: str = "t.csv", encoding: str = "utf-8") -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
+        return str(path)
+
+    return make
+
+
+def workbook(folder: Path, sheets: dict[str, list[list[Any]]]) -> str:
+    openpyxl = pytest.importorskip("openpyxl")
+    pytest.importorskip("python_calamine")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    path = folder / "t.xlsx"
+    book.save(path)
+    return str(path)
+
+
+def two_sheets(folder: Path) -> str:
+    return workbook(folder, {"About": [["made by", "me"]], "Visits": [[], ["A title"][:0], HEADING, *CELLS, [None] * 6]})
+
+
+def two_tables(folder: Path) -> str:
+    return workbook(folder, {"2023": [HEADING, CELLS[0]], "2024": [HEADING, *CELLS]})
+
+
+def parquet(folder: Path) -> str:
+    polars = pytest.importorskip("polars")
+    polars.DataFrame(frame_columns()).write_parquet(folder / "t.parquet")
+    return str(folder / "t.parquet")
+
+
+def feather(folder: Path) -> str:
+    polars = pytest.importorskip("polars")
+    polars.DataFrame(frame_columns()).write_ipc(folder / "t.feather")
+    return str(folder / "t.feather")
+
+
+def sqlite(folder: Path) -> str:
+    with closing(sqlite3.connect(folder / "clinic.db")) as base:
+        names = ", ".join(f'"{name}"' for name in HEADING)
+        base.execute(f"CREATE TABLE visits ({names})")
+        base.execute("CREATE TABLE staff (name, ward)")
+        base.executemany(
+            "INSERT INTO visits VALUES (?, ?, ?, ?, ?, ?)",
+            [[cell.isoformat() if isinstance(cell, datetime.date) else cell for cell in row] for row in CELLS],
+        )
+        base.commit()
+    return str(folder / "clinic.db")
+
+
+def query(folder: Path) -> str:
+    file = folder / "visits.sql"
+    file.write_text('SELECT age, dose, smoker, "größe", visit AS "visit" FROM visits WHERE age > 0 ORDER BY rowid;', "utf-8")
+    return f"{sqlite(folder)}#query={file}"
+
+
+def duck(folder: Path) -> str:
+    duckdb = pytest.importorskip("duckdb")
+    with closing(duckdb.connect(str(folder / "t.duckdb"))) as base:
+        base.execute(
+            'CREATE TABLE visits (age INTEGER, dose DECIMAL(8, 2), smoker BOOLEAN, "größe" VARCHAR, visit TIMESTAMP, note TEXT)'
+        )
+        base.executemany("INSERT INTO visits VALUES (?, ?, ?, ?, ?, ?)", CELLS)
+    return f"{folder / 't.duckdb'}#table=visits"
+
+
+def zipped(folder: Path) -> str:
+    with zipfile.ZipFile(folder / "t.zip", "w") as archive:
+        archive.writestr("t.csv", text())
+    return str(folder / "t.zip")
+
+
+def hashed(folder: Path) -> str:
+    return written(text(), "clinic #7.csv")(folder)
+
+
+ENGLISH = [[row[0], {"1082.25": "1,082.25"}.get(row[1], row[1]), *row[2:]] for row in ROWS]
+THREE = [[row[0], {"61.5": "1.500", "1082.25": "2.250"}.get(row[1], row[1]), *row[2:]] for row in ROWS]
+SLASHES = [[*row[:4], {"2024-01-31": "03/04/2024"}.get(row[4], ""), row[5]] for row in ROWS]
+MONTH_FIRST = {"2024-01-31": "01/31/2024", "2024-02-29 08:30": "2/29/2024 08:30", "2024-03-01T00:00:00": "3/1/2024"}
+AMERICAN = [[*row[:4], MONTH_FIRST.get(row[4], row[4]), row[5]] for row in ROWS]
+NOTES = [[*row[:5], 'two\nlines, and "quotes"'] for row in ROWS]
+EMPTY_ROWS = text(german(), ";") + ";;;;;\n" * 3
+Outcome = NDArray[np.float64] | str
+
+# What people have, and how it ends: with the records, or with words of the one sentence that refuses it.
+FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
+    "plain CSV": (written(text()), RECORDS),
+    "semicolons and decimal comma": (written(text(german(), ";")), RECORDS),
+    "semicolons and decimal point": (written(text(ROWS, ";")), RECORDS),
+    "TSV": (written(text(ROWS, "\t"), "t.tsv"), RECORDS),
+    "TSV with decimal comma": (written(text(german(), "\t"), "t.txt"), RECORDS),
+    "pipes": (written(text(ROWS, "|")), RECORDS),
+    "thousands and decimal point": (written(text(ENGLISH)), RECORDS),
+    "byte order mark": (written("\ufeff" + text(german(), ";")), RECORDS),
+    "UTF-16 of a spreadsheet": (written("\ufeff" + text(german(), "\t"), "t.txt", "utf-16-le"), RECORDS),
+    "UTF-16 without a mark": (written(text(), encoding="utf-16-be"), RECORDS),
+    "Latin-1": (written(text(german(), ";"), encoding="latin-1"), RECORDS),
+    "ends of lines of Windows": (written(text(end="\r\n")), RECORDS),
+    "compressed": (written(gzip.compress(text().encode()), "t.csv.gz"), RECORDS),
+    "notes of several lines": (written(text(NOTES)), RECORDS),
+    "hint above the table": (written("sep=;\r\n" + text(german(), ";", "\r\n")), RECORDS),
+    "empty rows at the end": (written(EMPTY_ROWS), RECORDS),
+    "delimiters at the ends of lines": (written(text(end=",\n")), RECORDS),
+    "dates with the month first": (written(text(AMERICAN)), RECORDS),
+    "an .xls that is text": (written(text(ROWS, "\t"), "t.xls"), RECORDS),
+    "a name with a hash": (hashed, RECORDS),
+    "Excel, one of two sheets": (two_sheets, RECORDS),
+    "Excel, a named sheet": (lambda folder: two_tables(folder) + "#sheet=2024", RECORDS),
+    "Excel, two tables": (two_tables, "2 sheets of t.xlsx have the columns of the study: .*#sheet=NAME"),
+    "Parquet": (parquet, RECORDS),
+    "Feather": (feather, RECORDS),
+    "SQLite": (sqlite, RECORDS),
+    "SQLite by a query": (query, RECORDS),
+    "DuckDB": (duck, RECORDS),
+    "duplicate names": (
+        written(text(heading=["age", "dose", "smoker", "größe", "visit", "age"])),
+        "columns 1 and 6 of t.csv have the same name: give each column a name of its own",
+    ),
+    "numbers that may be thousands": (
+        written(text(THREE, ";")),
+        "one mark before three digits.*t.csv#decimal=comma or t.csv#decimal=point",
+    ),
+    "dates that may be either": (written(text(SLASHES)), "'visit' of t.csv may have day or month first: .*#dates=day-first"),
+    "a row cut short": (written(text() + "88,1\n"), "line 6 of t.csv has 2 fields where the first row has 6: mend that line"),
+    "a row cut short behind notes": (written(text(NOTES) + "88,1\n"), "line 10 of t.csv has 2 fields"),
+    "a quotation mark left open": (written(text() + '88,"1,2,3\n'), "the quotation mark in line 6 of t.csv is never closed"),
+    "names of rows, of R": (
+        written(text([[str(place), *row] for place, row in enumerate(ROWS)])),
+        "every row of t.csv has one field more than the 6 names in its first row: .*row.names = FALSE",
+    ),
+    "no names above the columns": (
+        written(text(ROWS[1:], heading=ROWS[0])),
+        "column 'age' is not among the 6 columns of t.csv: ",
+    ),
+    "a web page": (
+        written("<html><table><tr><td>age</td></tr></table></html>", "t.xls"),
+        "t.xls is a web page or XML .*save it as CSV",
+    ),
+    "an archive": (zipped, "t.zip is a zip archive: unpack it"),
+    "a damaged archive": (written(gzip.compress(text().encode())[:40], "t.csv.gz"), "t.csv.gz is compressed by gzip and damaged"),
+    "a damaged Parquet file": (written(b"PAR1 and then nothing", "t.parquet"), "t.parquet cannot be read as a table"),
+    "a damaged workbook": (
+        written(b"PK\x03\x04 and then nothing", "t.xlsx"),
+        "t.xlsx cannot be read as a workbook: save it anew",
+    ),
+    "an empty file": (written(""), "t.csv is empty: its first row must hold the names"),
+    "names alone": (written(text([])), "t.csv has no rows: a party needs at least one record"),
+    "a picture": (
+        written(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 20, "t.csv"),
+        "t.csv cannot be read as a table, it holds binary",
+    ),
+}
+EXTRAS = {"Excel": "python_calamine", "workbook": "python_calamine", "Parquet": "polars", "Feather": "polars", "DuckDB": "duckdb"}
+
+
+def needed(kind: str) -> None:
+    for word, module in EXTRAS.items():
+        if word in kind:
+            pytest.importorskip(module)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_every_file_ends_right(kind: str, tmp_path: Path) -> None:
+    needed(kind)
+    make, outcome = FILES[kind]
+    source, told = make(tmp_path), list[str]()
+    if isinstance(outcome, str):
+        with pytest.raises(InputError, match=outcome) as caught:
+            read_columns(source, COLUMNS, told.append)
+        assert "\n" not in str(caught.value)
+        return
+    np.testing.assert_allclose(read_columns(source, COLUMNS, told.append), outcome)
+    assert told == (
+        ["t.csv is not in UTF-8 and was read as Windows-1252 (Latin-1); t.csv#encoding=NAME says otherwise"]
+        if kind == "Latin-1"
+        else []
+    )
+
+
+def test_there_are_at_least_twenty_five() -> None:
+    assert len(FILES) >= 25
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_data_frames_go_the_same_way(library: str) -> None:
+    module = pytest.importorskip(library)
+    pytest.importorskip("narwhals")
+    columns = frame_columns()
+    frame = module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
+    np.testing.assert_allclose(read_columns(frame, COLUMNS), RECORDS)
+    with pytest.raises(InputError, match=r"column 'length' is not among the 6 columns of the data frame"):
+        read_columns(frame, Columns([Column(name="length", low=0, high=1)]))
+
+
+def test_what_is_no_data_frame() -> None:
+    pytest.importorskip("narwhals")
+    with pytest.raises(
+        InputError, match="data of type dict are no table: give a path, or a data frame of pandas, Polars or PyArrow"
+    ):
+        read_columns(cast("Any", {"age": [1, 2]}), COLUMNS)
+
+
+def test_categories_and_whole_numbers_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "arm": pandas.Categorical(["a", None, "b"]),
+            # With a missing value, pandas makes whole numbers floats.
+            "stage": [1, None, 2],
+            "when": pandas.to_datetime(["2024-01-02", None, "2024-01-03T10:00"], format="ISO8601"),
+        }
+    )
+    columns = Columns(
+        [
+            Column(name="arm", levels=("a", "b")),
+            Column(name="stage", levels=("1", "2")),
+            Column.model_validate({"name": "when", "low": "2024-01-01", "high": "2024-12-31"}),
+        ]
+    )
+    np.testing.assert_allclose(read_columns(frame, columns), np.array([[0.0, 0, 1], [NAN, NAN, NAN], [1, 1, 2]]))
+
+
+def test_cells_that_are_not_understood_are_told_by_line_and_never_shown(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('age,sex\n40,f\n"12 Sentinel",f\n,Sentinel\n"a\nSentinel",m\n-9,f\nn/a,\nx,f\ny,f\n')
+    columns = Columns([Column(name="age", low=0, high=1, missing_codes=("-9",)), Column(name="sex", levels=("f", "m"))])
+    told: list[str] = []
+    values = read_columns(path, columns, told.append)
+    assert np.isnan(values[1:, 0]).all()
+    assert told == [
+        "t.csv, column 'age': 4 cells hold no number and count as missing (lines 3, 5, 9 and 1 more)",
+        "t.csv, column 'sex': 1 cell holds none of the declared levels (line 4)",
+    ]
+
+
+def test_a_declared_level_may_be_called_as_missing_is(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("drug\nnone\nNA\nmuch\n")
+    levels = Columns([Column(name="drug", levels=("none", "much"))])
+    np.testing.assert_allclose(read_columns(path, levels).ravel(), np.array([0, NAN, 1]))
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "found"),
+    [
+        ("age\n61,5\n2\n", "", [61.5, 2]),
+        ("age\n61.5\n2\n", "", [61.5, 2]),
+        ("age;b\n1.234;1\n1.234.567;1\n", "", [1234, 1234567]),
+        ("age;b\n0.123;1\n1.234;1\n", "", [0.123, 1.234]),
+        ("age;b\n1.234;1\n", "#decimal=point", [1.234]),
+        ("age;b\n1.234;1\n", "#decimal=comma", [1234]),
+        # Between commas a number has a point, whatever one cell holds.
+        ('age,b\n"61,5",1\n', "", [NAN]),
+        ('age,b\n"61,5",1\n', "#decimal=comma", [61.5]),
+        ('age,b\n"1,234",1\n2,1\n', "", [NAN, 2]),
+        ("age;b\n1 234,5;1\n1'234;1\n-7;1\n", "", [1234.5, 1234, -7]),
+        ("age;b\n1_000;1\n١٢;1\n0x10;1\n1e3;1\n", "", [NAN, 12, NAN, 1000]),
+        ("# a title\n\nage;b\n7;1\n", "#skip=1", [7]),
+        # One cell among many decides nothing.
+        ("age;b\n" + "1,5;1\n" * 30 + "2.5;1\n", "", [1.5] * 30 + [NAN]),
+    ],
+)
+def test_how_numbers_are_written(content: str, said: str, found: list[float], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    values = read_columns(f"{tmp_path / 't.csv'}{said}", Columns([Column(name="age", low=0, high=1)]))
+    np.testing.assert_allclose(values.ravel(), found)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "words"),
+    [
+        ("age;b\n1.5;1\n1,5;1\n", "", "some numbers in t.csv have a decimal point and some a decimal comma: say which is right"),
+        ("age;b\n1;2\n", "#decimal=coma", "#decimal=coma of t.csv is not known .did you mean 'comma'"),
+        ("age;b\n1;2\n", "#decimals=comma", "#decimals= is nothing that can be said of t.csv .did you mean 'decimal'"),
+        ("age;b\n1;2\n", "#comma", "#comma behind t.csv cannot be read: write #NAME=VALUE"),
+        ("age;b\n1;2\n", "#sheet=1", "#sheet= has no meaning for t.csv, which is a text: leave it out"),
+        ("age;b\n1;2\n", "#skip=one", "#skip=one of t.csv is no number"),
+        ("age;b\n1;2\n", "#encoding=utf-9", "#encoding=utf-9 of t.csv is not known"),
+        ("age;b,age\n1;2,3\n", "", "is a table with different delimiters in different ways: .*#delimiter=semicolon"),
+    ],
+)
+def test_what_is_said_of_a_file_must_make_sense(content: str, said: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(InputError, match=words):
+        read_columns(f"{tmp_path / 't.csv'}{said}", Columns([Column(name="age", low=0, high=1)]))
+
+
+def test_rows_without_a_party_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("age,clinic\n1,a\n2,\n3,b\n")
+    columns = Columns([Column(name="age", low=0, high=9)])
+    with pytest.raises(InputError, match=r"column 'clinic' of t.csv is empty in line 3: name the party"):
+        parties_of_table(path, columns, None, "clinic")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "extra"),
+    [("t.parquet", b"PAR1", "tables"), ("t.xlsx", b"PK\x03\x04", "excel"), ("t.duckdb", b"--------DUCK", "sql")],
+)
+def test_a_missing_extra_is_named(name: str, content: bytes, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(module: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+    monkeypatch.setattr("quietmean.core.extras.import_module", absent)
+    monkeypatch.setattr("quietmean.core.extras.find_spec", lambda module: None)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=rf'{name} is a.*needs the extra \'{extra}\'.*pip install "quietmean\[{extra}\]"$'):
+        read_columns(tmp_path / name, COLUMNS)
