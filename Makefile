@@ -41,9 +41,8 @@ demo-table-1: .venv/examples.stamp
 	  --column visits --bounds 0 30 --column coinsurance --bounds 0 5 --column diseases --bounds 0 60 \
 	  --column deductible --boolean --column limited --boolean --column health --levels excellent good fair poor \
 	  --column frequent --from "visits >= 10" \
-	  --statistic "group-means(visits, by=deductible)" --statistic "group-means(diseases, by=deductible)" \
-	  --statistic "crosstab(health, deductible)" --statistic "crosstab(limited, deductible)" \
-	  --statistic "crosstab(frequent, deductible)" --statistic "histogram(visits, edges=0 1 2 3 5 8 12 20 30)" \
+	  --statistic "table-1(visits, diseases, health, limited, frequent, by=deductible)" \
+	  --statistic "histogram(visits, edges=0 1 2 3 5 8 12 20 30)" \
 	  --statistic "quantiles(visits, bins=30)" --statistic "correlation(visits, coinsurance, diseases)" \
 	  --statistic "linear-regression(visits ~ coinsurance + diseases + limited, share=3)" \
 	  --epsilon 2 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/table-1/run

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from support.json_documents import faults
+
 STUDY = """
 [study]
 name = "ages"
@@ -99,6 +101,7 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
     bob = join("bob", consortium)
     first, first_errors = finish(ada)
     second, second_errors = finish(bob)
+    assert faults("result", first) == []
     assert first["estimate"] == second["estimate"]
     assert first["parties_counted"] == 2
     assert abs(first["estimate"] - 49.5) < 6 * first["standard_error"]
@@ -110,6 +113,7 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
     assert "study differs: columns.age.high" in edited, edited
     for name in ("ada", "bob"):
         receipt = json.loads((consortium / f"{name}.receipt.json").read_text())
+        assert faults("receipt", receipt) == []
         assert receipt["result"]["epsilon"] == first["epsilon"]
         officer = (consortium / f"{name}.privacy.html").read_text()
         assert all(one in officer for one in ("A priori", "ada", "bob", "No ledger is stated"))

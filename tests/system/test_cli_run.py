@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
+from support.json_documents import faults
+
 
 def quietmean(*arguments: str, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "quietmean.cli.main", *arguments, "--json"]
@@ -33,6 +35,8 @@ def test_twenty_processes_two_of_them_killed(table: Path) -> None:
     arguments = ["run", "--data", "data.csv", "--column", "age", "--bounds", "0", "100", "--parties", "20"]
     privacy = ["--epsilon", "1", "--delta", "1e-6", "--dropouts", "0.1", "--out", "out"]
     result = quietmean(*arguments, *privacy, folder=table)
+    assert faults("result", result) == []
+    assert faults("receipt", json.loads((table / result["receipt"]).read_text())) == []
     killed = set(result["killed"])
     assert len(killed) == 2
     # Who was killed after it dealt is in the sum, and all that stay are.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text, registry
 from quietmean.statistics.kinds.crosstab import independence
 from quietmean.statistics.survival_curve import Curve
 from quietmean.testing import check_statistic
+from support.json_documents import faults
 
 Array = NDArray[np.float64]
 
@@ -104,6 +107,19 @@ def test_every_kind_has_an_example() -> None:
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_statistic_keeps_its_promises(text: str) -> None:
     check_statistic(statistic(text), COLUMNS, RECORDS)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 5.0])
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_every_answer_is_as_its_json_schema_says(text: str, noise: float) -> None:
+    """Also where the noise hides all: null and "inf" have their places."""
+    workload = Workload(COLUMNS, (statistic(text),), PrivacyUnit.RECORD)
+    encoded = workload.encode(RECORDS)
+    drawn = np.random.default_rng(3).normal(0, noise, encoded.vector.shape)
+    (answer,) = workload.decode(encoded.vector / encoded.weight + drawn, noise, encoded.weight)
+    document = json.loads(canonical_json(to_plain(answer.to_json())))
+    assert faults("answer", document) == []
+    assert faults("answer", document | {"estimates": 1}) != []
 
 
 AGE, WEIGHT, SEX, SMOKER = RECORDS.T[:4]

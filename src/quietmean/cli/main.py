@@ -39,6 +39,7 @@ COMMANDS = {
     "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),
     "plan": ("plan", "Which protocol, with how much noise, at which cost."),
     "simulate": ("simulate", "Run a plan many times over a simulated population."),
+    "schema": ("schema", "JSON Schemas of results and receipts, for programs that read them."),
     "ledger": ("ledger", "Budgets of this party, and what studies have cost."),
     "stores": ("stores", "What studies have left on this machine, and removing it."),
     "completion": ("completion", "Let a shell complete commands and options."),

@@ -279,8 +279,9 @@ def _show(answer: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for title in ("protocol", "predicted MSE", "epsilon a priori", "rounds", "messages/party", "bytes/party", "trust"):
-        table.add_column(title, justify="left" if title in ("protocol", "trust") else "right")
+    # On 80 columns headings wrap, names and numbers do not.
+    for title in ("protocol", "predicted MSE", "epsilon a priori", "rounds", "messages per party", "bytes per party", "trust"):
+        table.add_column(title, justify="left" if title in ("protocol", "trust") else "right", no_wrap=title == "protocol")
     candidates = answer["candidates"]
     for found in candidates:
         messages, size = f"{found['messages_per_party']:.1f}", f"{found['bytes_per_party']:.0f}"

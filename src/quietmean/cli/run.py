@@ -333,7 +333,7 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
     only_means = len(column_means(outcome.answers)) == len(outcome.answers)
     what, answer = ("column", "mean") if only_means else ("statistic", "answer")
     for title in (what, f"private {answer}", "standard error", "95 % for the population", f"true {answer} (local mode only)"):
-        table.add_column(title, justify="left" if title == what else "right")
+        table.add_column(title, justify="left" if title == what else "right", overflow="fold")
     intervals = interval_texts(found)
     # A statistic stands once, above its terms.
     heads = {} if only_means else _first_places(outcome.answers)

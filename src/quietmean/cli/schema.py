@@ -1,0 +1,33 @@
+"""``quietmean schema``: the JSON Schemas of what other programs read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import print_json, write_json
+
+
+def command(
+    document: Literal["result", "receipt"],
+    *,
+    save: Annotated[Path | None, Parameter(name="--out")] = None,
+) -> None:
+    """Print a JSON Schema (draft 2020-12), for programs that read results.
+
+    Parameters
+    ----------
+    document
+        result: what run and join print with --json. receipt: the file that certify reads.
+    save
+        Write it to this file instead.
+    """
+    from quietmean.studies.json_schema import receipt_schema, result_schema
+
+    schema = {"result": result_schema, "receipt": receipt_schema}[document]()
+    if save is None:
+        print_json(schema)
+    else:
+        write_json(save, schema, "the schema")

@@ -1,0 +1,139 @@
+"""JSON Schemas of what a study writes: the result of ``run`` and ``join --json``, and the receipt.
+
+They are made from the same declarations as the files: protocols of other packages are in them as soon as they are installed.
+"""
+
+from __future__ import annotations
+
+from quietmean.core.json_schema import (
+    COUNT,
+    DIALECT,
+    NUMBER,
+    SIZE_OR_INF,
+    TEXT,
+    TRUTH,
+    Schema,
+    array,
+    by_name,
+    declared_fields,
+    described,
+    nullable,
+    record,
+)
+from quietmean.protocols import registry
+from quietmean.statistics.estimates import LEVEL
+
+# An estimate is a number, or numbers by term, and these by group; null where the noise does not allow one.
+_END: Schema = {"anyOf": [NUMBER, {"enum": ["inf", "-inf"]}, {"type": "null"}]}
+_INTERVAL = nullable(array(_END, least=2, most=2))
+
+
+def result_schema() -> Schema:
+    """Of the one JSON document that ``run --json`` and ``join --json`` print."""
+    local = {"true_mean", "killed", "report"}
+    node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger"}
+    fields = _result() | {
+        "true_mean": described(_by_term(NUMBER), "run only: of the same records without noise"),
+        "killed": described(array(COUNT), "run only: the parties whose process was killed"),
+        "messages": described(COUNT, "messages sent"),
+        "bytes": described(COUNT, "bytes sent"),
+        "seconds": described(NUMBER, "from the start to the result"),
+        "receipt": described(TEXT, "the file that quietmean certify reads"),
+        "report": TEXT,
+        "privacy_page": described(TEXT, "the page for who answers for the data"),
+        "protocol": TEXT,
+        "why": described(TEXT, "why this protocol was taken"),
+        "not_counted": described(array(TEXT), "the parties whose values are not in the result"),
+        "expected": described(array({"type": "object"}), "what widths were expected before the start"),
+        "refusals": described(array(TEXT), "join only: what came from others and was refused"),
+        "silent": described(array(COUNT), "join only: parties whose final log did not come"),
+        "unresolved": array(array(COUNT, least=3, most=3)),
+        "counted_twice": array(array(COUNT, least=3, most=3)),
+        "counted_twice_part": NUMBER,
+        "notes": described(array(TEXT), "join only: what could not be settled, in words"),
+        "ledger": described({"type": "object"}, "join only: what is left of the budget"),
+    }
+    return {"$schema": DIALECT, "title": "Result of a quietmean study", **record(fields, optional=local | node | {"gate", "why"})}
+
+
+def receipt_schema() -> Schema:
+    """Of a receipt: the execution, by its protocol, how to certify it, and the public result."""
+    common = {
+        "parties": described({"type": "integer", "minimum": 1}, "how many took part"),
+        "rounds": described(COUNT, "rounds of the schedule"),
+        "online": described(array(array(TRUTH)), "for rounds 0 to T, which parties were online"),
+        "sensitivity": described(NUMBER, "L2 distance that one unit can move the vector by"),
+        "neighbours": described({}, "for each round and party, whom it sends to"),
+        "pairs": described({}, "pairs of parties that share noise or masks, or all of them"),
+        "lost": described(array(_message()), "messages that did not arrive: round, sender, receiver"),
+        "seen": described(array(_message()), "messages that were handed over and not used"),
+        "settled": described(
+            array(array(COUNT, least=4, most=4)), "whose arrival the sender learnt of in a later round, or never"
+        ),
+        "weights": described(array(NUMBER), "public weights of the parties"),
+        "certify": record({"colluding": COUNT, "delta": NUMBER, "epsilon": NUMBER}),
+        "result": record(_result(), optional=["gate"]),
+        "origin": {"type": "object"},
+        "gate": described({"type": "object"}, "what happened at the gate before the release"),
+    }
+    required = ["protocol", "parties", "rounds", "online", "sensitivity", "certify"]
+    kinds = []
+    for name, kind in sorted(registry().items()):
+        fields = {**common, **declared_fields(kind), "protocol": {"const": name}}
+        kinds.append({"type": "object", "properties": fields, "required": required, "additionalProperties": False})
+    return {"$schema": DIALECT, "title": "Receipt of a quietmean study", "oneOf": kinds}
+
+
+def _message() -> Schema:
+    """Round, sender, receiver; null stands for all."""
+    return array(nullable(COUNT), least=3, most=3)
+
+
+def _by_term(leaf: Schema) -> Schema:
+    one = nullable(leaf)
+    return {"anyOf": [one, by_name({"anyOf": [one, by_name(one)]})]}
+
+
+def _result() -> dict[str, Schema]:
+    return {
+        "columns": array(TEXT),
+        "estimate": described(_by_term(NUMBER), "means of columns"),
+        "standard_error": described(_by_term(SIZE_OR_INF), "of the privacy noise"),
+        "epsilon_a_priori": described(SIZE_OR_INF, "promised before the start, whatever happens; an upper bound"),
+        "enforced_by": described(TEXT, "what holds the promise"),
+        "epsilon": described(SIZE_OR_INF, "of the execution that happened, an upper bound"),
+        "delta": NUMBER,
+        "certificate": described({"type": "object"}, "what the figures mean and take for granted"),
+        "parties_counted": COUNT,
+        "statistics": array(answer_schema()),
+        "warnings": array(TEXT),
+        "gate": {"type": "object"},
+    }
+
+
+def answer_schema() -> Schema:
+    """Of one entry of ``statistics``."""
+    test = record({"statistic": nullable(NUMBER), "df": array(nullable(SIZE_OR_INF)), "p_value": nullable(NUMBER)})
+    fields = {
+        "name": described(TEXT, "as it was asked for"),
+        "kind": TEXT,
+        "estimate": _by_term(NUMBER),
+        "standard_error": described(_by_term(SIZE_OR_INF), "of the privacy noise"),
+        "standard_error_population": _by_term(SIZE_OR_INF),
+        "interval_noise": described(_by_term(_INTERVAL), "for what the same records give without noise"),
+        "interval_population": described(_by_term(_INTERVAL), "for the population of which they are a random sample"),
+        "interval_level": {"const": LEVEL},
+        "p_value": _by_term(NUMBER),
+        "flags": array(TEXT),
+        "messages": described(array(TEXT), "the flags in words"),
+        "method": TEXT,
+        "coverage_ignoring_noise": described(_by_term(NUMBER), "what an interval without the noise would cover"),
+        "tests": by_name(test),
+        "summary": {"type": "object"},
+        "reason": described(TEXT, "why nothing is said of the population"),
+        "share": NUMBER,
+        "budget_part": described(NUMBER, "of the study's budget, 0 to 1"),
+        "records": NUMBER,
+        "true_value": described(_by_term(NUMBER), "run only: without noise"),
+    }
+    return record(fields, optional=["tests", "summary", "reason", "true_value"])

@@ -1,0 +1,28 @@
+"""Every document that a study wrote, held against the published JSON Schema by another library."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from quietmean.core.json_schema import Schema
+from quietmean.studies.json_schema import answer_schema, receipt_schema, result_schema
+
+
+@cache
+def _validator(which: str) -> Draft202012Validator:
+    schema: Schema = {"result": result_schema, "receipt": receipt_schema, "answer": answer_schema}[which]()
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def faults(which: str, document: Any) -> list[str]:
+    """Where a document is not as its schema says: of a receipt, by the schema of its protocol."""
+    validator = _validator(which)
+    if which == "receipt":
+        mine = [one for one in validator.schema["oneOf"] if one["properties"]["protocol"]["const"] == document["protocol"]]
+        assert len(mine) == 1
+        validator = Draft202012Validator(mine[0])
+    return [f"{error.json_path}: {error.message[:300]}" for error in validator.iter_errors(document)]
