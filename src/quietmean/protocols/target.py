@@ -46,7 +46,7 @@ class Target:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: choose a finite number > 0")
         if self.colluding < 0:
-            raise InputError(f"{self.colluding} parties cannot collude: choose 0..{self.parties - 1}")
+            raise InputError(f"{self.colluding} parties colluding is impossible: choose 0..{self.parties - 1}")
         if self.colluding >= self.parties:
             raise InputError(
                 f"{self.colluding} of {self.parties} parties colluding leaves nobody honest: choose 0..{self.parties - 1}"
