@@ -241,3 +241,31 @@ def test_what_is_no_store_stays(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "cannot be read" in ends(["stores", str(tmp_path / "nowhere")], capsys)[1]
     assert "says nothing without --remove" in ends(["stores", "--abandon"], capsys)[1]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+# --- a service -------------------------------------------------------------------------------------------------------
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+
+
+def test_the_service_calls_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (DEPLOY / "quietmean@.service").read_text()
+    command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    main(["join", "--help"])
+    known = re.findall(r"--[a-z-]+", capsys.readouterr().out)
+    assert set(re.findall(r"--[a-z-]+", command)) <= set(known)
+    for setting in ("SuccessExitStatus=130", "RestartPreventExitStatus=2 3", "NoNewPrivileges=true", "ProtectSystem=strict"):
+        assert f"\n{setting}\n" in text
+    if verifier := shutil.which("systemd-analyze"):
+        done = subprocess.run(
+            [verifier, "verify", str(DEPLOY / "quietmean@.service")], capture_output=True, text=True, check=False
+        )
+        assert "Unknown" not in done.stderr
+
+
+def test_the_image_runs_as_an_ordinary_user() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    assert "\nUSER 10001\n" in text
+    assert '\nENTRYPOINT ["python", "-m", "quietmean"]\n' in text
+    for copied in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE):
+        assert all((DEPLOY.parent / name).exists() for name in copied.split())
