@@ -4,6 +4,8 @@ import quietmean as qm
 target = qm.Target(parties=200, epsilon=1.0, delta=1e-6, colluding=20, dropouts=0.05)
 plan = qm.IncA(rounds=20).calibrate(target)
 result = plan.simulate(values, runs=100)
+study = qm.Study({"age": (0, 110)}, ["mean(age)"], epsilon=1.0, delta=1e-6)
+result = study.run(frame, parties=20)
 certificate = qm.Execution.load("receipt.json").privacy(1e-6).against({0, 4})
 """
 
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
+    from quietmean.api.study import Study
     from quietmean.core.errors import InputError, QuietmeanError
     from quietmean.core.input_domain import InputDomain
     from quietmean.planning import Plan
@@ -56,6 +59,7 @@ __all__ = [
     "SecAgg",
     "SecAggPlus",
     "SecretSharing",
+    "Study",
     "Target",
     "certify",
     "node",
@@ -84,6 +88,7 @@ _PLACES = {
     "SecAgg": "protocols.secagg",
     "SecAggPlus": "protocols.secagg_plus",
     "SecretSharing": "protocols.secret_sharing",
+    "Study": "api.study",
     "Target": "protocols",
     "certify": "api",
     "node": "api",

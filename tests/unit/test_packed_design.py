@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
@@ -239,3 +240,18 @@ def test_certificates_never_exceed_what_was_promised() -> None:
         assert (found[~counted] == 0).all() or not counted.any()
         honest = [party for party in range(10) if party not in (4, 5)]
         assert (conversion.mu(Adversary.collusion((4, 5)), honest, np.zeros(8), 1.0) == found[honest]).all()
+
+
+@pytest.mark.parametrize("parties", [3, 4, 20, 100])
+@pytest.mark.parametrize("epsilon", [0.2, 2.0, 8.0, 11.0])
+@pytest.mark.parametrize("dimension", [1, 30, 1000])
+def test_a_party_of_ten_thousand_records_has_room(parties: int, epsilon: float, dimension: int) -> None:
+    """How many records a party has is not known when noise is planned: coarse grids and small numbers left room for one."""
+    asked = Target(parties, epsilon, DELTA, dimension, colluding=1, unit=PrivacyUnit.RECORD)
+    found = calibrate(asked, PackedSharing()).protocol
+    assert isinstance(found, PackedSharing)
+    assert found.largest_weight >= 10_000
+    # What is stated is kept.
+    stated = calibrate(asked, PackedSharing(largest_weight=7.0)).protocol
+    assert isinstance(stated, PackedSharing)
+    assert stated.largest_weight == 7.0

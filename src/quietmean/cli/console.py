@@ -71,13 +71,10 @@ def _say(message: str) -> None:
 
 def tell_owner(parts: Sequence[Encoded]) -> None:
     """What was done to values that did not fit, on standard error: no result, receipt or event of a node has these numbers."""
-    clamped, missing = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing"))
-    found = [
-        *([f"{clamped} values lie outside their bounds and count as the nearest bound"] if clamped else []),
-        *([f"{missing} cells hold no number"] if missing else []),
-    ]
-    if found:
-        _say(f"{' and '.join(found)} (for you only: who else learns these numbers learns something about the data)")
+    from quietmean.statistics import what_did_not_fit
+
+    for sentence in what_did_not_fit(parts):
+        _say(sentence)
 
 
 def tell_notes(notes: Sequence[str]) -> None:

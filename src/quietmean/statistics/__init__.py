@@ -9,7 +9,7 @@ from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
 from quietmean.statistics.statistic import Feature, Records, Released, Statistic, presence_of, raw
-from quietmean.statistics.workload import Encoded, Workload
+from quietmean.statistics.workload import Encoded, Workload, what_did_not_fit
 
 __all__ = [
     "Answer",
@@ -37,4 +37,5 @@ __all__ = [
     "raw",
     "read_text",
     "registry",
+    "what_did_not_fit",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,6 +34,17 @@ class Encoded:
     weight: float
     clamped: int = field(repr=False)
     missing: int = field(repr=False)
+
+
+def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
+    """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
+    clamped, missing = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing"))
+    found = [
+        *([f"{clamped} values lie outside their bounds and count as the nearest bound"] if clamped else []),
+        *([f"{missing} cells hold no number"] if missing else []),
+    ]
+    known = "who else learns these numbers learns something about the data"
+    return [f"{' and '.join(found)} (for you only: {known})"] if found else []
 
 
 @dataclass(frozen=True, eq=False)

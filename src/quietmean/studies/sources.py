@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.statistics import Columns
-from quietmean.studies.data import Source, Table, location_of, read_table, text_of_cell, values_of
+from quietmean.studies.data import Source, Table, location_of, read_columns, read_table, text_of_cell, values_of
 from quietmean.studies.data.text import Tell
 
 Parts = tuple[list[str], list[NDArray[np.float64]]]
@@ -38,6 +40,15 @@ def parties_of_table(
     width = len(str(parties - 1))
     names = [f"party {party:0{width}d}" for party in range(parties)]
     return names, [values[party::parties] for party in range(parties)]
+
+
+def parties_of_tables(sources: Sequence[Source], columns: Columns, tell: Tell | None = None) -> Parts:
+    """The same from one table for each party. Raises :class:`InputError` for less than two."""
+    if len(sources) < 2:
+        raise InputError(f"{len(sources)} party has nobody to compute with: give at least 2 tables")
+    width = len(str(len(sources) - 1))
+    names = [f"party {party:0{width}d}" for party in range(len(sources))]
+    return names, [read_columns(source, columns, tell or (lambda sentence: None)) for source in sources]
 
 
 def _by_column(table: Table, party_column: str, values: NDArray[np.float64]) -> Parts:

@@ -39,6 +39,8 @@ _CERTAIN = 2.0**-11
 # The error that half of the traffic may cost.
 _FOR_HALF = 1.001
 _LARGEST_WEIGHT = 2.0**20
+# Room for a party of so many records, where nobody says how many there are.
+_USUAL_WEIGHT = 2.0**15
 _STEP_BITS = 24
 _SLACK = 1e-9
 
@@ -70,6 +72,8 @@ def _of_less_error(shape: Settings, target: Target) -> Settings:
     except InputError:
         small = None
     large = _settled(replace(shape, prime=LARGE_PRIME), target)
+    if small and shape.largest_weight is OPEN and small.largest_weight < _USUAL_WEIGHT:
+        return large
     return small if small and small.party_variance <= _FOR_HALF * large.party_variance else large
 
 
@@ -112,26 +116,28 @@ def _shaped(asked: Settings, target: Target, largest: float) -> Settings:
 
 def _settled(shape: Settings, target: Target) -> Settings:
     """The finest grid of use for which there is room, and the least noise on it. Raises :class:`InputError` if there is none."""
-    weighted = replace(shape, largest_weight=given_value(shape.largest_weight, 1.0))
-    unit = weighted if shape.largest_weight is not OPEN else replace(weighted, largest_weight=2.0)
+    is_open = shape.largest_weight is OPEN
+    # Whether a party is one unit decides what rounding costs; the room is for the weight that is known, or for a usual one.
+    unit = replace(shape, largest_weight=2.0) if is_open else shape
     mu = _least_mu(unit, target)
 
-    def made(fineness: int) -> Settings:
-        # Whether a party is one unit decides what rounding costs; the room is for the weight that is known.
-        return replace(_on_grid(unit, target, mu, fineness), largest_weight=weighted.largest_weight)
+    def made(fineness: int, weight: float) -> Settings:
+        return replace(_on_grid(unit, target, mu, fineness), largest_weight=weight)
 
-    def fits(fineness: int) -> bool:
-        return largest_sum(made(fineness), target.parties) <= weighted.prime // 2
+    def fits(fineness: int, weight: float) -> bool:
+        return largest_sum(made(fineness, weight), target.parties) <= shape.prime // 2
 
     coarse, fine = _wanted(unit, target, mu)
-    if not fits(coarse):
+    weights = (_USUAL_WEIGHT, 1.0) if is_open else (shape.largest_weight,)
+    weight = next((one for one in weights if fits(coarse, one)), None)
+    if weight is None:
         raise InputError(
-            f"a sum of {target.parties} values of {target.dimension} coordinates has no room modulo {weighted.prime}: "
-            + (f"choose prime {LARGE_PRIME}, " if weighted.prime != LARGE_PRIME else "")
+            f"a sum of {target.parties} values of {target.dimension} coordinates has no room modulo {shape.prime}: "
+            + (f"choose prime {LARGE_PRIME}, " if shape.prime != LARGE_PRIME else "")
             + "plan for fewer parties or coordinates, a smaller largest_weight, or a larger epsilon"
         )
-    found = made(_largest(fits, coarse, fine))
-    if shape.largest_weight is OPEN:
+    found = made(_largest(lambda fineness: fits(fineness, weight), coarse, fine), 1.0 if is_open else weight)
+    if is_open:
         found = replace(found, largest_weight=_headroom(found, target.parties))
     check_numbers(found, target.parties)
     _check_target(found, target)

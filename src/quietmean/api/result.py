@@ -1,0 +1,89 @@
+"""The result of a study in Python: estimates with their errors, what they cost, and the files that hold both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+from quietmean.core.tables import Tabular, table_text
+from quietmean.privacy import CoalitionCertificate
+from quietmean.protocols.execution import Execution
+from quietmean.statistics import Estimates
+from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.study import Study
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyResult(Tabular):
+    """Estimates in the units of the data, by statistic: ``result["mean(age)"]``. Epsilons are upper bounds.
+
+    ``names``: of all parties, in order.
+    """
+
+    study: Study
+    outcome: StudyOutcome
+    names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"{table_text(self.rows())}\n{self.outcome.certificate.terms.figures(self.outcome.a_priori, self.epsilon)}"
+
+    def __getitem__(self, statistic: str) -> Estimates:
+        """The estimates of a statistic by its text. Raises :class:`InputError` for one that was not asked for."""
+        found = {answer.statistic.text: answer.estimates for answer in self.outcome.answers}
+        if statistic not in found:
+            raise InputError(f"{statistic!r} was not asked for{nearest(statistic, found)}: there are {', '.join(found)}")
+        return found[statistic]
+
+    @property
+    def epsilon_a_priori(self) -> float:
+        """What was promised before the start, whatever happens, at the study's delta."""
+        return self.outcome.epsilon_a_priori
+
+    @property
+    def epsilon(self) -> float:
+        """Of the execution that happened, against every coalition of the planned size, at the study's delta."""
+        return self.outcome.epsilon
+
+    @property
+    def certificate(self) -> CoalitionCertificate:
+        return self.outcome.certificate
+
+    @property
+    def execution(self) -> Execution:
+        return self.outcome.execution
+
+    @property
+    def missing(self) -> list[str]:
+        """The parties whose records are not in the result."""
+        return self.outcome.missing(self.names)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each term: estimate, standard error of the noise, ends of the interval for the population."""
+        return [
+            {
+                "statistic": answer.statistic.text,
+                "term": term,
+                "estimate": float(answer.estimates.value[place]),
+                "standard_error": float(answer.estimates.standard_error[place]),
+                "low": _end(answer.estimates, place, 0),
+                "high": _end(answer.estimates, place, 1),
+            }
+            for answer in self.outcome.answers
+            for place, term in enumerate(answer.estimates.terms)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``quietmean run --json`` prints it, without what only a command knows."""
+        return self.outcome.to_json() | {"not_counted": self.missing}
+
+    def save_receipt(self, path: str | Path) -> None:
+        """Write the public record, which ``quietmean certify`` reads."""
+        self.outcome.save_receipt(Path(path))
+
+
+def _end(found: Estimates, place: int, end: int) -> float:
+    interval = found.of_population
+    return float("nan") if interval is None else float(interval[place][end])

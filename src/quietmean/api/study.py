@@ -1,0 +1,176 @@
+"""A study from Python: what is asked of which columns, at which cost, and a run of it on this machine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from quietmean.api.result import StudyResult
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.planning.automatic import AUTO
+from quietmean.planning.plan import Plan
+from quietmean.protocols.target import budget_warnings
+from quietmean.statistics import Column, Columns, Statistic, read_text, what_did_not_fit
+from quietmean.studies.data import Source
+from quietmean.studies.forecast import Forecast
+from quietmean.studies.local import choose_kills, run_study
+from quietmean.studies.sources import Parts, parties_of_table, parties_of_tables
+from quietmean.studies.study import Study as StudyTerms
+from quietmean.studies.study_file import study_text
+
+# What declares a column: bounds of numbers, its levels, bool for yes and no, or a Column with more.
+Declared: TypeAlias = Column | tuple[float, float] | list[str] | type[bool]
+
+
+class Study:
+    """What several parties want to know together: columns, statistics, privacy unit, budget, whom it protects against.
+
+    ``columns`` by name: ``(low, high)``, bounds chosen without looking at the data; a list of levels; ``bool``; or a
+    :class:`~quietmean.statistics.Column`. ``statistics``: texts as on the command line, such as ``"mean(age)"``, or values;
+    without any, the mean or the proportions of every column. ``epsilon`` and ``delta``: the budget for one ``unit``, a record or
+    a whole party, under replacement. ``colluding``: how many parties may put together what they see, by default one in ten;
+    ``dropouts``: the fraction that may leave. Raises :class:`InputError` for what cannot be asked.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        columns: Mapping[str, Declared],
+        statistics: Iterable[str | Statistic] = (),
+        *,
+        epsilon: float,
+        delta: float,
+        name: str = "study",
+        unit: str = "record",
+        colluding: int | None = None,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        allocate: str = "shares",
+        accept_wide: bool = False,
+        round_timeout: float = 10.0,
+    ) -> None:
+        self._terms = StudyTerms.parse(
+            {
+                "name": name,
+                "column": [_column(one, declared) for one, declared in columns.items()],
+                "statistic": [read_text(one) if isinstance(one, str) else one.describe() for one in statistics],
+                "epsilon": epsilon,
+                "delta": delta,
+                "unit": unit,
+                "colluding": colluding,
+                "dropouts": dropouts,
+                "protocol": protocol,
+                "options": dict(options or {}),
+                "allocate": allocate,
+                "accept_wide": accept_wide,
+                "round_timeout": round_timeout,
+            }
+        )
+        # The budget is checked with the number of parties; the fewest that there can be.
+        self._terms.target(2 + (colluding or 0))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """From a study file. Raises :class:`InputError` that says what is wrong with it."""
+        return cls._of(StudyTerms.load(Path(path)))
+
+    @classmethod
+    def _of(cls, terms: StudyTerms) -> Study:
+        study = cls.__new__(cls)
+        study._terms = terms
+        return study
+
+    def __repr__(self) -> str:
+        asked = ", ".join(statistic.text for statistic in self._terms.workload.statistics)
+        return f"Study({self._terms.name!r}: {asked}; epsilon {self._terms.epsilon:g}, delta {self._terms.delta:g})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Study) and self._terms == other._terms
+
+    def __hash__(self) -> int:
+        return hash(self._terms.model_dump_json())
+
+    @property
+    def columns(self) -> Columns:
+        return self._terms.workload.columns
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Those that are asked for; of every column, if none were named."""
+        return self._terms.workload.statistics
+
+    def save(self, path: str | Path) -> None:
+        """Write the study file, which ``quietmean invite`` and ``join`` take. Nothing is overwritten.
+
+        Raises :class:`InputError` for a file that exists.
+        """
+        target = Path(path)
+        if target.exists():
+            raise InputError(f"file {target} exists already: name another, nothing is overwritten")
+        target.write_text(study_text(self._terms))
+
+    def plan(self, parties: int) -> Plan:
+        """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits."""
+        return self._terms.plan(parties)
+
+    @refuses_unknown_keywords
+    def run(
+        self,
+        data: Source | Sequence[Source],
+        *,
+        parties: int | None = None,
+        party_column: str | None = None,
+    ) -> StudyResult:
+        """Run the study on this machine, each party a process of its own that talks over TLS to the others.
+
+        ``data``: a path or a data frame whose rows are dealt out to so many ``parties``, or belong to those that
+        ``party_column`` names; or a list with one path or frame for each party. Real noise from the operating system. Warns of
+        what did not fit its bounds: for the owner of the data only. Raises :class:`InputError` for data or a number of parties
+        that do not fit, or if the noise would hide everything, and :class:`ProtocolFailure` for a run without a result.
+        """
+        notes: list[str] = []
+        names, parts = self._parts(data, parties, party_column, notes)
+        terms, records = self._terms, float(sum(map(len, parts)))
+        choice = terms.choice(len(parts))
+        by_party = terms.unit == PrivacyUnit.PARTY
+        Forecast(terms, choice.plan, float(len(parts)) if by_party else records).require_hope()
+        encoded = [terms.workload.encode(part, step=choice.plan.value_step) for part in parts]
+        told = [*budget_warnings(choice.plan.target, records), *(f"{note} (for you only)" for note in notes)]
+        for sentence in [*told, *what_did_not_fit(encoded)]:
+            warnings.warn(sentence, stacklevel=3)
+        found = run_study(
+            choice.plan,
+            terms.workload,
+            encoded,
+            kills=choose_kills(choice.plan, terms.dropouts),
+            round_timeout=terms.round_timeout,
+            report=lambda party, event: None,
+        )
+        return StudyResult(terms, found.outcome, tuple(names))
+
+    def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Parts:
+        if isinstance(data, list | tuple):
+            if parties is not None or party_column is not None:
+                raise InputError("a list has one table for each party: leave out parties and party_column, or give one table")
+            return parties_of_tables(data, self.columns, notes.append)
+        return parties_of_table(data, self.columns, parties, party_column, notes.append)
+
+
+def _column(name: str, declared: Declared) -> dict[str, Any]:
+    """A table [[column]]. Raises :class:`InputError` for what declares nothing."""
+    if isinstance(declared, Column):
+        if declared.name != name:
+            raise InputError(f"column {name!r} is declared as {declared.name!r}: give it one name")
+        return declared.describe()
+    if declared is bool:
+        return {"name": name, "boolean": True}
+    if isinstance(declared, list) and all(isinstance(level, str) for level in declared):
+        return {"name": name, "levels": declared}
+    if isinstance(declared, tuple) and len(declared) == 2:
+        return {"name": name, "low": declared[0], "high": declared[1]}
+    raise InputError(f"column {name!r} is not declared: give (low, high), a list of its levels, bool, or a Column")

@@ -1,0 +1,111 @@
+"""A study in a few lines of Python: real processes, any data frame, the same numbers as the command line says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import quietmean as qm
+from quietmean.studies.study import Study as StudyTerms
+from support.json_documents import faults
+
+COLUMNS: dict[str, Any] = {"age": (0, 110), "sex": ["f", "m"], "smoker": bool}
+# For mistakes that types would find.
+MADE: Any = qm.Study
+COST: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-6}
+
+
+def people(count: int, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], count)
+    return {
+        "age": rng.normal(50, 10, count).round(1),
+        "sex": sex,
+        "smoker": rng.random(count) < 0.3,
+        "site": np.arange(count) % 4,
+    }
+
+
+@pytest.fixture(scope="module")
+def result() -> Any:
+    study = qm.Study(COLUMNS, ["mean(age)", "proportion(smoker)", "crosstab(sex, smoker)"], **COST)
+    return study.run(pl.DataFrame(people(2000)), party_column="site")
+
+
+def test_it_answers_with_errors_and_what_it_cost(result: Any) -> None:
+    truth = people(2000)
+    mean = result["mean(age)"]
+    # Six standard errors of the noise.
+    assert abs(mean.value[0] - truth["age"].mean()) < 6 * mean.standard_error[0]
+    assert 0 < result.epsilon <= result.epsilon_a_priori <= 8.0 * (1 + 1e-9)
+    assert result.certificate.max_epsilon == result.epsilon
+    assert result.missing == []
+    assert result.names == ("0", "1", "2", "3")
+    frame = result.to_frame()
+    assert frame.columns == ["statistic", "term", "estimate", "standard_error", "low", "high"]
+    assert set(frame["statistic"]) == {"mean(age)", "proportion(smoker)", "crosstab(sex, smoker)"}
+    assert "mean(age)" in result._repr_html_()
+    assert "epsilon" in repr(result)
+    with pytest.raises(qm.InputError, match=r"'mean\(agee\)' was not asked for \(did you mean 'mean\(age\)'\?\)"):
+        result["mean(agee)"]
+
+
+def test_its_receipt_is_certified_to_the_same_numbers(result: Any, tmp_path: Path) -> None:
+    result.save_receipt(tmp_path / "receipt.json")
+    execution = qm.Execution.load(tmp_path / "receipt.json")
+    assert isinstance(execution, qm.Execution)
+    assert execution.privacy(1e-6).coalitions(result.certificate.size).max_epsilon == result.epsilon
+    assert faults("answer", result.to_json()["statistics"][0]) == []
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_every_kind_of_frame_one_for_each_party(make: Any) -> None:
+    frames = [make(people(300, seed)) for seed in range(3)]
+    study = qm.Study({"age": (0, 110)}, epsilon=8.0, delta=1e-6)
+    found = study.run(frames)["mean(age)"]
+    truth = np.concatenate([people(300, seed)["age"] for seed in range(3)]).mean()
+    assert abs(found.value[0] - truth) < 6 * found.standard_error[0]
+
+
+def test_what_does_not_fit_is_told_to_the_owner() -> None:
+    data = people(600) | {"age": np.where(np.arange(600) < 7, 500.0, 50.0)}
+    study = qm.Study({"age": (0, 110)}, **COST)
+    with pytest.warns(UserWarning, match=r"7 values lie outside their bounds.*for you only"):
+        study.run(pd.DataFrame(data), parties=3)
+
+
+def test_the_file_is_the_study(tmp_path: Path) -> None:
+    study = qm.Study(COLUMNS, ["mean(age)"], colluding=3, **COST)
+    study.save(tmp_path / "study.toml")
+    assert qm.Study.load(tmp_path / "study.toml") == study
+    assert StudyTerms.load(tmp_path / "study.toml").colluding == 3
+    assert study.plan(10).target.colluding == 3
+    with pytest.raises(qm.InputError, match="exists already"):
+        study.save(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: MADE(COLUMNS, epsilonn=1, delta=1e-6), r"no keyword 'epsilonn' \(did you mean 'epsilon'\?\)"),
+        (lambda: MADE({"age": 5}, **COST), r"column 'age' is not declared: give \(low, high\)"),
+        (lambda: MADE({"age": (110, 0)}, **COST), "two finite numbers in rising order"),
+        (lambda: MADE(COLUMNS, ["meen(age)"], **COST), "did you mean 'mean'"),
+        (lambda: MADE(COLUMNS, ["mean(agee)"], **COST), "agee"),
+        (lambda: MADE(COLUMNS, **COST | {"delta": 2.0}), "delta"),
+        (lambda: MADE(COLUMNS, **COST).run([pd.DataFrame(people(9))]), "at least 2 tables"),
+        (lambda: MADE(COLUMNS, **COST).run(pd.DataFrame(people(9))), "who holds which rows"),
+        (lambda: MADE(COLUMNS, **COST).run(pd.DataFrame({"age": [1]}), parties=2), "'sex'"),
+        (lambda: MADE(COLUMNS, **COST).run(7, parties=2), "no table"),
+        (lambda: MADE(COLUMNS, **COST).run(pd.DataFrame(people(9)), parti=2), "did you mean 'parties'"),
+    ],
+)
+def test_mistakes_are_one_sentence(wrong: Any, words: str) -> None:
+    with pytest.raises(qm.InputError, match=words):
+        wrong()
