@@ -22,7 +22,7 @@ from cyclopts import (
 from quietmean.cli.help_texts import EXAMPLES
 from quietmean.core.errors import InputError
 
-_WHOLE = re.compile(r"[+-]?\d+")
+_FRACTION = re.compile(r"[+-]?(\d+\.\d*|\.\d+)")
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _EXAMPLES = {float: "a number, such as 0.5 or 1e-6", int: "a whole number, such as 3"}
 # Options that were, and what there is instead.
@@ -54,11 +54,11 @@ def sentence_of(error: CycloptsError, app: App, command: str | None, tokens: Seq
 def refuse_fractions(app: App, tokens: Sequence[str]) -> None:
     """Raises :class:`InputError` for a fraction where a whole number is needed, which would be rounded without a word."""
     # Only lines that may hold one are looked at twice.
-    if not any("." in token for token in tokens):
+    if not any(_FRACTION.fullmatch(token.partition("=")[2] or token) for token in tokens):
         return
     whole = {name: one for one in _arguments(app, tokens) for name in one.names if _kinds(one.hint) & {int, float} == {int}}
     for name, value in _given(tokens):
-        if name in whole and "." in value and not _WHOLE.fullmatch(value):
+        if name in whole and _FRACTION.fullmatch(value):
             raise InputError(_wrong_kind(name, value, whole[name], ""))
 
 
