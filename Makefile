@@ -10,7 +10,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 test test-all lint bench bench-flower docs clean
+.PHONY: demo demo-survival demo-table-1 test test-all lint bench bench-flower docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -69,6 +69,11 @@ bench-flower: .venv/test.stamp .venv-flower/flower.stamp
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
 	@echo "Open docs/_build/index.html in a browser."
+
+man: .venv/docs.stamp
+	@mkdir -p docs/_build
+	$(BIN)/python tools/man_page.py docs/_build/quietmean.1
+	@echo "man -l docs/_build/quietmean.1"
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

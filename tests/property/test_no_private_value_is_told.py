@@ -260,6 +260,23 @@ def test_a_program_that_tells_a_value_is_found(
     assert TOLD.search(ends(arguments, capsys))
 
 
+def test_a_note_to_the_owner_that_shows_a_cell_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_table(tmp_path, "age,clinic", [f"{TEXT},a", f"{NUMBER} mg,b", "20,c"], "csv")
+
+    def no_processes(*arguments: Any, **options: Any) -> None:
+        raise InputError("no processes can be started here")
+
+    monkeypatch.setattr(local, "run_study", no_processes)
+    run = ["run", "--accept-wide", "--data", str(path), "--column", "age", "--bounds", "0", "100", "--parties", "2"]
+    told = ends([*run, "--protocol", "local-dp"], capsys)
+    assert "column 'age': 2 cells hold no number and count as missing (lines 2, 3) (for you only)" in told
+    assert not TOLD.search(told)
+    monkeypatch.setattr(cells_of_data, "_tell", _telling_notes)
+    assert TOLD.search(ends([*run, "--protocol", "local-dp"], capsys))
+
+
 CRASH = """
 import sys
 from quietmean.cli import main as program

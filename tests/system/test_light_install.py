@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import quietmean
+from support.json_documents import faults
 
 # Everything that only extras install, and what these bring along.
 ABSENT = [
@@ -69,6 +70,7 @@ def test_a_study_without_any_extra(tmp_path: Path, light: dict[str, str]) -> Non
     ]
     told, said = command(tmp_path, light, "run", *study, "--out", "out", "--json")
     document = json.loads(told)
+    assert faults("result", document) == []
     assert document["report"] is None
     assert document["privacy_page"] is None
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["receipt.json"]

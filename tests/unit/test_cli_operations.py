@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,8 +19,9 @@ import numpy as np
 import pytest
 
 import quietmean
+from quietmean.cli.columns import attach
 from quietmean.cli.help_texts import EXAMPLES
-from quietmean.cli.main import COMMANDS, main
+from quietmean.cli.main import COMMANDS, main, make_app
 from quietmean.node import Identity
 from quietmean.node.monitor import status_path, write_status
 from quietmean.node.storage import Store, in_use
@@ -104,6 +106,12 @@ def test_examples_have_options_that_exist(capsys: pytest.CaptureFixture[str]) ->
         main([name, "--help"])
         known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out.partition("Example:")[0]))
         assert set(re.findall(r"--[a-z-]+", EXAMPLES[name])) <= known, name
+
+
+def test_examples_can_be_typed() -> None:
+    for name in COMMANDS:
+        tokens = attach(shlex.split(EXAMPLES[name])[1:])
+        make_app(name).parse_args(tokens, exit_on_error=False, print_error=False)
 
 
 def test_a_shell_completes_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,3 +249,45 @@ def test_what_is_no_store_stays(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "cannot be read" in ends(["stores", str(tmp_path / "nowhere")], capsys)[1]
     assert "says nothing without --remove" in ends(["stores", "--abandon"], capsys)[1]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+# --- a service -------------------------------------------------------------------------------------------------------
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+
+
+def test_the_service_calls_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (DEPLOY / "quietmean@.service").read_text()
+    command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    main(["join", "--help"])
+    known = re.findall(r"--[a-z-]+", capsys.readouterr().out)
+    assert set(re.findall(r"--[a-z-]+", command)) <= set(known)
+    for setting in ("SuccessExitStatus=130", "RestartPreventExitStatus=2 3", "NoNewPrivileges=true", "ProtectSystem=strict"):
+        assert f"\n{setting}\n" in text
+    if verifier := shutil.which("systemd-analyze"):
+        done = subprocess.run(
+            [verifier, "verify", str(DEPLOY / "quietmean@.service")], capture_output=True, text=True, check=False
+        )
+        assert "Unknown" not in done.stderr
+
+
+def test_the_image_runs_as_an_ordinary_user() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    assert "\nUSER 10001\n" in text
+    assert '\nENTRYPOINT ["python", "-m", "quietmean"]\n' in text
+    for copied in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE):
+        assert all((DEPLOY.parent / name).exists() for name in copied.split())
+
+
+def test_the_manual_page_has_every_command_and_option(tmp_path: Path) -> None:
+    pytest.importorskip("docutils")
+    made = tmp_path / "quietmean.1"
+    tool = DEPLOY.parent / "tools" / "man_page.py"
+    subprocess.run([sys.executable, str(tool), str(made)], env=ENVIRONMENT, check=True)
+    page = re.sub(r"\\f.|\\", "", made.read_text())
+    assert "system message" not in page.lower()
+    for name in COMMANDS:
+        assert f"\n.SS quietmean {name}\n" in page or f"\n.SS {name}\n" in page or f"\n.SH {name}\n" in page, name
+        assert EXAMPLES[name] in page
+    for option in ("--party-column", "--accept-wide", "--abandon", "--quiet"):
+        assert option in page

@@ -256,6 +256,14 @@ def test_every_file_ends_right(kind: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["Parquet", "Feather"])
+def test_columnar_files_need_one_library_of_two(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    source = FILES[kind][0](tmp_path)
+    monkeypatch.setattr("quietmean.studies.data.frames.is_installed", lambda module: module != "polars")
+    np.testing.assert_allclose(read_columns(source, COLUMNS), RECORDS)
+
+
 def test_there_are_at_least_twenty_five() -> None:
     assert len(FILES) >= 25
 

@@ -21,7 +21,7 @@ from quietmean.cli.console import (
     read_json,
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
@@ -260,8 +260,10 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
         return frozenset()
     try:
         pairs = msgspec.json.decode(path.read_bytes(), type=list[tuple[int, int]])
+    except FileNotFoundError:
+        raise InputError(f"file {path} does not exist: check the path") from None
     except (OSError, msgspec.DecodeError) as error:
-        raise InputError(f"file {path} cannot be read as a list of [party, round] ({error}): mend it") from None
+        raise InputError(f"file {path} cannot be read as a list of [party, round] ({reason_of(error)}): mend it") from None
     return frozenset(pairs)
 
 

@@ -30,7 +30,7 @@ def attach(tokens: Sequence[str]) -> list[str]:
             column = word.partition("=")[2]
         elif word in _ABOUT:
             values, most = [column], _ABOUT[word]
-            while place < len(tokens) and (len(values) <= most if most is not None else not tokens[place].startswith("--")):
+            while place < len(tokens) and not tokens[place].startswith("--") and (most is None or len(values) <= most):
                 values.append(tokens[place])
                 place += 1
             attached.append(_BETWEEN.join(values))
@@ -72,6 +72,8 @@ def declared(
     bounded = plain if len(bounds) == len(plain) else numbers
     if len(bounds) != len(bounded):
         others = " (or --levels A B or --boolean or --dates or --from)" if not bounds or found else ""
+        if len(bounds) > len(plain) and found:
+            others += ", and none for what has --levels, --boolean or --dates"
         raise InputError(f"{len(plain)} columns have {len(bounds)} bounds: give --bounds LOW HIGH once for each --column{others}")
     for name, (low, high) in zip(bounded, bounds, strict=True):
         found[name] = {"low": low, "high": high, "missing": missing}

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.status import Status
 
 from quietmean.core.codec import canonical_json, to_plain
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
@@ -100,7 +100,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"file {path} does not exist: check the path") from None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"file {path} cannot be read as JSON ({error}): give a file that quietmean wrote") from None
+        raise InputError(f"file {path} cannot be read as JSON ({reason_of(error)}): give a file that quietmean wrote") from None
     if not isinstance(raw, dict):
         raise InputError(f"file {path} holds no JSON object: give a file that quietmean wrote")
     return raw

@@ -6,7 +6,7 @@ from __future__ import annotations
 EXAMPLES = {
     "run": "quietmean run --data patients.csv --column age --bounds 0 110 --parties 20 --epsilon 1",
     "keygen": "quietmean keygen --key north.key --name north --address north.example.org:7000",
-    "new": 'quietmean new study.toml --name "Stay" --column days --bounds 0 60 --epsilon 1',
+    "new": "quietmean new --out study.toml --name stay --column days --bounds 0 60 --epsilon 1",
     "invite": "quietmean invite study.toml --key convener.key --out study.invitation",
     "accept": "quietmean accept study.invitation --key north.key --name north --out north.entry",
     "seal": "quietmean seal study.invitation north.entry south.entry --key convener.key --out study.sealed",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 
 if TYPE_CHECKING:
     from quietmean.node import Identity
@@ -101,7 +101,7 @@ def _ask(what: str, *, twice: bool) -> bytes:
         try:
             text = Path(given).read_text(encoding="utf-8").partition("\n")[0]
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the passphrase in {given} cannot be read ({error}): mend {_FROM_FILE}") from None
+            raise InputError(f"the passphrase in {given} cannot be read ({reason_of(error)}): mend {_FROM_FILE}") from None
     elif sys.stdin.isatty():
         text = getpass(f"{what}: ")
         if twice and getpass("again: ") != text:

@@ -76,9 +76,12 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.ledger import Ledger, Refund
+    from quietmean.ledger import Budget, Ledger, Refund
 
     _check_options(account, budget, lift, {"unit": unit, "relation": relation, "data set": data_set, "refund": refund})
+    if budget is not None:
+        # Before a file is made for it.
+        Budget.of(*budget, "")
     with Ledger.open(ledger, create=budget is not None) as book:
         made = False
         if budget is not None and account is not None:

@@ -18,6 +18,7 @@ from quietmean.cli.common import Common
 from quietmean.cli.console import fail, saying, warn
 from quietmean.cli.extensions import check_installed, find_extensions, usable
 from quietmean.cli.help_texts import epilogue
+from quietmean.cli.mistakes import refuse_fractions, sentence_of
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
 
@@ -77,18 +78,6 @@ def _add_extensions(app: App, asked: str | None) -> None:
             app.command(extension.path, name=extension.name, help=extension.purpose)
 
 
-# Options that were, and what there is instead.
-_FORMER = {
-    "--clip": "values outside their bounds are always clamped, leave it out",
-    "--missing": 'what stands for a missing value is in the study file, missing = "centre" or "indicator" of a [[column]]',
-}
-
-
-def _instead(tokens: Sequence[str]) -> str:
-    given = {token.split("=")[0] for token in tokens}
-    return "".join(f"; {flag}: {sentence}" for flag, sentence in _FORMER.items() if flag in given)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -133,12 +122,15 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _run(tokens: list[str]) -> None:
     try:
         app = make_app(_asked(tokens))
+        refuse_fractions(app, tokens)
         app(attach(tokens), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
-        fail(f"{error}{_instead(tokens)} (quietmean --help shows the commands, quietmean COMMAND --help their options)", 2)
+        fail(sentence_of(error, app, _asked(tokens), tokens), 2)
     except QuietmeanError as error:
         fail(str(error), error.exit_code)
+    except MemoryError:
+        fail("this needs more memory than this machine has: ask for fewer parties or coordinates", 2)
     except BrokenPipeError:
         # Whoever read the output has seen enough (quietmean ... | head). What is in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -27,3 +27,8 @@ class PeerError(QuietmeanError):
 
 class NumericalError(QuietmeanError):
     """A solver could not certify its answer to the stated accuracy; no number is returned instead."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Why, in the system's words, without its number and without the path, which the sentence around it has."""
+    return str(getattr(error, "strerror", None) or error)

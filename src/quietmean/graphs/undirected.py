@@ -18,6 +18,8 @@ Edges = NDArray[np.int64]
 GRAPHS = ("geometric", "geometric-cube", "harary", "path", "ring", "star", "complete")
 # If none of so many random graphs is connected, the radius is too small.
 _MOST_DRAWS = 10_000
+# Parties of a geometric graph: all their pairs are compared.
+_MOST_IN_SPACE = 20_000
 
 
 def make_graph(kind: str, parties: int, seed: Seed, *, radius: float | None = None, connectivity: int = 2) -> Edges:
@@ -71,6 +73,10 @@ def _geometric(parties: int, seed: Seed, radius: float | None, space: int) -> Ed
     if not reach > 0:
         raise InputError(f"radius is {reach:g}: choose a number > 0")
     stream = BitStream(seed)
+    if parties > _MOST_IN_SPACE:
+        raise InputError(
+            f"a geometric graph of {parties} parties compares all pairs of them: choose another, or at most {_MOST_IN_SPACE}"
+        )
     first, second = np.triu_indices(parties, 1)
     for _ in range(_MOST_DRAWS):
         points = stream.uniform(parties * space).reshape(parties, space)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.randomness import Seed
 
 SCHEMA = 2
@@ -148,7 +148,7 @@ class Database:
                 raise InputError(
                     f"ledger {self.path} has been in use by another process for {_WAIT_SECONDS:g} s: wait for it and try again"
                 ) from None
-            raise InputError(f"ledger {self.path} is not usable ({error}): mend the file or choose another") from None
+            raise InputError(f"ledger {self.path} is not usable ({reason_of(error)}): mend the file or choose another") from None
 
 
 def _make_file(path: Path, create: bool) -> None:
@@ -165,7 +165,7 @@ def _make_file(path: Path, create: bool) -> None:
         os.fsync(folder)
         os.close(folder)
     except OSError as error:
-        raise InputError(f"ledger {path} cannot be opened ({error}): choose a writable place") from None
+        raise InputError(f"ledger {path} cannot be opened ({reason_of(error)}): choose a writable place") from None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -156,7 +156,8 @@ class Plan:
     def from_json(cls, raw: Mapping[str, Any]) -> Plan:
         """The inverse of :meth:`to_json`. Raises :class:`InputError` for another version, and a missing or unknown field."""
         if raw.get("format") != FORMAT:
-            raise InputError(f"this is not a plan of this version (format {raw.get('format')!r}): make one with quietmean plan")
+            told = f" (format {raw['format']!r})" if "format" in raw else ""
+            raise InputError(f"this is not a plan of this version{told}: make one with quietmean plan")
         for name in ("target", "parameters", "dissemination", "prediction", "context"):
             if not isinstance(raw.get(name), Mapping):
                 raise InputError(f"field {name!r} of the plan is missing or no object: make the plan anew with quietmean plan")

@@ -207,7 +207,9 @@ def every_coalition(
     """
     parties = solver.transcript.parties
     able = _able(parties, trusted)
-    if not 0 <= size < parties or size > len(able):
+    if size < 0:
+        raise InputError(f"{size} parties colluding is impossible: choose 0..{min(parties - 1, len(able))}")
+    if size >= parties or size > len(able):
         raise InputError(f"{size} of {parties} parties colluding leaves nobody honest: choose 0..{min(parties - 1, len(able))}")
     tally = _Tally(solver, terms, trusted, size)
     if math.comb(len(able), size) <= limit:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import canonical_json, to_plain
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
@@ -207,12 +207,16 @@ class Execution:
         try:
             raw = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
         except (OSError, msgspec.DecodeError) as error:
-            raise InputError(f"file {path} cannot be read as an execution ({error}): give a file that quietmean wrote") from None
+            raise InputError(
+                f"file {path} cannot be read as an execution ({reason_of(error)}): give a file that quietmean wrote"
+            ) from None
         return read_execution(raw)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:
         """From an execution file's content. Raises :class:`InputError` with the field that is wrong."""
+        if str(raw.get("format", "")).startswith("quietmean-plan"):
+            raise InputError("this file is a plan, of which nothing has happened yet: give a receipt or an execution file")
         kind = get_protocol(required_field(raw, "protocol", str))
         parties = required_field(raw, "parties", int)
         if parties < 1:

@@ -35,7 +35,8 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.parties < 2:
-            raise InputError(f"{self.parties} party has nobody to compute with: at least 2 parties are needed")
+            have = "party has" if self.parties == 1 else "parties have"
+            raise InputError(f"{self.parties} {have} nobody to compute with: at least 2 parties are needed")
         if not (np.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"epsilon is {self.epsilon:g}: choose a finite number > 0, for example 1")
         if not 0 < self.delta < 1:
@@ -44,7 +45,9 @@ class Target:
             raise InputError(f"dimension is {self.dimension}: a value has at least 1 coordinate")
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
             raise InputError(f"sensitivity is {self.sensitivity:g}: choose a finite number > 0")
-        if not 0 <= self.colluding < self.parties:
+        if self.colluding < 0:
+            raise InputError(f"{self.colluding} parties colluding is impossible: choose 0..{self.parties - 1}")
+        if self.colluding >= self.parties:
             raise InputError(
                 f"{self.colluding} of {self.parties} parties colluding leaves nobody honest: choose 0..{self.parties - 1}"
             )

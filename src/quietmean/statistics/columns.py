@@ -76,9 +76,15 @@ class Column(BaseModel):
         if len(bounded) == 1:
             (lacking,) = {"low", "high"} - bounded
             raise InputError(f"column {self.name!r} has no {lacking}: give both bounds, low and high")
+        if bounded and self.since and self.low >= self.high:
+            raise InputError(
+                f"the first day of column {self.name!r} is not before the last: give --dates FIRST LAST (in a study "
+                "file low and high)"
+            )
         if bounded and not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InputError(
-                f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give --bounds LOW HIGH"
+                f"bounds {self.low:g} {self.high:g} are not two finite numbers in rising order: give --bounds LOW HIGH (in a "
+                "study file low and high)"
             )
         self._check_kinds(bool(bounded))
         if self.levels:

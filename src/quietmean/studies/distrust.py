@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.node.net import KEY_PREFIX, Identity, Purpose, public_key_bytes
 from quietmean.studies.signed import Signed, read_signed
 from quietmean.studies.study_keys import write_private
@@ -45,7 +45,7 @@ class Distrusted:
         except FileNotFoundError:
             return ()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"the distrusted keys in {self.path} cannot be read ({error}): mend the file") from None
+            raise InputError(f"the distrusted keys in {self.path} cannot be read ({reason_of(error)}): mend the file") from None
         keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
         for key in keys:
             public_key_bytes(key)

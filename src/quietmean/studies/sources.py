@@ -27,7 +27,8 @@ def parties_of_table(
     if (parties is None) == (party_column is None):
         raise InputError("who holds which rows is not clear: give either --parties N or --party-column NAME")
     if parties is not None and parties < 2:
-        raise InputError(f"{parties} party has nobody to compute with: at least 2 parties are needed")
+        have = "party has" if parties == 1 else "parties have"
+        raise InputError(f"{parties} {have} nobody to compute with: at least 2 parties are needed")
     tell = tell or (lambda sentence: None)
     wanted = [column.name for column in columns if not column.origin] + ([party_column] if party_column else [])
     table = read_table(source, wanted, tell)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.core.schema import nearest, require_known
 from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
@@ -50,8 +50,9 @@ class Study(BaseModel):
     dropouts: float = 0.0
     protocol: str = AUTO
     options: dict[str, Any] = Field(default_factory=dict)
-    round_timeout: float = Field(default=10.0, gt=0)
-    start_timeout: float = Field(default=60.0, gt=0)
+    # In seconds. Nobody answers within less than a millisecond.
+    round_timeout: float = Field(default=10.0, ge=1e-3)
+    start_timeout: float = Field(default=60.0, ge=1e-3)
 
     @classmethod
     def load(cls, path: Path) -> Study:
@@ -64,7 +65,7 @@ class Study(BaseModel):
         except FileNotFoundError:
             raise InputError(f"study file {path} does not exist: check the path") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"study file {path} cannot be read ({error}): mend it") from None
+            raise InputError(f"study file {path} cannot be read ({reason_of(error)}): mend it") from None
         return cls.from_tables(raw, f"study file {path.name}")
 
     @classmethod
@@ -94,7 +95,11 @@ class Study(BaseModel):
         try:
             study = cls.model_validate(raw)
         except ValidationError as error:
-            faults = [_fault(fault["type"], fault["loc"], fault["msg"]) for fault in error.errors()]
+            all_faults = error.errors()
+            # Where a column is wrong, there is none for the list either.
+            inside = any(fault["loc"][0] == "column" and len(fault["loc"]) > 1 for fault in all_faults)
+            shown = [fault for fault in all_faults if not (inside and fault["loc"] == ("column",))]
+            faults = [_fault(fault["type"], fault["loc"], fault["msg"], fault.get("ctx", {})) for fault in shown]
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
@@ -163,10 +168,31 @@ class Study(BaseModel):
         return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}
 
 
-def _fault(kind: str, place: tuple[int | str, ...], message: str) -> str:
-    """A wrong field in words: where it is, what is wrong, and for an unknown one the nearest that is known."""
+# What a field must be, by the first word of the kind of its fault. What stands there is not shown: it may be a file of data.
+_MUST_BE = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text between quotation marks",
+    "tuple": "a list between [ and ]",
+    "dict": "a table",
+    "mapping": "a table",
+}
+
+
+def _fault(kind: str, place: tuple[int | str, ...], message: str, context: Mapping[str, Any]) -> str:
+    """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
     text = ".".join(map(str, place))
-    if kind != "extra_forbidden":
-        return f"{text}: {message.lower()}"
-    known = [field.alias or name for name, field in (Column if place[0] == "column" else Study).model_fields.items()]
-    return f"{text} is unknown{nearest(str(place[-1]), known)}"
+    if kind == "extra_forbidden":
+        known = [field.alias or name for name, field in (Column if place[0] == "column" else Study).model_fields.items()]
+        return f"{text} is unknown{nearest(str(place[-1]), known)}"
+    if place == ("column",) and kind in ("missing", "too_short"):
+        return "it has no column: add a [[column]] with name, low and high"
+    if kind == "missing":
+        return f"{text} is missing"
+    if kind == "enum":
+        return f"{text} must be {context['expected'].replace(chr(39), chr(34))}"
+    if kind.startswith("greater_than"):
+        return f"{text} must be at least {context['ge']:g}" if "ge" in context else f"{text} must be more than {context['gt']:g}"
+    must = _MUST_BE.get(kind.split("_")[0])
+    return f"{text}: {message.lower()}" if must is None else f"{text} must be {must}"

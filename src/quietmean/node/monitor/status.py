@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 
 FORMAT = "quietmean-status-1"
 
@@ -49,7 +49,9 @@ def read_status(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"status file {path} does not exist: no node has run with this store") from None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"status file {path} cannot be read ({error}): is it one that quietmean join wrote?") from None
+        raise InputError(
+            f"status file {path} cannot be read ({reason_of(error)}): is it one that quietmean join wrote?"
+        ) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT or type(document.get("pid")) is not int:
         raise InputError(f"file {path} is no status of this version ({FORMAT}): look with the version that runs the node")
     document["alive"] = _alive(document)

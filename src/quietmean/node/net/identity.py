@@ -103,6 +103,9 @@ class Identity:
                 file.readinto(pem)
         except OSError as error:
             raise InputError(f"key file {path} cannot be read ({error.strerror}): make one with quietmean keygen") from None
+        if b"PRIVATE KEY" not in pem:
+            # Of a file that is none, rights are no matter.
+            raise InputError(f"key file {path} holds no private key: make one with quietmean keygen")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): run chmod 600 {path}")
         secret = None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, reason_of
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 
 SCHEMA = 7
@@ -124,10 +124,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         return sqlite3.connect(path, timeout=0.5, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
-        raise InputError(f"store {path} cannot be opened ({error}): choose a writable place") from None
+        raise InputError(f"store {path} cannot be opened ({reason_of(error)}): choose a writable place") from None
 
 
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:
     if "locked" in str(error):
         return InputError(f"store {path} is in use: this party runs already, stop that process first")
-    return InputError(f"store {path} is not usable ({error}): choose another file")
+    return InputError(f"store {path} is not usable ({reason_of(error)}): choose another file")

@@ -1,0 +1,73 @@
+"""The files among which mistakes are made: a small study, its parties' keys, tables that are not as they should be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from quietmean.node import Identity
+
+STUDY = '[study]\nname = "stay"\nprotocol = "local-dp"\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n'
+# Study files that are wrong in one place.
+STUDIES = {
+    "typo-column.toml": STUDY.replace("low", "lowest"),
+    "typo-field.toml": STUDY.replace('name = "stay"', "epsilonn = 2"),
+    "typo-table.toml": STUDY.replace("[study]", "[studdy]"),
+    "no-bounds.toml": STUDY.replace("low = 0\nhigh = 100\n", ""),
+    "bounds.toml": STUDY.replace("low = 0\nhigh = 100\n", "low = 100\nhigh = 0\n"),
+    "half-bounds.toml": STUDY.replace("high = 100\n", ""),
+    "tiny-timeout.toml": STUDY.replace("[[column]]", "round_timeout = 1e-9\n[[column]]"),
+    "fraction.toml": STUDY.replace("[[column]]", "colluding = 1.5\n[[column]]"),
+    "epsilon-text.toml": STUDY.replace("[[column]]", 'epsilon = "one"\n[[column]]'),
+    "unit.toml": STUDY.replace("[[column]]", 'unit = "patient"\n[[column]]'),
+    "broken.toml": STUDY.replace("[study]", "[study"),
+    "no-columns.toml": '[study]\nname = "stay"\n',
+    "statistic.toml": STUDY + '[[statistic]]\nkind = "meen"\ncolumn = "age"\n',
+}
+TABLES = {
+    "patients.csv": "age,sex,smoker,visit,clinic\n" + "".join(f"{20 + row},f,yes,2024-01-02,c{row % 3}\n" for row in range(12)),
+    "empty.csv": "",
+    "headless.csv": "41,f\n42,m\n",
+    "twice.csv": "age,age\n1,2\n",
+    "short.csv": "age,sex\n1,f\n2\n",
+    "thousands.csv": "age;sex\n1.234;f\n2.345;m\n",
+    "open-quote.csv": 'age,sex\n1,"f\n2,m\n',
+    "broken.parquet": "PAR1 and nothing",
+}
+
+
+def party(name: str, address: str, key: str) -> str:
+    return f'[[party]]\nname = "{name}"\naddress = "{address}"\nkey = "{key}"\n'
+
+
+def write_files(folder: Path) -> None:
+    """All of them."""
+    for name, text in {"study.toml": STUDY, **STUDIES, **TABLES}.items():
+        (folder / name).write_text(text)
+    keys = {}
+    for name in ("ada", "bob", "eve"):
+        identity = Identity.generate()
+        identity.save(folder / f"{name}.key")
+        keys[name] = identity.public_key
+    ada, bob = party("ada", "127.0.0.1:45111", keys["ada"]), party("bob", "127.0.0.1:45112", keys["bob"])
+    rosters = {
+        "roster.toml": ada + bob,
+        "twin-roster.toml": ada + ada.replace("45111", "45112"),
+        "one-roster.toml": ada,
+        "bad-key-roster.toml": ada + party("bob", "127.0.0.1:45112", "abc"),
+        "no-address-roster.toml": ada + party("bob", "nohost", keys["bob"]),
+    }
+    for name, text in rosters.items():
+        (folder / name).write_text(text)
+    execution = {
+        "protocol": "inca",
+        "parties": 3,
+        "rounds": 2,
+        "neighbours": [[[1], [2], [0]], [[2], [0], [1]]],
+        "online": [[True] * 3] * 3,
+        "injection": "incremental",
+        "sigma_star": 1.0,
+        "sigma_delta": 1.0,
+        "sensitivity": 1.0,
+    }
+    (folder / "receipt.json").write_text(json.dumps(execution))
