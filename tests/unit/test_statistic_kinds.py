@@ -122,6 +122,37 @@ def test_every_answer_is_as_its_json_schema_says(text: str, noise: float) -> Non
     assert faults("answer", document | {"estimates": 1}) != []
 
 
+def odd_records(draw: np.random.Generator) -> Array:
+    """As data are: few, all alike, none present, one group only, two columns the same, most cells empty."""
+    records = people(400, int(draw.integers(1000)))[: int(draw.integers(2, 400))]
+    kind = draw.integers(6)
+    if kind == 0:
+        records[:] = records[0]
+    if kind == 1:
+        records[:] = np.nan
+    if kind == 2:
+        records[:, 2] = 1.0
+    if kind == 3:
+        records[:, 3] = records[:, 2]
+    if kind == 4:
+        records = np.where(draw.random(records.shape) < 0.7, np.nan, records)
+    return records
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_an_answer_comes_out_whatever_the_data_and_the_noise(text: str) -> None:
+    """A study is over when answers are computed: an error here would lose what its budget has bought."""
+    workload = Workload(COLUMNS, (statistic(text),), PrivacyUnit.RECORD)
+    for seed in range(60):
+        draw = np.random.default_rng([seed, 9])
+        encoded = workload.encode(odd_records(draw))
+        noise = float(draw.choice([0.0, 1e-6, 1e-3, 0.02, 0.2, 3.0, 1e3]))
+        drawn = draw.normal(0, noise, encoded.vector.shape)
+        (answer,) = workload.decode(encoded.vector / encoded.weight + drawn, noise, encoded.weight)
+        assert len(answer.estimates.terms) > 0, seed
+        canonical_json(to_plain(answer.to_json()))
+
+
 AGE, WEIGHT, SEX, SMOKER = RECORDS.T[:4]
 PRESENT = AGE[~np.isnan(AGE)]
 BINNED = [(PRESENT < 10).sum(), *np.histogram(PRESENT, [10, 30, 60])[0], (PRESENT > 60).sum()]

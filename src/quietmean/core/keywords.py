@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
-    known = list(inspect.signature(function).parameters)
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:

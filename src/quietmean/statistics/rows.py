@@ -54,7 +54,7 @@ class Row:
         """A ratio from its logarithm and the variances of noise and of sampling there; tested against 1."""
         one, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
         value = math.exp(log)
-        ends = [(math.exp(log - Z * error), _exp(log + Z * error)) for error in (one, both)]
+        ends = [(math.exp(log - Z * error), exp_or_infinite(log + Z * error)) for error in (one, both)]
         p_value = t_test(log, both, math.inf).p_value
         return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value)
 
@@ -72,7 +72,8 @@ class Row:
         return replace(self, group=group)
 
 
-def _exp(power: float) -> float:
+def exp_or_infinite(power: float) -> float:
+    """What is beyond floats is infinite: an end of an interval where the noise hides nearly all."""
     return math.exp(power) if power < _LARGEST_POWER else math.inf
 
 

@@ -15,6 +15,7 @@ from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.kinds.sum import require_records
+from quietmean.statistics.rows import exp_or_infinite
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
@@ -134,7 +135,7 @@ def _from_log(value: float, noise: float, sampling: float) -> Row:
     """A ratio from its logarithm: value, errors of noise and population, and their intervals."""
     one, both = math.sqrt(noise), math.sqrt(noise + sampling)
     ratio = math.exp(value)
-    intervals = [(math.exp(value - Z * error), math.exp(value + Z * error)) for error in (one, both)]
+    intervals = [(math.exp(value - Z * error), exp_or_infinite(value + Z * error)) for error in (one, both)]
     return ratio, ratio * one, ratio * both, intervals[0], intervals[1]
 
 
