@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.studies.study_keys import write_private
 from support.pages import commands
 
 PARTIES = ("north", "south", "east", "west", "inland")
@@ -39,7 +40,7 @@ def told(line: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     new, keygen, invite, accept, seal, words, budget, contribute, combine, certify = commands("how-to/by-file.md")
     for line in (new, keygen, invite):
         told(line, capsys)
@@ -51,6 +52,8 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     told(budget, capsys)
     give = contribute.replace("DIGEST", digest)
     assert "nobody said yes" in refused(shlex.split(contribute.split(" --accept")[0])[1:], capsys)
+    keys = next(Path().glob("south-*.studykeys"))
+    before = keys.read_bytes()
     told(give, capsys)
     first = Path("south.contribution").read_bytes()
     told(give, capsys)
@@ -67,6 +70,14 @@ def test_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     Path("south.csv").write_text(data)
     told(give, capsys)
     assert json.loads(told(f"{budget.split(' --account')[0]} --json", capsys))["accounts"] == [account]
+    # On a clone of the machine, with a store from before, the ledger still knows.
+    monkeypatch.setenv("XDG_CONFIG_HOME", "clone")
+    after = keys.read_bytes()
+    write_private(keys, before)
+    Path("south.csv").write_text(data.replace("27", "28"))
+    assert "knows another contribution" in refused(shlex.split(give)[1:], capsys)
+    Path("south.csv").write_text(data)
+    write_private(keys, after)
     assert "gave no address" in refused(["join", "study.sealed", "--key", "south.key", "--data", "south.csv"], capsys)
     without_ledger = give.split(" --ledger")[0] + f" --accept {digest}"
     for name in PARTIES[:1] + PARTIES[2:4]:
