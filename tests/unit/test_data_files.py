@@ -191,6 +191,10 @@ FILES: dict[str, tuple[Callable[[Path], str], Outcome]] = {
     "SQLite": (sqlite, RECORDS),
     "SQLite by a query": (query, RECORDS),
     "DuckDB": (duck, RECORDS),
+    "commas between and within": (
+        written(text([[row[0], row[1].replace(".", ","), *row[2:]] for row in ROWS])),
+        "commas are between the columns of t.csv, and in most of its numbers: say what they are there, t.csv#decimal=comma or",
+    ),
     "duplicate names": (
         written(text(heading=["age", "dose", "smoker", "größe", "visit", "age"])),
         "columns 1 and 6 of t.csv have the same name: give each column a name of its own",
@@ -340,6 +344,8 @@ def test_a_declared_level_may_be_called_as_missing_is(tmp_path: Path) -> None:
         ('age,b\n"61,5",1\n', "", [NAN]),
         ('age,b\n"61,5",1\n', "#decimal=comma", [61.5]),
         ('age,b\n"1,234",1\n2,1\n', "", [NAN, 2]),
+        ("age,b\n1.234,1\n2.345,1\n", "", [1.234, 2.345]),
+        ('age,b\n"1,234",1\n"2,345",1\n', "#decimal=point", [1234, 2345]),
         ("age;b\n1 234,5;1\n1'234;1\n-7;1\n", "", [1234.5, 1234, -7]),
         ("age;b\n1_000;1\n١٢;1\n0x10;1\n1e3;1\n", "", [NAN, 12, NAN, 1000]),
         ("# a title\n\nage;b\n7;1\n", "#skip=1", [7]),
@@ -357,6 +363,12 @@ def test_how_numbers_are_written(content: str, said: str, found: list[float], tm
     ("content", "said", "words"),
     [
         ("age;b\n1.5;1\n1,5;1\n", "", "some numbers in t.csv have a decimal point and some a decimal comma: say which is right"),
+        (
+            'age,b\n"1,5",1\n"2,5",1\n3,1\n',
+            "",
+            "commas are between the columns of t.csv, and in most of its numbers: .*#decimal=comma",
+        ),
+        ('age,b\n"1,234",1\n"2,345",1\n', "", "commas are between the columns of t.csv, and in most of its numbers"),
         ("age;b\n1;2\n", "#decimal=coma", "#decimal=coma of t.csv is not known .did you mean 'comma'"),
         ("age;b\n1;2\n", "#decimals=comma", "#decimals= is nothing that can be said of t.csv .did you mean 'decimal'"),
         ("age;b\n1;2\n", "#comma", "#comma behind t.csv cannot be read: write #NAME=VALUE"),

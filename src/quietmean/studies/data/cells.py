@@ -45,14 +45,14 @@ def floats_of(table: Table, column: Column, numerals: Numerals, location: Locati
     return values
 
 
-def numeral_texts(table: Table, columns: Sequence[Column]) -> list[str]:
-    """Texts in columns of numbers, which show how numbers are written in the file."""
-    found: list[str] = []
+def numeral_texts(table: Table, columns: Sequence[Column]) -> list[list[str]]:
+    """Texts in each column of numbers, which show how numbers are written in the file."""
+    found: list[list[str]] = []
     for column in columns:
         cells = table.column(column.name)
         if column.numeric and not column.since and cells.stored is Stored.MIXED:
             codes = set(column.missing_codes)
-            found += [text for cell in cells.values if isinstance(cell, str) and (text := cell.strip()) not in codes]
+            found.append([text for cell in cells.values if isinstance(cell, str) and (text := cell.strip()) not in codes])
     return found
 
 

@@ -1,15 +1,17 @@
 """How numbers are written: decimal point or decimal comma, and marks between groups of three digits.
 
-Between commas, numbers have a decimal point. In any other text the cells decide, and one cell never does against many: ``61,5``
-and ``1.234,5`` are written with a decimal comma, ``61.5`` and ``0.123`` with a point; ``1.234`` alone may be either, and a file
-that has nothing but such numbers is refused until its owner says which.
+Between commas, numbers have a decimal point; where most numbers of a column have a comma instead, the file is refused. In any
+other text the cells decide, and one cell never does against many: ``61,5`` and ``1.234,5`` are written with a decimal comma,
+``61.5`` and ``0.123`` with a point; ``1.234`` alone may be either, and a file that has nothing but such numbers is refused until
+its owner says which.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -37,16 +39,22 @@ class Numerals:
     grouped: bool = False
 
     @classmethod
-    def found(cls, texts: Iterable[str], location: Location, *, point: bool) -> Self:
-        """From what was said of the file, or from its cells with numbers; ``point`` if only a point is possible.
+    def found(cls, columns: Sequence[Sequence[str]], location: Location, *, point: bool) -> Self:
+        """From what was said of the file, or from the cells of its ``columns`` of numbers; ``point``: commas are between them.
 
         Raises :class:`InputError` if they may be read in two ways.
         """
         said = location.said.get("decimal")
         if said is not None:
             return cls("," if said == "comma" else ".", True)
-        points, commas, either = _evidence(texts)
+        points, commas, either = _evidence(itertools.chain.from_iterable(columns))
         if point:
+            if not points and any(map(_mostly_with_comma, columns)):
+                # Not one cell but most: the file as a whole is written so.
+                raise InputError(
+                    f"commas are between the columns of {location.name}, and in most of its numbers: say what they are there, "
+                    f"{location.name}#decimal=comma or {location.name}#decimal=point"
+                )
             return cls(".", points > 0)
         if points + commas == 0:
             if either:
@@ -76,6 +84,12 @@ class Numerals:
             return None
         text = text.replace(self.mark, ".")
         return float(text) if _PLAIN.fullmatch(text) else None
+
+
+def _mostly_with_comma(texts: Sequence[str]) -> bool:
+    """Are most of the cells that hold something numbers with a comma? One alone decides nothing."""
+    _, commas, either = _evidence(text for text in texts if "," in text)
+    return commas + either > max(1, sum(map(bool, texts)) / 2)
 
 
 def _evidence(texts: Iterable[str]) -> tuple[int, int, int]:
