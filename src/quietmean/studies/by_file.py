@@ -95,7 +95,7 @@ class Giver:
             content = bytes.fromhex(found.digest)
             charge(content)
             self._register(charge_id(self.sealed, keys), content, entry.name)
-            keys.spent(Given(data, found))
+            self._spend(keys, Given(data, found))
             return found
 
     def _release(self, keys: StudyKeys, value: Vector, weight: float, data: str) -> Release:
@@ -114,6 +114,9 @@ class Giver:
         if release is None:
             raise RuntimeError("a protocol by file released nothing")
         return release
+
+    def _spend(self, keys: StudyKeys, given: Given) -> None:
+        keys.spent(given)
 
     def _data_digest(self, value: Vector, weight: float) -> str:
         # Keyed: it says nothing about the data, even to who tries all of them.
