@@ -96,7 +96,7 @@ def test_one_contribution_whatever_happens(steps: list[tuple[Any, ...]], tmp_pat
     party = Party(tmp_path_factory.mktemp("party"))
     for kind, *rest in steps:
         if kind == "give":
-            party.give(*rest, checks=True)
+            party.give(rest[0], rest[1], True)
         else:
             party.suffer(kind)
     assert len(party.left) <= 1
@@ -107,8 +107,8 @@ def test_one_contribution_whatever_happens(steps: list[tuple[Any, ...]], tmp_pat
 def test_the_model_finds_a_build_without_the_checks(tmp_path: Path) -> None:
     party = Party(tmp_path)
     party.suffer("copy")
-    party.give(40.0, "", checks=False)
+    party.give(40.0, "", False)
     party.suffer("restore")
     party.suffer("lose register")
-    party.give(60.0, "", checks=False)
+    party.give(60.0, "", False)
     assert len(party.left) == 2
