@@ -91,7 +91,7 @@ def command(
     import asyncio
 
     from quietmean.cli.approval import approve
-    from quietmean.core.errors import NothingPublished, ProtocolFailure
+    from quietmean.core.errors import InputError, NothingPublished, ProtocolFailure
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.planning.gate import GateRefused
@@ -105,6 +105,8 @@ def command(
     with display(events) as shown:
         with shown.asking():
             files = Files.load(study, roster, key, store)
+            if files.keys is not None and files.keys.given is not None:
+                raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
             approval = approve(files, accept, compared or ())
         if shown.stream is not None:
             shown.stream.party = files.name
