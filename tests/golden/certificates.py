@@ -122,7 +122,8 @@ def certified(case: dict[str, Any]) -> dict[str, Any]:
     document = _without_words(json.loads(text)) if text else None
     if code and document is not None:
         # Since then an error is a document, too: one that says no more than that.
-        assert document.keys() == {"error", "exit"} and document["exit"] == code, document
+        assert document.keys() == {"error", "exit"}, document
+        assert document["exit"] == code, document
         document = None
     if document and "certificates" not in document:
         document = {key: item for key, item in document.items() if key not in ADDED_AGAINST_ONE}
