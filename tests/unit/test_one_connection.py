@@ -237,6 +237,31 @@ def test_what_is_half_open_gives_way_to_a_new_process() -> None:
     scenario(work)
 
 
+def test_a_peer_that_hangs_up_again_and_again_is_not_dialled_as_fast_as_possible() -> None:
+    async def work() -> None:
+        parties = two((False, True))
+        welcomed = 0
+
+        def hang_up(duplex: Duplex, position: object) -> bool:
+            nonlocal welcomed
+            welcomed += 1
+            return False
+
+        vars(parties[1].link)["take"] = hang_up
+        asking = asyncio.create_task(parties[0].link.ask(beat()))
+        while welcomed < 3:
+            await asyncio.sleep(0.01)
+        begun, before = asyncio.get_running_loop().time(), welcomed
+        while welcomed < before + 4:
+            await asyncio.sleep(0.01)
+        # The pauses double, from a fifth of a second on.
+        assert asyncio.get_running_loop().time() - begun > 1.0
+        asking.cancel()
+        await asyncio.gather(*(party.close() for party in parties))
+
+    scenario(work)
+
+
 class Narrow(Connection):
     """Sends a frame or part only when told to."""
 

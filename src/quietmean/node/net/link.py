@@ -30,6 +30,8 @@ Unless: TypeAlias = Callable[[], bool]
 _FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
 # The party with the larger key lets the other one dial first.
 _HEAD_START = 0.2
+# A connection that lives shorter was lost at once (s).
+_SHORT_LIFE = 1.0
 # Longest wait for a connection that the peer dialled and has not begun.
 _DECIDING_SECONDS = 2.0
 
@@ -67,6 +69,9 @@ class Link:
         self._dialling: asyncio.Task[None] | None = None
         self._reading: set[asyncio.Task[None]] = set()
         self._backoff = _FIRST_BACKOFF
+        # When the current connection came, and how many before it, one after the other, were lost at once.
+        self._since = 0.0
+        self._short_lived = 0
         self._closing = False
         self.trouble = "no answer yet"
         self.unreachable = False
@@ -124,6 +129,8 @@ class Link:
         if self._current is duplex:
             self._current = None
             self._connected.clear()
+            lived = asyncio.get_running_loop().time() - self._since
+            self._short_lived = self._short_lived + 1 if lived < _SHORT_LIFE else 0
             self._dial_if_needed()
 
     def cut_off(self) -> None:
@@ -145,6 +152,7 @@ class Link:
 
     def _use(self, duplex: Duplex) -> None:
         self._current = duplex
+        self._since = asyncio.get_running_loop().time()
         self._backoff, self.unreachable, self.trouble = _FIRST_BACKOFF, False, "it does not answer"
         self._connected.set()
 
@@ -157,6 +165,9 @@ class Link:
     async def _dial_until_connected(self) -> None:
         if not self._goes_first:
             await self._pause(_HEAD_START)
+        if self._short_lived > 1:
+            # A peer that lets this party in and hangs up, again and again, is not asked as fast as that is possible.
+            await self._pause(min(_FIRST_BACKOFF * 2.0 ** min(self._short_lived, 10), _LAST_BACKOFF))
         while self._current is None:
             try:
                 await self._dial()
