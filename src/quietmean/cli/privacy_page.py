@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 from quietmean.cli.console import warn
 from quietmean.core.extras import can_report, no_report_sentence
 
-# Entries of a receipt's origin that are digests, in words.
-_DIGESTS = {"plan": "plan", "roster": "roster", "session": "session"}
-
 if TYPE_CHECKING:
     from quietmean.ledger import Account
     from quietmean.studies import StudyOutcome
@@ -53,17 +50,13 @@ def write_report(
     **more: Any,
 ) -> None:
     """Write the report of a study to ``path``; ``more``: see :meth:`quietmean.report.StudyReport.of_outcome`."""
-    from quietmean.report import StudyReport, write_study_report
+    from quietmean.report import StudyReport, digests_of, write_study_report
 
-    digests = tuple((text, str(origin[key])) for key, text in _DIGESTS.items() if origin.get(key))
-    sealed = origin.get("sealed")
-    if isinstance(sealed, dict) and sealed.get("digest"):
-        digests = (("sealed study", str(sealed["digest"])), *digests)
     report = StudyReport.of_outcome(
         title,
         outcome,
         names,
-        digests=digests,
+        digests=digests_of(origin),
         receipt=receipt.name,
         finished=str(origin.get("finished") or ""),
         version=str(origin.get("quietmean") or ""),

@@ -15,7 +15,7 @@ from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Answer, column_means, combined
-from quietmean.statistics.estimates import Z
+from quietmean.statistics.estimates import Estimates, Z
 
 Array = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ class StudyReport:
             bounds=list(zip(drawn.low.tolist(), drawn.high.tolist(), strict=True)),
             estimate=drawn.value,
             standard_error=drawn.standard_error,
-            population=found.of_terms(drawn.terms).of_population,
+            population=_population(found, drawn.terms),
             execution=outcome.execution,
             privacy=outcome.privacy,
             certificate=outcome.certificate,
@@ -143,3 +143,12 @@ class StudyReport:
     def delta(self) -> float:
         """The delta at which all epsilons hold."""
         return self.privacy.delta
+
+
+def _population(found: Estimates, terms: Sequence[str]) -> Array | None:
+    """The intervals of these terms, or None if there is none."""
+    ends = found.of_population
+    if ends is None or np.isnan(ends).all():
+        return None
+    places = {term: place for place, term in enumerate(found.terms)}
+    return np.array([ends[places[term]] for term in terms]).reshape(len(terms), 2)

@@ -119,7 +119,7 @@ def _parties(report: StudyReport) -> dict[str, Any]:
         row += [f"{round(report.records * float(share[party])):,}"] if by_record else []
         rows.append([*row, f"{100 * float(share[party]):.3g} %", words.rounded_up(float(epsilons[party]))])
     heads = ["party", "its data", "there until the end", *(["records"] if by_record else []), "weight", "ε ex post"]
-    return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 1}
+    return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
 
 
 def _parties_heading(report: StudyReport) -> str:
