@@ -56,7 +56,7 @@ MANY: list[dict[str, Any]] = [
     {"kind": "group-means", "column": "body_mass_index_at_admission", "by": "arm"},
     {"kind": "linear-regression", "formula": "body_mass_index_at_admission ~ age + arm"},
     {"kind": "correlation", "columns": ["age", "body_mass_index_at_admission", "crp"]},
-    {"kind": "crosstab", "columns": ["died", "arm"]},
+    {"kind": "crosstab", "row": "died", "column": "arm"},
 ]
 TOWNS = ["Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull", "Ivry", "Jena", "Kiel", "Lund"]
 NAMES = [f"University Hospital {town}" for town in TOWNS]
@@ -81,13 +81,13 @@ def axe_path() -> Path:
 
 def happened() -> Execution:
     """One party left in the middle, another before its values were in; records differ."""
-    execution = example_execution("inca", PARTIES, rounds=6, sigma_star=0.001, sigma_delta=0.002)
+    execution = example_execution("inca", PARTIES, rounds=6, sigma_star=0.004, sigma_delta=0.008)
     online = execution.trace.online.copy()
     online[3:, 4] = False
-    online[:, 7] = False
+    online[1:, 7] = False
     weights = np.linspace(800.0, 2400.0, PARTIES).round()
     trace = type(execution.trace)(online, execution.trace.lost)
-    return Execution(execution.protocol, execution.schedule, trace, execution.sensitivity, weights)
+    return Execution(execution.protocol, execution.schedule, trace, 0.002, weights)
 
 
 def outcome_of(columns: list[dict[str, Any]], statistics: list[dict[str, Any]], execution: Execution) -> StudyOutcome:
@@ -101,7 +101,7 @@ def outcome_of(columns: list[dict[str, Any]], statistics: list[dict[str, Any]], 
 def account_of(folder: Path, outcome: StudyOutcome) -> Account:
     when = datetime(2026, 3, 1, tzinfo=UTC)
     with Ledger.open(folder / "quietmean.ledger", create=True) as book:
-        book.set_budget("patients", 1e4, 1e-5, when=when, unit=PrivacyUnit.RECORD)
+        book.set_budget("patients", 20.0, 1e-5, when=when, unit=PrivacyUnit.RECORD)
         book.reserve("patients", "first", Charge.promised(outcome.a_priori), name="Study", when=when, unit=PrivacyUnit.RECORD)
         book.settle("first", outcome.charge(0), when=when)
         return book.account("patients")
