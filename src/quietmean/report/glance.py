@@ -16,8 +16,9 @@ from quietmean.report import words
 
 # So many estimates are named; of more, the first ones, or how many are good.
 _MOST_ESTIMATES = 2
+_SHORT = 16
 _MOST_NAMES = 3
-_LONGEST_NAME = 24
+_LONGEST_NAME = 32
 NO_ESTIMATE = "Not stated in this file"
 
 
@@ -32,9 +33,10 @@ class Glance:
 
 def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[float], note: str) -> Glance:
     """The first estimates with the standard error of the noise; ``note``: what else there is."""
+    most = _MOST_ESTIMATES if len(names) <= _MOST_ESTIMATES or max(map(len, names)) <= _SHORT else 1
     shown = [
         f"{'' if len(names) == 1 else words.short(name, _LONGEST_NAME) + ' '}{words.with_error(value, error)}"
-        for name, value, error in zip(names[:_MOST_ESTIMATES], values, errors, strict=False)
+        for name, value, error in zip(names[:most], values, errors, strict=False)
     ]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)

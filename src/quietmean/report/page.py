@@ -70,7 +70,7 @@ def _glance(report: StudyReport) -> list[glance.Glance]:
     everybody = report.privacy.epsilon(float(report.privacy.single_honest().max()))
     certificate = report.certificate
     return [
-        glance.how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), _how_sure(report)),
+        _how_sure(report),
         glance.who_is_missing(report.execution, report.party_names, report.records_total),
         glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
         glance.against_whom(_adversary(report), everybody),
@@ -78,26 +78,26 @@ def _glance(report: StudyReport) -> list[glance.Glance]:
     ]
 
 
-def _how_sure(report: StudyReport) -> str:
-    """One estimate: both intervals. More: in how many the noise is the smaller part of the error."""
+def _how_sure(report: StudyReport) -> glance.Glance:
+    """One estimate: both intervals. Several means: the first ones. Many numbers: in how many the noise is the smaller error."""
     if len(report.terms) == 1:
         both = [("noise", report.of_noise), ("population", report.population)]
         told = [
             f"{name} {interval_text(ends[0].tolist())}" for name, ends in both if ends is not None and not np.isnan(ends).any()
         ]
-        return f"± one standard error of the noise. 95 %: {'; '.join(told)}."
-    known = [one.estimates for one in report.answers if one.estimates.population is not None]
-    smaller = [
-        np.isfinite(one.population) & (2 * one.standard_error**2 <= one.population**2)
-        for one in known
-        if one.population is not None
-    ]
+        return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(told)}.")
+    errors = [(one.estimates.standard_error, one.estimates.population) for one in report.answers]
+    smaller = [np.isfinite(both) & (2 * noise**2 <= both**2) for noise, both in errors if both is not None]
     if not smaller:
-        return "± one standard error of the noise added for privacy."
-    good = sum(int(one.sum()) for one in smaller)
-    return (
-        f"± noise for privacy; it is smaller than the sampling error in {good} of {sum(len(one) for one in smaller)} estimates."
-    )
+        return _sure(report, "± one standard error of the noise added for privacy.")
+    good = f"smaller than the sampling error in {sum(int(one.sum()) for one in smaller)} of {sum(map(len, smaller))} estimates"
+    if report.only_means:
+        return _sure(report, f"± noise for privacy; it is {good}.")
+    return glance.Glance("How sure is it?", f"Noise {good}", "Each has its ± and both intervals in the tables below.")
+
+
+def _sure(report: StudyReport, note: str) -> glance.Glance:
+    return glance.how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), note)
 
 
 def _adversary(report: StudyReport) -> str:
