@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo-output
+# Of axe-core, which looks for what keeps people from reading a page.
+AXE := 4.14.1
 # Installed beside quietmean, from here.
 REPRODUCTION := ./reproduction
 
@@ -10,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 test test-all lint bench bench-flower docs man clean
+.PHONY: demo demo-survival demo-table-1 test test-all browser lint bench bench-flower docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -53,6 +55,18 @@ test: lint
 
 test-all: lint
 	$(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
+
+# The pages in Chromium, which has to be installed (apt-get install chromium, or QUIETMEAN_CHROMIUM=PATH); axe-core is fetched, and npm
+# needed for it.
+browser: .venv/browser.stamp .venv/axe/package/axe.min.js
+	@if [ -z "$$QUIETMEAN_CHROMIUM" ] && ! command -v chromium google-chrome > /dev/null; then \
+	  echo "make browser: no browser here: apt-get install chromium, or name one in QUIETMEAN_CHROMIUM" >&2; exit 2; fi
+	$(BIN)/pytest -p no:xdist tests/browser
+
+.venv/axe/package/axe.min.js: | .venv/bin/python
+	@command -v npm > /dev/null || { echo "make browser: npm fetches axe-core and is missing: apt-get install npm" >&2; exit 2; }
+	mkdir -p .venv/axe
+	cd .venv/axe && npm pack --silent axe-core@$(AXE) && tar -xzf axe-core-$(AXE).tgz && touch package/axe.min.js
 
 lint: .venv/test.stamp
 	$(BIN)/ruff format --check .

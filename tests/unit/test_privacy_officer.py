@@ -131,7 +131,7 @@ def test_odds_are_bounds() -> None:
         assert epsilon is not None
         for row, chance in zip(told["rows"], (0.5, 0.1, 0.01), strict=True):
             exact = 100 * chance * math.exp(epsilon) / (1 - chance + chance * math.exp(epsilon))
-            shown = float(row["after"][place].removesuffix("\u00a0%"))
+            shown = float(row[1 + place].removesuffix("\u00a0%"))
             assert exact - 1e-9 <= shown <= exact + 0.1
     # The best guess between two values behind Gaussian noise of mu is right with probability Phi(mu / 2).
     mu = page.certificate.a_priori
@@ -146,7 +146,7 @@ def test_infinite_loss_is_said_to_be_infinite() -> None:
     assert not clear["cost"]["verdict"]["kept"]
     assert "no bound" in clear["cost"]["heading"]
     assert clear["meaning"]["average"] == ""
-    assert [row["after"] for row in clear["meaning"]["rows"]] == [["100\u00a0%", "100\u00a0%"]] * 3
+    assert [row[1:] for row in clear["meaning"]["rows"]] == [["100\u00a0%", "100\u00a0%"]] * 3
     assert clear["protected"]["rows"][0][0] == "Warning"
 
 

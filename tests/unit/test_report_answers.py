@@ -92,7 +92,7 @@ def test_sections_say_what_was_tested_and_without_noise() -> None:
     assert any(test.startswith("t-test: ") for test in section["tests"])
     assert "% of the privacy budget" in section["method"]
     alone = answer_sections(answers(1e-3, PLAIN), None)[0]
-    assert alone["heads"] == ["term", "estimate", "± noise", "95 % for the population"]
+    assert alone["heads"] == ["term", "estimate", "± noise", "95 % for the noise", "95 % for the population"]
 
 
 def test_a_roc_is_drawn_from_points() -> None:

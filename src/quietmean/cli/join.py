@@ -22,7 +22,7 @@ from quietmean.cli.console import (
 from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.preparation import Files, Show
-from quietmean.cli.privacy_page import write_privacy_page
+from quietmean.cli.privacy_page import write_pages
 
 if TYPE_CHECKING:
     from quietmean.node import NodeResult, NodeSettings, Roster
@@ -149,21 +149,24 @@ def command(
         path = files.receipt(receipt)
         origin = _origin(files, settings, approval) | _of_result(result)
         outcome.save_receipt(path, origin)
-        page = path.with_name(f"{path.name.removesuffix('.json').removesuffix('.receipt')}.privacy.html")
         names = [entry.name for entry in files.roster.entries]
-        written = write_privacy_page(page, files.study.name, outcome, path, names=names, origin=origin, account=charged)
-        document = outcome.to_json() | {
-            **choice_document(choice),
+        effort = {
             "messages": result.transfers,
             "bytes": result.bytes_sent,
             "seconds": round(time.monotonic() - begun, 3),
+        }
+        notes = notes_of(files.roster, result)
+        shown_to: dict[str, Any] = {"names": names, "origin": origin, "account": charged, "notes": tuple(notes), **effort}
+        document = outcome.to_json() | {
+            **choice_document(choice),
+            **effort,
             "refusals": list(result.refusals),
             **_loose_ends(result),
-            "notes": notes_of(files.roster, result),
+            "notes": notes,
             "not_counted": outcome.missing(names),
             "expected": forecast.to_json(),
             "receipt": str(path),
-            "privacy_page": written,
+            **write_pages(path, files.study.name, outcome, **shown_to),
         }
         fields = (
             "columns",
@@ -298,4 +301,5 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
         out.print(f"note: {printable(note)}", markup=False)
     out.print(f"receipt {document['receipt']}")
     if document["privacy_page"] is not None:
+        out.print(f"report  {document['report']}")
         out.print(f"privacy {document['privacy_page']}")

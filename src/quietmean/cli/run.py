@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,12 +30,13 @@ from quietmean.cli.console import (
     warn,
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.privacy_page import write_privacy_page
+from quietmean.cli.privacy_page import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.extras import can_report, no_report_sentence
 
 if TYPE_CHECKING:
+    from quietmean.planning import Plan
     from quietmean.statistics import Answer
     from quietmean.studies.local import LocalStudy
     from quietmean.studies.study import Study
@@ -231,10 +232,11 @@ def run_local_study(
             save_refusal(folder / "receipt.json", plan.target, error.record)
             raise ProtocolFailure(f"{error}; receipt {folder / 'receipt.json'}") from None
     seconds = time.monotonic() - begun
-    local.outcome.save_receipt(folder / "receipt.json")
+    origin = _origin(plan, names)
+    local.outcome.save_receipt(folder / "receipt.json", origin)
     pages = can_report()
     if pages:
-        _write_reports(folder, study, local, names)
+        _write_reports(folder, study, local, names, origin)
     else:
         warn(no_report_sentence(str(folder / "receipt.json")))
     document = {
@@ -281,38 +283,30 @@ def _document(local: LocalStudy, folder: Path, seconds: float, pages: bool) -> d
     }
 
 
-def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequence[str]) -> None:
-    from quietmean.report import StudyReport, write_study_report
-    from quietmean.statistics import column_means, combined
-
-    outcome = local.outcome
-    estimates = combined(outcome.answers).drawable()
-    report = StudyReport(
-        title=study.name,
-        terms=list(estimates.terms),
-        only_means=len(column_means(outcome.answers)) == len(outcome.answers),
-        bounds=list(zip(estimates.low.tolist(), estimates.high.tolist(), strict=True)),
-        estimate=estimates.value,
-        standard_error=estimates.standard_error,
-        execution=outcome.execution,
-        privacy=outcome.privacy,
-        certificate=outcome.certificate,
-        target_epsilon=study.epsilon,
-        unit=str(study.unit),
-        party_names=list(names),
-        records=int(outcome.execution.weights.sum()) if study.unit == PrivacyUnit.RECORD else len(names),
-        parties_counted=outcome.parties_counted,
-        messages=local.network.messages,
-        bytes=local.network.bytes_sent,
-        seconds=local.network.seconds,
-        truth=combined(local.truth).of_terms(estimates.terms).value,
-        party_epsilon=outcome.party_epsilon,
-        killed=[names[party] for party in local.network.killed],
-        answers=outcome.answers,
-        true_answers=local.truth,
+def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequence[str], origin: Mapping[str, Any]) -> None:
+    network, receipt = local.network, folder / "receipt.json"
+    write_report(
+        folder / "report.html",
+        study.name,
+        local.outcome,
+        receipt,
+        names=names,
+        origin=origin,
+        truth=local.truth,
+        messages=network.messages,
+        bytes=network.bytes_sent,
+        seconds=network.seconds,
+        killed=[names[party] for party in network.killed],
     )
-    write_study_report(report, folder / "report.html")
-    write_privacy_page(folder / "privacy.html", study.name, outcome, folder / "receipt.json", names=names)
+    write_privacy_page(folder / "privacy.html", study.name, local.outcome, receipt, names=names, origin=origin)
+
+
+def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
+    """For the receipt: which software and plan this run belongs to, and when it ended."""
+    from quietmean.node.monitor import now
+    from quietmean.node.preflight import package_version
+
+    return {"quietmean": package_version(), "plan": plan.digest, "names": list(names), "finished": now()}
 
 
 def _first_places(answers: Sequence[Answer]) -> dict[int, str]:

@@ -3,13 +3,14 @@
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.data import StudyReport
 from quietmean.report.exchange import exchange_figure
-from quietmean.report.officer import OfficerPage, Stated, write_officer_page
+from quietmean.report.officer import OfficerPage, Stated, digests_of, write_officer_page
 from quietmean.report.page import write_study_report
 
 __all__ = [
     "OfficerPage",
     "Stated",
     "StudyReport",
+    "digests_of",
     "exchange_figure",
     "write_certificate_report",
     "write_officer_page",

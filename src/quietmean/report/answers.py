@@ -60,6 +60,7 @@ def _table(answer: Answer, truth: Answer | None) -> dict[str, Any]:
     found = answer.estimates
     both = found.of_population
     heads = ["term", "estimate", "± noise"]
+    heads.append("95 % for the noise")
     heads += [] if both is None else ["95 % for the population"]
     heads += [] if found.p_value is None else ["p"]
     heads += [] if truth is None else ["without noise"]
@@ -68,8 +69,9 @@ def _table(answer: Answer, truth: Answer | None) -> dict[str, Any]:
         value, error = float(found.value[place]), float(found.standard_error[place])
         decimals = decimals_for(error)
         row = [term or answer.statistic.text, _number(value, decimals, error), _number(error, decimals, error)]
+        row.append(interval_text(found.of_noise[place].tolist()) if math.isfinite(value) and math.isfinite(error) else _UNKNOWN)
         if both is not None:
-            row.append(_interval(both[place].tolist()) if math.isfinite(value) else _UNKNOWN)
+            row.append(interval_text(both[place].tolist()) if math.isfinite(value) else _UNKNOWN)
         if found.p_value is not None:
             row.append(p_text(float(found.p_value[place])))
         if truth is not None:
@@ -83,7 +85,8 @@ def _number(value: float, decimals: int, error: float) -> str:
     return _UNKNOWN if not (math.isfinite(value) and math.isfinite(error)) else fixed(value, decimals)
 
 
-def _interval(ends: Sequence[float]) -> str:
+def interval_text(ends: Sequence[float]) -> str:
+    """Both ends, to two digits of their distance."""
     low, high = ends
     if math.isnan(low) or math.isnan(high):
         return _UNKNOWN

@@ -21,7 +21,7 @@ from quietmean.report.explain import CurvePoint, Explanation, explain, has_stati
 from quietmean.report.officer import OfficerPage, Stated
 from quietmean.report.rendering import render_template
 from quietmean.report.style import inline_svg
-from quietmean.report.traffic import MOST_PARTIES, statement
+from quietmean.report.traffic import MOST_PARTIES, message_table, statement
 
 _MOST_MESSAGES, _MOST_NEIGHBOURS = 6, 5
 # An epsilon that grows by less than this share has not grown.
@@ -92,6 +92,13 @@ class CertificatePage:
         certificate = self.coalitions or self.found.certificate
         return OfficerPage(self.execution, self.privacy, certificate, self.stated, self._commands())
 
+    def _short(self, party: PartyId) -> str:
+        return self.stated.names[party] if self.stated.names else f"{party}"
+
+    def name(self, party: PartyId) -> str:
+        """Of a party; its number where no names are stated."""
+        return self.stated.names[party] if self.stated.names else f"party {party}"
+
     @property
     def alone(self) -> float:
         """Epsilon of the worst-off party if all others collude."""
@@ -114,11 +121,11 @@ class CertificatePage:
         return f"{self.execution.protocol.name}, {words.counted(self.execution.parties, 'party', 'parties')}, {exchanged}."
 
     def _against(self) -> str:
-        return self.coalitions.describe() if self.coalitions else self.found.adversary.describe()
+        return words.named(self.coalitions.describe() if self.coalitions else self.found.adversary.describe(), self.stated.names)
 
     def _cost(self) -> dict[str, Any]:
         worst, median = float(self.epsilons.max()), float(np.sort(self.epsilons)[len(self.epsilons) // 2])
-        figure = parties_figure(self.parties, self.epsilons)
+        figure = parties_figure(self.parties, self.epsilons, self.stated.names)
         cards = [
             ("worst party, ex post", worst, f"against {self._against()}"),
             ("median party, ex post", median, "against the same"),
@@ -129,11 +136,17 @@ class CertificatePage:
             "heading": self._cost_heading(worst),
             "against": f"Against {self._against()}.{self._who_learns()}",
             "cards": [{"label": label, "value": words.rounded_up(value), "note": note} for label, value, note in cards],
-            "disclosures": [_sentence(text) for text in self.found.certificate.information.disclosures()[:_MOST_GROUPS]],
+            "disclosures": [
+                _sentence(words.named(text, self.stated.names))
+                for text in self.found.certificate.information.disclosures()[:_MOST_GROUPS]
+            ],
             "more_disclosures": max(0, len(self.found.certificate.information.disclosures()) - _MOST_GROUPS),
             "meaning": _meaning(worst, words.power(self.privacy.delta)),
             "figure": inline_svg(figure, "parties", "Epsilon of every party"),
             "figure_heading": _spread(self.epsilons),
+            "rows": [
+                [self.name(party), words.rounded_up(float(one))] for party, one in zip(self.parties, self.epsilons, strict=True)
+            ],
             "figure_note": self._figure_note(),
         }
 
@@ -152,7 +165,7 @@ class CertificatePage:
         found = self.found
         if self.coalitions is None or not found.adversary.corrupt or not found.certificate.information.disclosures():
             return ""
-        return f" This is what {_members(found)} learns exactly:"
+        return f" This is what {_members(found, self.stated.names)} learns exactly:"
 
     def _alone_note(self) -> str:
         trusted = sorted(self.privacy.trusted)
@@ -168,9 +181,9 @@ class CertificatePage:
             return f"Every party pays {cost}"
         if self.coalitions is not None and self.coalitions.found is not None:
             return f"No party pays more than {cost}"
-        return f"Party {self.found.party} pays most: {cost}"
+        return f"{_upper(self.name(self.found.party))} pays most: {cost}"
 
-    def _curve(self) -> dict[str, str]:
+    def _curve(self) -> dict[str, Any]:
         curve, trusted = self.found.curve, sorted(self.privacy.trusted)
         size = self.coalitions.size if self.coalitions else None
         figure = coalitions_figure(curve, self.alone, size)
@@ -178,12 +191,19 @@ class CertificatePage:
         if size is not None:
             caption += " The grey band marks the coalitions that the certificate is about."
         heading = _curve_heading(curve)
-        return {"heading": heading, "caption": caption, "figure": inline_svg(figure, "curve", heading)}
+        return {
+            "heading": heading,
+            "caption": caption,
+            "figure": inline_svg(figure, "curve", heading),
+            "rows": _curve_rows(curve),
+        }
 
     def _protection(self) -> dict[str, Any]:
         found = self.found
-        who = f"party {found.party}"
-        against = found.adversary.describe() if found.adversary.observed or not found.adversary.corrupt else _members(found)
+        who = self.name(found.party)
+        against = (
+            self._against() if found.adversary.observed or not found.adversary.corrupt else _members(found, self.stated.names)
+        )
         return {
             "heading": self._protection_heading(),
             "setting": f"All of this is about {who}, against {against}: ε = {words.rounded_up(found.epsilon)}.",
@@ -207,27 +227,27 @@ class CertificatePage:
     def _protection_heading(self) -> str:
         found = self.found
         if math.isinf(found.epsilon):
-            return f"Nothing protects party {found.party}"
+            return f"Nothing protects {self.name(found.party)}"
         if not found.unseen or found.all_intercepted <= found.epsilon * (1 + _GROWTH):
-            return f"Only its own noise protects party {found.party}"
+            return f"Only its own noise protects {self.name(found.party)}"
         messages = words.counted(
             found.unseen, "message that the adversary does not see protects", "messages that the adversary does not see protect"
         )
-        return f"{messages} party {found.party}"
+        return f"{messages} {self.name(found.party)}"
 
-    def _message_rows(self) -> list[dict[str, str]]:
+    def _message_rows(self) -> list[list[str]]:
         found, rows = self.found, []
         for message in found.messages[:_MOST_MESSAGES]:
             if not message.epsilon > found.epsilon * (1 + _GROWTH):
                 break
-            receivers = words.listed([f"party {receiver}" for receiver in message.receivers], most=4)
+            receivers = words.listed([self.name(receiver) for receiver in message.receivers], most=4)
             rows.append(
-                {
-                    "name": f"party {message.sender} to {receivers}",
-                    "round": f"{message.round}",
-                    "before": words.rounded_up(found.epsilon),
-                    "after": words.rounded_up(message.epsilon),
-                }
+                [
+                    f"{self.name(message.sender)} to {receivers}",
+                    f"{message.round}",
+                    words.rounded_up(found.epsilon),
+                    words.rounded_up(message.epsilon),
+                ]
             )
         return rows
 
@@ -241,15 +261,15 @@ class CertificatePage:
         together = "" if found.unseen == 1 else f" All {found.unseen} together: ε = {words.rounded_up(found.all_intercepted)}."
         return f"Its ε if one more message were intercepted; the most harmful first.{together}{tried}"
 
-    def _neighbour_rows(self) -> list[dict[str, str]]:
+    def _neighbour_rows(self) -> list[list[str]]:
         found = self.found
         return [
-            {
-                "name": f"party {neighbour.party}",
-                "round": f"{neighbour.messages}",
-                "before": words.rounded_up(found.epsilon),
-                "after": words.rounded_up(neighbour.epsilon),
-            }
+            [
+                self.name(neighbour.party),
+                f"{neighbour.messages}",
+                words.rounded_up(found.epsilon),
+                words.rounded_up(neighbour.epsilon),
+            ]
             for neighbour in found.neighbours[:_MOST_NEIGHBOURS]
             if neighbour.epsilon > found.epsilon * (1 + _GROWTH)
         ]
@@ -270,13 +290,17 @@ class CertificatePage:
         releasers = execution.protocol.releasers(execution.parties)
         if not execution.schedule.rounds or len(releasers) < execution.parties:
             return None
-        figure = exchange_figure(execution, corrupt, title=False)
+        names = self.stated.names or [f"{party}" for party in range(execution.parties)]
+        figure = exchange_figure(execution, corrupt, self.stated.names or None, title=False)
+        heads, rows = message_table(execution, corrupt, names)
         return {
             "heading": _crowd_heading(self.found.groups, execution.protocol.private),
             "notes": self._crowd_notes(),
-            "warning": _static_warning(execution, self.found.watched),
+            "warning": _static_warning(execution, self.found.watched, self.stated.names),
             "figure": inline_svg(figure, "exchange", statement(execution, corrupt)),
             "caption": self._crowd_caption(),
+            "heads": heads,
+            "rows": rows,
         }
 
     def _crowd_caption(self) -> str:
@@ -299,7 +323,7 @@ class CertificatePage:
                 "Any two honest parties are connected by messages that the adversary did not see. So the noise that cancels in "
                 "the sum hides each of them among all the others, and the sum itself keeps the noise that stays."
             ]
-        shown = [words.listed([f"{party}" for party in group], most=16) for group in groups[:_MOST_GROUPS]]
+        shown = [words.listed([self._short(party) for party in group], most=16) for group in groups[:_MOST_GROUPS]]
         more = f", and {len(groups) - _MOST_GROUPS} more groups" if len(groups) > _MOST_GROUPS else ""
         return [
             f"The groups are: {'; '.join(shown)}{more}.",
@@ -308,9 +332,16 @@ class CertificatePage:
         ]
 
 
-def _members(found: Explanation) -> str:
-    members = [f"{party}" for party in sorted(found.adversary.corrupt)]
-    return f"the coalition of {words.listed(members)}" if len(members) > 1 else f"party {members[0]}"
+def _members(found: Explanation, names: Sequence[str]) -> str:
+    corrupt = sorted(found.adversary.corrupt)
+    members = [names[party] if names else f"{party}" for party in corrupt]
+    if len(members) > 1:
+        return f"the coalition of {words.listed(members)}"
+    return members[0] if names else f"party {members[0]}"
+
+
+def _upper(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _sentence(text: str) -> str:
@@ -330,6 +361,18 @@ def _meaning(worst: float, delta: str) -> str:
 def _spread(values: NDArray[np.float64]) -> str:
     low, high = words.rounded_up(float(values.min())), words.rounded_up(float(values.max()))
     return f"Every party pays ε = {high}" if low == high else f"Parties pay between ε = {low} and {high}"
+
+
+def _curve_rows(curve: Sequence[CurvePoint]) -> list[list[str]]:
+    return [
+        [
+            f"{point.size}",
+            words.rounded_up(point.worst),
+            words.rounded_up(point.median),
+            f"{'all ' if point.exhaustive else ''}{point.tried}",
+        ]
+        for point in curve
+    ]
 
 
 def _curve_heading(curve: Sequence[CurvePoint]) -> str:
@@ -354,11 +397,11 @@ def _crowd_heading(groups: Sequence[Sequence[PartyId]], private: bool) -> str:
     return f"The {honest} honest parties fall apart into {len(groups)} groups"
 
 
-def _static_warning(execution: Execution, watched: Sequence[PartyId]) -> str:
+def _static_warning(execution: Execution, watched: Sequence[PartyId], names: Sequence[str]) -> str:
     if not has_static_neighbours(execution):
         return ""
     if len(watched) >= 2:
-        who = words.listed([f"{party}" for party in watched])
+        who = words.listed([names[party] if names else f"{party}" for party in watched])
         return (
             f"Every party sends to the same others in every round, and the adversary saw all that parties {who} sent and "
             "received. More rounds do not help them (IncA, Theorem 4.9): take a schedule whose neighbours change."

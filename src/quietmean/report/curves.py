@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quietmean.report.epsilons import bar_label
 from quietmean.report.explain import CurvePoint
 from quietmean.report.style import COALITION, ESTIMATE, MUTED, OVER, PAPER, RULE, WIDTH, house_style
-from quietmean.report.words import listed, rounded_up
+from quietmean.report.words import listed, rounded_up, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +31,10 @@ _HEAD = 0.62
 _LOGARITHMIC = 12.0
 
 
-def parties_figure(parties: Sequence[int], epsilons: Array) -> Figure:
+def parties_figure(parties: Sequence[int], epsilons: Array, names: Sequence[str] = ()) -> Figure:
     """A bar for each party, from the largest epsilon to the smallest. ``epsilons``: one per party, shape (n,)."""
-    figure, axes = _canvas(_BARS, _TOP)
+    longest = max((len(short(names[party], 16)) for party in parties), default=0) if names and len(parties) <= MOST_NAMES else 0
+    figure, axes = _canvas(_BARS, _TOP, max(_BOTTOM, 0.12 + 0.068 * longest))
     order = np.argsort(-epsilons, kind="stable")
     finite = epsilons[np.isfinite(epsilons)]
     top = 1.15 * float(finite.max(initial=0.0)) or 1.0
@@ -46,8 +47,11 @@ def parties_figure(parties: Sequence[int], epsilons: Array) -> Figure:
             upright = len(order) > _MOST_LEVEL
             for place, height in enumerate(heights.tolist()):
                 bar_label(axes, place, height, float(epsilons[order[place]]), height > (0.3 if upright else 0.14) * top, upright)
-            axes.set_xticks(range(len(order)), [f"{parties[index]}" for index in order], size=8)
-            axes.set_xlabel("party")
+            if names:
+                axes.set_xticks(range(len(order)), [short(names[parties[index]], 16) for index in order], size=8, rotation=90)
+            else:
+                axes.set_xticks(range(len(order)), [f"{parties[index]}" for index in order], size=8)
+                axes.set_xlabel("party")
         else:
             axes.set_xticks([])
             axes.set_xlabel("parties, from the largest epsilon to the smallest")
@@ -171,13 +175,13 @@ def _grid(axes: Axes) -> None:
     axes.tick_params(length=0)
 
 
-def _canvas(tall: float, head: float) -> tuple[Figure, Axes]:
+def _canvas(tall: float, head: float, below: float = _BOTTOM) -> tuple[Figure, Axes]:
     from matplotlib.figure import Figure as NewFigure
 
-    height = head + tall + _BOTTOM
+    height = head + tall + below
     with house_style():
         figure = NewFigure(figsize=(WIDTH, height))
-        axes = figure.add_axes((_LEFT / WIDTH, _BOTTOM / height, 1 - (_LEFT + _RIGHT) / WIDTH, tall / height))
+        axes = figure.add_axes((_LEFT / WIDTH, below / height, 1 - (_LEFT + _RIGHT) / WIDTH, tall / height))
     return figure, axes
 
 

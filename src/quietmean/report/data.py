@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import PrivacyUnit
+from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
+from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.statistics import Answer
+from quietmean.statistics import Answer, column_means, combined
+from quietmean.statistics.estimates import Estimates, Z
 
 Array = NDArray[np.float64]
 
 
+class Outcome(Protocol):
+    """What everybody knows after a study, as :class:`quietmean.studies.StudyOutcome` says it."""
+
+    @property
+    def answers(self) -> tuple[Answer, ...]: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def execution(self) -> Execution: ...
+    @property
+    def privacy(self) -> PrivacyAnalysis: ...
+    @property
+    def certificate(self) -> CoalitionCertificate: ...
+    @property
+    def party_epsilon(self) -> float | None: ...
+    @property
+    def parties_counted(self) -> int: ...
+
+
 @dataclass(frozen=True, eq=False)
 class StudyReport:
-    """One study. Arrays over what was estimated have shape (terms,), in the units of the data.
+    """One study, as one party knows it after the end, or a machine that ran all parties.
+
+    Arrays over what was estimated have shape (terms,), in the units of the data.
 
     ``only_means``: every term is a column, and its estimate the column's mean. ``bounds``: what a term can be at the least and
-    at the most. ``privacy`` gives all epsilons, ``certificate`` is that of the study. ``truth`` only in local
-    mode.
+    at the most. ``privacy`` gives all epsilons, ``certificate`` is that of the study. ``truth`` and ``killed``
+    only in local mode.
+    ``records``: of all parties, counted or not (parties, where these are the unit).
+    ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
+    ``finished``, ``version``, ``digests``: when, by which software, and of what (name, SHA-256). ``account``: of the ledger
+    that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
     """
 
@@ -47,8 +78,77 @@ class StudyReport:
     answers: tuple[Answer, ...] = ()
     true_answers: tuple[Answer, ...] | None = None
     killed: list[str] = field(default_factory=list)
+    population: Array | None = None
+    finished: str = ""
+    version: str = ""
+    digests: tuple[tuple[str, str], ...] = ()
+    account: Account | None = None
+    notes: tuple[str, ...] = ()
+    receipt: str = "receipt.json"
+
+    @classmethod
+    def of_outcome(
+        cls,
+        title: str,
+        outcome: Outcome,
+        names: Sequence[str],
+        *,
+        truth: tuple[Answer, ...] | None = None,
+        **more: Any,
+    ) -> Self:
+        """From what everybody knows after a study, and ``names`` of the parties; ``truth``: the answers without noise.
+
+        ``more``: the fields that the outcome does not give, such as messages, bytes and seconds.
+        """
+        found = combined(outcome.answers)
+        drawn = found.drawable()
+        by_record = outcome.target.unit == PrivacyUnit.RECORD
+        return cls(
+            title=title,
+            terms=list(drawn.terms),
+            only_means=len(column_means(outcome.answers)) == len(outcome.answers),
+            bounds=list(zip(drawn.low.tolist(), drawn.high.tolist(), strict=True)),
+            estimate=drawn.value,
+            standard_error=drawn.standard_error,
+            population=_population(found, drawn.terms),
+            execution=outcome.execution,
+            privacy=outcome.privacy,
+            certificate=outcome.certificate,
+            target_epsilon=outcome.target.epsilon,
+            unit=str(outcome.target.unit),
+            party_names=list(names),
+            records=round(outcome.execution.weights.sum()) if by_record else len(names),
+            parties_counted=outcome.parties_counted,
+            truth=None if truth is None else combined(truth).of_terms(drawn.terms).value,
+            party_epsilon=outcome.party_epsilon,
+            answers=outcome.answers,
+            true_answers=truth,
+            **more,
+        )
+
+    @property
+    def of_noise(self) -> Array:
+        """Intervals of the noise at 95 %, within the bounds, shape (terms, 2)."""
+        reach = Z * self.standard_error
+        low, high = np.array(self.bounds, dtype=np.float64).T
+        ends: Array = np.clip(np.column_stack([self.estimate - reach, self.estimate + reach]), low[:, None], high[:, None])
+        return ends
+
+    @property
+    def records_total(self) -> int | None:
+        """Of all parties together, if a record is the unit."""
+        return self.records if self.unit == PrivacyUnit.RECORD else None
 
     @property
     def delta(self) -> float:
         """The delta at which all epsilons hold."""
         return self.privacy.delta
+
+
+def _population(found: Estimates, terms: Sequence[str]) -> Array | None:
+    """The intervals of these terms, or None if there is none."""
+    ends = found.of_population
+    if ends is None or np.isnan(ends).all():
+        return None
+    places = {term: place for place, term in enumerate(found.terms)}
+    return np.array([ends[places[term]] for term in terms]).reshape(len(terms), 2)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.report.data import StudyReport
-from quietmean.report.style import ESTIMATE, INK, MUTED, OVER, PAPER, RULE, WIDTH, house_style
+from quietmean.report.style import ESTIMATE, INK, MUTED, NARROW, OVER, PAPER, RULE, WIDTH, house_style
 from quietmean.report.words import plain, rounded_up, short
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ MOST_NAMES = 40
 # Up to here the numbers in the bars lie level.
 _MOST_LEVEL = 24
 _HEIGHT, _LEFT, _RIGHT, _TOP = 1.75, 0.62, 0.8, 0.2  # inches
+_ROW = 0.24
 
 
 def party_epsilons(report: StudyReport) -> NDArray[np.float64]:
@@ -45,6 +46,57 @@ def epsilons_figure(report: StudyReport) -> Figure:
         _bars(axes, epsilons[order], report.target_epsilon)
         _target(axes, report.target_epsilon)
         _frame(axes, labels)
+    return figure
+
+
+def narrow_epsilons_figure(report: StudyReport) -> Figure:
+    """The same for a telephone: lying bars, and of many parties those with the largest epsilon."""
+    from matplotlib.figure import Figure as NewFigure
+
+    epsilons = party_epsilons(report)
+    order = np.argsort(-epsilons, kind="stable")[:MOST_NAMES]
+    height = _ROW * len(order) + 0.55
+    finite = epsilons[np.isfinite(epsilons)]
+    target = report.target_epsilon
+    top = 1.3 * max(float(finite.max(initial=0.0)), target if math.isfinite(target) else 0.0) or 1.0
+    places, lengths = np.arange(len(order)), np.where(np.isfinite(epsilons), epsilons, top)[order]
+    with house_style():
+        figure = NewFigure(figsize=(NARROW, height))
+        axes = figure.add_axes((1.45 / NARROW, 0.1 / height, 1 - 1.6 / NARROW, _ROW * len(order) / height))
+        axes.barh(
+            places,
+            lengths,
+            height=0.72,
+            color=[OVER if epsilon > target else ESTIMATE for epsilon in epsilons[order]],
+            linewidth=0,
+        )
+        for place, length, party in zip(places.tolist(), lengths.tolist(), order.tolist(), strict=True):
+            axes.annotate(
+                rounded_up(float(epsilons[party])),
+                (min(length, 0.85 * top), place),
+                xytext=(3, 0),
+                textcoords="offset points",
+                size=8,
+                color=MUTED if math.isfinite(epsilons[party]) else PAPER,
+                va="center",
+            )
+        axes.set(xlim=(0, top), ylim=(len(order) - 0.5, -0.5))
+        axes.set_frame_on(False)
+        axes.tick_params(length=0)
+        axes.set_xticks([])
+        axes.set_yticks(places, [short(report.party_names[party], 18) for party in order], size=8)
+        if math.isfinite(target):
+            axes.axvline(target, color=INK, linewidth=1.1, linestyle=(0, (5, 3)), zorder=3)
+            above = ("data", "axes fraction")
+            axes.annotate(
+                f"target {plain(target)}",
+                (target, 1.0),
+                xycoords=above,
+                xytext=(0, 4),
+                textcoords="offset points",
+                size=8.5,
+                ha="center",
+            )
     return figure
 
 

@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 
 MOST_ROWS = 40
 _PITCH, _TOP, _BOTTOM = 0.62, 0.42, 0.12  # inches
+_MARGIN = 1.7  # for names
 _NORMAL_95 = 1.96
 # The close-up shows this many standard errors to both sides.
 _REACH = 3.6
@@ -26,18 +27,21 @@ _REACH = 3.6
 _FARTHEST = 1.5
 
 
-def estimates_figure(report: StudyReport) -> Figure:
-    """One row per term: left the estimate on the bounds, right a close-up of the noise with the truth, where it is known."""
+def estimates_figure(report: StudyReport, width: float = WIDTH) -> Figure:
+    """One row per term: left the estimate on the bounds, right a close-up of the noise with the truth, where it is known.
+
+    ``width`` in inches; a narrow one has no close-up.
+    """
     from matplotlib.figure import Figure as NewFigure
 
     count = min(len(report.terms), MOST_ROWS)
     height = _TOP + _PITCH * count + _BOTTOM
     with house_style():
-        figure = NewFigure(figsize=(WIDTH, height))
+        figure = NewFigure(figsize=(width, height))
         bottom, tall = _BOTTOM / height, _PITCH * count / height
-        left = 1.7 / WIDTH
-        closeup = report.truth is not None and bool((report.standard_error[:count] > 0).all())
-        _draw_bounds(figure.add_axes((left, bottom, (0.48 if closeup else 0.72), tall)), report, count)
+        left = _MARGIN / width
+        closeup = width >= WIDTH and report.truth is not None and bool((report.standard_error[:count] > 0).all())
+        _draw_bounds(figure.add_axes((left, bottom, (0.48 if closeup else 0.89 - left), tall)), report, count, width < WIDTH)
         if report.truth is not None and closeup:
             distance = (report.truth - report.estimate)[:count] / report.standard_error[:count]
             _draw_closeup(figure.add_axes((left + 0.52, bottom, 0.305, tall)), distance)
@@ -63,13 +67,18 @@ def _share(report: StudyReport, values: Array) -> Array:
     return share
 
 
-def _draw_bounds(axes: Axes, report: StudyReport, count: int) -> None:
+def _draw_bounds(axes: Axes, report: StudyReport, count: int, narrow: bool) -> None:
     low, high = np.array(report.bounds, dtype=np.float64).T
     place, error = _share(report, report.estimate)[:count], (report.standard_error / (high - low))[:count]
     ends = np.concatenate([place - _NORMAL_95 * error, place + _NORMAL_95 * error, [0.0, 1.0]])
     _blank(axes, count)
     axes.set_xlim(max(ends.min(), -_FARTHEST) - 0.03, min(ends.max(), 1 + _FARTHEST) + 0.03)
-    _caption(axes, "estimate between its bounds; thick: ±1 standard error, thin: 95 %")
+    _caption(
+        axes,
+        "estimate between its bounds;\nthick: ±1 standard error, thin: 95 %"
+        if narrow
+        else "estimate between its bounds; thick: ±1 standard error, thin: 95 %",
+    )
     for row in range(count):
         axes.plot([0, 1], [row, row], color=RULE, linewidth=1.2, zorder=1, solid_capstyle="butt")
         for edge, bound in zip((0, 1), report.bounds[row], strict=True):

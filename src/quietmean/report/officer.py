@@ -17,7 +17,7 @@ from quietmean.core.bounds import APriori
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
-from quietmean.report import words
+from quietmean.report import glance, words
 from quietmean.report.rendering import render_template
 
 # How likely a guess is to be right before anything is published.
@@ -26,6 +26,7 @@ _LARGEST_EXPONENT = 700.0
 # By so much an epsilon may be above a target because of rounding.
 _ROUNDING = 1e-6
 _MOST_RELEASED, _MOST_ENTRIES = 60, 20
+_DIGESTS = ("plan", "roster", "session")
 UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
 
 
@@ -45,6 +46,7 @@ class Stated:
 
     ``unit``: "record" or "party". ``names``: of the parties. ``target``: epsilon that the parties agreed on. ``party_epsilon``:
     ex post, for all records of one party together. ``finished``: when, as text. ``account``: of the ledger that is charged.
+    ``version``: of the software; ``digests``: of what, and SHA-256.
     """
 
     title: str = "An execution"
@@ -55,6 +57,8 @@ class Stated:
     party_epsilon: float | None = None
     finished: str = ""
     account: Account | None = None
+    version: str = ""
+    digests: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
@@ -72,6 +76,8 @@ class Stated:
             target=_number(certify.get("epsilon")),
             party_epsilon=_number(certificate.get("whole_party_epsilon")),
             finished=str(origin.get("finished") or ""),
+            version=str(origin.get("quietmean") or ""),
+            digests=digests_of(origin),
         )
 
 
@@ -95,6 +101,7 @@ class OfficerPage:
         return {
             "title": self.stated.title,
             "summary": self._summary(),
+            "first": self._glance(),
             "cost": self._cost(),
             "protected": self._protected(),
             "meaning": self._meaning(),
@@ -110,6 +117,23 @@ class OfficerPage:
         parties = words.counted(self.execution.parties, "party", "parties")
         ended = f", finished {self.stated.finished}" if self.stated.finished else ""
         return f"Privacy of a study of {parties} ({self.execution.protocol.name}){ended}. For who answers for the data."
+
+    def _glance(self) -> list[glance.Glance]:
+        names, values, errors = ([getattr(one, key) for one in self.stated.released] for key in ("name", "estimate", "error"))
+        everybody = self.privacy.epsilon(float(self.privacy.single_honest().max()))
+        weights = self.execution.weights.sum()
+        return [
+            glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else ""),
+            glance.who_is_missing(self.execution, self.names, round(weights) if self.stated.unit == "record" else None),
+            glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
+            glance.against_whom(self.certificate_describe(), everybody),
+            glance.what_is_left(self.stated.account),
+        ]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the parties; their numbers where no names are stated."""
+        return self.stated.names or [f"party {party}" for party in range(self.execution.parties)]
 
     # --- how much ---
 
@@ -167,7 +191,7 @@ class OfficerPage:
             ("Protected", unit),
             ("Hidden", "whether that unit has one value or any other within the public bounds"),
             ("From whom", self.certificate_describe()),
-            ("Trusted", protocol.trust),
+            ("Trusted", words.named(protocol.trust, self.stated.names)),
             ("How", protocol.summary),
             ("Claim", self.privacy.guarantee),
             ("Not hidden", "who took part and when, who sent to whom, how many records each party has, columns and bounds"),
@@ -179,8 +203,8 @@ class OfficerPage:
     def certificate_describe(self) -> str:
         """The adversary in words."""
         if isinstance(self.certificate, CoalitionCertificate):
-            return self.certificate.describe()
-        return self.certificate.adversary.describe()
+            return words.named(self.certificate.describe(), self.stated.names)
+        return words.named(self.certificate.adversary.describe(), self.stated.names)
 
     # --- what epsilon means ---
 
@@ -193,11 +217,8 @@ class OfficerPage:
             "heading": _meaning_heading(first, epsilon),
             "sentences": self._meaning_sentences(first, epsilon),
             "average": self._average(first, epsilon, mu),
-            "titles": [title for title, _, _ in columns],
-            "rows": [
-                {"before": _percent(chance), "after": [_percent(_posterior(chance, each)) for _, each, _ in columns]}
-                for chance in _CHANCES
-            ],
+            "heads": ["chance that a guess is right, before", *(f"after, {title}, at most" for title, _, _ in columns)],
+            "rows": [[_percent(chance), *(_percent(_posterior(chance, each)) for _, each, _ in columns)] for chance in _CHANCES],
         }
 
     def _meaning_sentences(self, name: str, epsilon: float) -> list[str]:
@@ -229,7 +250,7 @@ class OfficerPage:
         for one in self.stated.released[:_MOST_RELEASED]:
             decimals = words.decimals_for(one.error)
             error = words.fixed(one.error, decimals) if math.isfinite(one.error) else "unknown"
-            rows.append({"name": one.name, "estimate": words.fixed(one.estimate, decimals), "error": error})
+            rows.append([one.name, words.fixed(one.estimate, decimals), error])
         count = len(self.stated.released)
         heading = f"Released: {words.counted(count, 'number', 'numbers')}" if count else "What was released"
         note = "Each with noise for privacy, whose standard error stands beside it."
@@ -272,13 +293,13 @@ class OfficerPage:
             "heading": f"Budget: {used}",
             "rows": rows,
             "entries": [
-                {
-                    "name": entry.name,
-                    "when": entry.reserved_at[:10],
-                    "status": "settled" if entry.settled else "reserved",
-                    "reserved": words.rounded_up(budget.epsilon_of(entry.reserved)),
-                    "charged": words.rounded_up(budget.epsilon_of(entry.charged)),
-                }
+                [
+                    entry.name,
+                    entry.reserved_at[:10],
+                    "settled" if entry.settled else "reserved",
+                    words.rounded_up(budget.epsilon_of(entry.reserved)),
+                    words.rounded_up(budget.epsilon_of(entry.charged)),
+                ]
                 for entry in account.entries[-_MOST_ENTRIES:]
             ],
             "notes": [
@@ -310,17 +331,29 @@ class OfficerPage:
             ("Not counted", self._listed(~contributors) or "nobody"),
             ("Left before the end", self._listed(~trace.finished) or "nobody"),
         ]
+        if self.stated.unit == "record":
+            records = round(self.execution.weights.sum())
+            inside = glance.records_in(self.execution, records)
+            rows.insert(2, ("Records", f"{inside:,} of {records:,} are counted"))
+        stamps = [("Finished", self.stated.finished), ("Software", self.stated.version and f"quietmean {self.stated.version}")]
+        rows += [(name, text) for name, text in stamps if text]
+        rows += [(f"Digest of the {name}", digest) for name, digest in self.stated.digests]
         counted, parties = int(contributors.sum()), self.execution.parties
         return {"heading": f"Who took part: {counted} of {parties} parties are counted", "rows": rows}
 
     def _listed(self, chosen: np.ndarray[Any, np.dtype[np.bool_]]) -> str:
-        names = self.stated.names or [f"party {party}" for party in range(self.execution.parties)]
-        return words.listed([names[party] for party in np.nonzero(chosen)[0].tolist()], most=40)
+        return words.listed([self.names[party] for party in np.nonzero(chosen)[0].tolist()], most=40)
 
 
 def write_officer_page(page: OfficerPage, path: Path) -> None:
     """Write the page as one HTML file that needs nothing else. The same page gives the same bytes."""
     path.write_text(render_template("officer.html", officer=page.sections()), encoding="utf-8", newline="\n")
+
+
+def digests_of(origin: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Of what, and which, from the origin of a receipt."""
+    told = {"sealed study": _mapping(origin.get("sealed")).get("digest"), **{name: origin.get(name) for name in _DIGESTS}}
+    return tuple((name, one) for name, one in told.items() if isinstance(one, str) and one)
 
 
 def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[Released]:

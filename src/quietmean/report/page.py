@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from quietmean.report import words
-from quietmean.report.answers import answer_sections
+from quietmean.report import glance, words
+from quietmean.report.answers import answer_sections, interval_text
 from quietmean.report.data import StudyReport
-from quietmean.report.epsilons import epsilons_figure, party_epsilons
+from quietmean.report.epsilons import epsilons_figure, narrow_epsilons_figure, party_epsilons
 from quietmean.report.estimates import MOST_ROWS, estimates_figure
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import render_template
-from quietmean.report.style import inline_svg
-from quietmean.report.traffic import MOST_PARTIES, Traffic, rounds_used, statement
+from quietmean.report.style import NARROW, inline_svg
+from quietmean.report.traffic import MOST_PARTIES, Traffic, message_table, rounds_used, statement
 
 # Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
@@ -33,6 +33,10 @@ def render(report: StudyReport) -> str:
         "study.html",
         title=report.title,
         summary=_summary(report),
+        first=_glance(report),
+        parties=_parties(report),
+        notes=[_sentence(note) for note in report.notes],
+        receipt=report.receipt,
         answer=_answer(report),
         sections=[] if report.only_means else answer_sections(report.answers, report.true_answers),
         privacy=_privacy(report),
@@ -44,6 +48,14 @@ def render(report: StudyReport) -> str:
 
 
 def _summary(report: StudyReport) -> str:
+    """Who computed what, when, and by which software."""
+    stamp = ", ".join(
+        [*([report.finished[:10]] if report.finished else []), *([f"quietmean {report.version}"] if report.version else [])]
+    )
+    return f"{_who_did_what(report)}{f' {stamp}.' if stamp else ''}"
+
+
+def _who_did_what(report: StudyReport) -> str:
     execution = report.execution
     rounds = rounds_used(execution)
     records = words.counted(report.records, "record", "records")
@@ -54,18 +66,102 @@ def _summary(report: StudyReport) -> str:
     )
 
 
+def _glance(report: StudyReport) -> list[glance.Glance]:
+    everybody = report.privacy.epsilon(float(report.privacy.single_honest().max()))
+    certificate = report.certificate
+    return [
+        _how_sure(report),
+        glance.who_is_missing(report.execution, report.party_names, report.records_total),
+        glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
+        glance.against_whom(_adversary(report), everybody),
+        glance.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),
+    ]
+
+
+def _how_sure(report: StudyReport) -> glance.Glance:
+    """One estimate: both intervals. Several means: the first ones. Many numbers: in how many the noise is the smaller error."""
+    if len(report.terms) == 1:
+        both = [("noise", report.of_noise), ("population", report.population)]
+        told = [
+            f"{name} {interval_text(ends[0].tolist())}" for name, ends in both if ends is not None and not np.isnan(ends).any()
+        ]
+        return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(told)}.")
+    errors = [(one.estimates.standard_error, one.estimates.population) for one in report.answers]
+    smaller = [np.isfinite(both) & (2 * noise**2 <= both**2) for noise, both in errors if both is not None]
+    if not smaller:
+        return _sure(report, "± one standard error of the noise added for privacy.")
+    good = f"smaller than the sampling error in {sum(int(one.sum()) for one in smaller)} of {sum(map(len, smaller))} estimates"
+    if report.only_means:
+        return _sure(report, f"± noise for privacy; it is {good}.")
+    return glance.Glance("How sure is it?", f"Noise {good}", "Each has its ± and both intervals in the tables below.")
+
+
+def _sure(report: StudyReport, note: str) -> glance.Glance:
+    return glance.how_sure(report.terms, report.estimate.tolist(), report.standard_error.tolist(), note)
+
+
+def _adversary(report: StudyReport) -> str:
+    return words.named(report.certificate.describe(), report.party_names)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def _parties(report: StudyReport) -> dict[str, Any]:
+    """Everybody by name: whose data are in, who stayed, and what it cost each."""
+    execution, by_record = report.execution, report.records_total is not None
+    counted, finished, epsilons = execution.contributors(), execution.trace.finished, party_epsilons(report)
+    share = execution.weights / execution.weights.sum()
+    rows = []
+    for party, name in enumerate(report.party_names):
+        row = [name, "in the result" if counted[party] else "not in it", "yes" if finished[party] else "no"]
+        row += [f"{round(report.records * float(share[party])):,}"] if by_record else []
+        rows.append([*row, f"{100 * float(share[party]):.3g} %", words.rounded_up(float(epsilons[party]))])
+    heads = ["party", "its data", "there until the end", *(["records"] if by_record else []), "weight", "ε ex post"]
+    return {"heading": _parties_heading(report), "heads": heads, "rows": rows, "tall": len(rows) > MOST_ROWS, "key": 0}
+
+
+def _parties_heading(report: StudyReport) -> str:
+    counted, parties = int(report.execution.contributors().sum()), report.execution.parties
+    who = f"all {parties}" if counted == parties else f"{counted} of {parties}"
+    if report.records_total is None:
+        return f"Whose data are in: {who} parties"
+    inside = glance.records_in(report.execution, report.records_total)
+    return f"Whose data are in: {who} parties, {inside:,} of {words.counted(report.records_total, 'record', 'records')}"
+
+
 def _answer(report: StudyReport) -> dict[str, Any]:
     rows = [_answer_row(report, place) for place in range(len(report.terms))]
-    figure = inline_svg(estimates_figure(report), "estimates", "Every estimate between its bounds")
+    label = "Every estimate between its bounds"
+    heads = _answer_heads(report)
     return {
         "heading": _answer_heading(report, rows),
-        "rows": rows,
+        "heads": list(heads.values()),
+        "rows": [[row[key] for key in heads] for row in rows],
         "what": "column" if report.only_means else "statistic",
         "noun": _nouns(report)[0],
         "truth": report.truth is not None,
-        "figure": figure,
+        "figure": inline_svg(estimates_figure(report), "estimates", label),
+        "narrow": inline_svg(estimates_figure(report, NARROW), "estimates-narrow", label),
         "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",
     }
+
+
+def _answer_heads(report: StudyReport) -> dict[str, str]:
+    """The columns of the table by the keys of :func:`_answer_row`."""
+    noun = _nouns(report)[0]
+    heads = {
+        "name": "column" if report.only_means else "statistic",
+        "estimate": f"private {noun}",
+        "error": "± standard error",
+        "of_noise": "95 % for the noise",
+    }
+    if report.population is not None:
+        heads["of_population"] = "95 % for the population"
+    if report.truth is not None:
+        heads |= {"truth": f"true {noun}", "difference": "difference", "distance": "in standard errors"}
+    return heads | {"bounds": "bounds"}
 
 
 def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
@@ -76,8 +172,11 @@ def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
         "name": report.terms[place],
         "estimate": words.fixed(estimate, decimals),
         "error": words.fixed(error, decimals if error > 0 else 0),
+        "of_noise": interval_text(report.of_noise[place].tolist()),
         "bounds": f"{words.plain(low)} to {words.plain(high)}",
     }
+    if report.population is not None:
+        row["of_population"] = interval_text(report.population[place].tolist())
     if report.truth is not None:
         truth = float(report.truth[place])
         difference = estimate - truth
@@ -109,15 +208,16 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
     worst, delta = float(epsilons.max()), words.power(report.delta)
     everyone_else = report.privacy.epsilon(float(report.privacy.single_honest().max()))
     unit = _unit(report.unit)
+    label = "Epsilon of every party against the worst coalition without it"
     return {
         "heading": _privacy_heading(report, worst),
         "kept": worst <= target,
         "verdict": _verdict(worst, target),
-        "adversary": report.certificate.describe(),
+        "adversary": _adversary(report),
         "delta": delta,
         "cards": [
             *_a_priori_card(report),
-            _card("ex post, worst party", worst, f"given who took part, against {report.certificate.describe()}"),
+            _card("ex post, worst party", worst, f"given who took part, against {_adversary(report)}"),
             _card("target", target, "what the parties agreed on before the start"),
             _card("if everyone else colludes", everyone_else, "ex post: only the noise that a party keeps for itself remains"),
             *_party_card(report),
@@ -128,9 +228,8 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
             "Neighbouring data: that unit is replaced by any other within the bounds.",
             *_meaning(worst if promised is None else promised, delta),
         ],
-        "figure": inline_svg(
-            epsilons_figure(report), "epsilons", "Epsilon of every party against the worst coalition without it"
-        ),
+        "figure": inline_svg(epsilons_figure(report), "epsilons", label),
+        "narrow": inline_svg(narrow_epsilons_figure(report), "epsilons-narrow", label),
         "figure_heading": _spread(epsilons),
     }
 
@@ -202,11 +301,15 @@ def _exchange(report: StudyReport) -> dict[str, Any]:
         return {
             "heading": "Nobody sends anything before the end",
             "figure": "",
+            "heads": [],
+            "rows": [],
             "notes": ["Each party makes its noisy value public; the protocol has no rounds to draw."],
         }
     figure = exchange_figure(execution, coalition, report.party_names, title=False)
     heading = statement(execution, coalition)
-    return {"heading": heading, "figure": inline_svg(figure, "exchange", heading), "notes": _exchange_notes(report)}
+    drawn = inline_svg(figure, "exchange", heading)
+    heads, rows = message_table(execution, coalition, report.party_names)
+    return {"heading": heading, "figure": drawn, "notes": _exchange_notes(report), "heads": heads, "rows": rows}
 
 
 def _exchange_notes(report: StudyReport) -> list[str]:
@@ -228,7 +331,7 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
     gone = [report.party_names[party] for party in np.nonzero(~execution.trace.finished)[0]]
     facts = [
         ("Protocol", f"{execution.protocol.name}: {execution.protocol.summary}"),
-        ("Trust", execution.protocol.trust),
+        ("Trust", words.named(execution.protocol.trust, report.party_names)),
         ("Rounds", f"{rounds_used(execution)}"),
         ("Messages", _messages(report)),
         ("Data sent", words.data_size(report.bytes)),
@@ -236,6 +339,11 @@ def _facts(report: StudyReport) -> list[tuple[str, str]]:
         ("Parties counted", f"{report.parties_counted} of {execution.parties}"),
         ("Dropped out for good", words.listed(gone) or "nobody"),
     ]
+    if report.finished:
+        facts.append(("Finished", report.finished))
+    if report.version:
+        facts.append(("Software", f"quietmean {report.version}"))
+    facts += [(f"Digest of the {name}", digest) for name, digest in report.digests]
     if report.killed:
         facts.append(("Stopped by force", words.listed(report.killed)))
     return facts

@@ -95,3 +95,20 @@ def shown_parties(execution: Execution, coalition: Collection[PartyId]) -> list[
     members = sorted(coalition)[: MOST_PARTIES // 2]
     others = [party for party in range(execution.parties) if party not in coalition]
     return sorted([*members, *others[: MOST_PARTIES - len(members)]])
+
+
+def message_table(
+    execution: Execution, coalition: Collection[PartyId], names: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """The figure in numbers: of each party how many messages it sent and got, and how many of those the coalition holds."""
+    traffic = Traffic.of(execution, coalition)
+    senders, receivers = traffic.table[:, 1], traffic.table[:, 2]
+
+    def each(places: Ints, chosen: NDArray[np.bool_]) -> list[int]:
+        return [int(one) for one in np.bincount(places[chosen], minlength=execution.parties)]
+
+    held = traffic.received | traffic.sent
+    columns = [each(senders, traffic.delivered), each(senders, ~traffic.delivered), each(receivers, traffic.delivered)]
+    columns.append(each(senders, held))
+    heads = ["party", "sent and arrived", "not delivered", "received", "of its messages, in the coalition's hands"]
+    return heads, [[name, *(f"{column[party]:,}" for column in columns)] for party, name in enumerate(names)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -94,3 +95,15 @@ def listed(names: Sequence[str], most: int = 12) -> str:
 def short(name: str, longest: int = _LONGEST_NAME) -> str:
     """A name that fits into a margin."""
     return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+def named(text: str, names: Sequence[str]) -> str:
+    """The parties of a sentence by their names: "party 3", and lists such as "parties 0, 4"; numbers beyond the names stay."""
+    if not names:
+        return text
+
+    def name(found: re.Match[str]) -> str:
+        places = [int(one) for one in re.findall(r"\d+", found[0])]
+        return listed([names[place] for place in places]) if max(places) < len(names) else found[0]
+
+    return re.sub(r"\bparty \d+\b|\bparties \d+(?:, \d+)*(?:,? and \d+)?\b", name, text)

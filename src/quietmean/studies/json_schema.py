@@ -30,7 +30,7 @@ _INTERVAL = nullable(array(_END, least=2, most=2))
 
 def result_schema() -> Schema:
     """Of the one JSON document that ``run --json`` and ``join --json`` print."""
-    local = {"true_mean", "killed", "report"}
+    local = {"true_mean", "killed"}
     node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger"}
     fields = _result() | {
         "true_mean": described(_by_term(NUMBER), "run only: of the same records without noise"),
@@ -39,7 +39,7 @@ def result_schema() -> Schema:
         "bytes": described(COUNT, "bytes sent"),
         "seconds": described(NUMBER, "from the start to the result"),
         "receipt": described(TEXT, "the file that quietmean certify reads"),
-        "report": described(nullable(TEXT), "null where pages cannot be written"),
+        "report": described(nullable(TEXT), "the page for who reads the result; null without the extra for pages"),
         "privacy_page": described(nullable(TEXT), "the page for who answers for the data; null without pages"),
         "protocol": TEXT,
         "why": described(TEXT, "why this protocol was taken"),

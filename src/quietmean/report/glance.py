@@ -1,0 +1,97 @@
+"""The first screen of a page: how sure, who is missing, what did it cost, against whom, what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.bounds import APriori
+from quietmean.ledger import Account
+from quietmean.privacy import PrivacyAnalysis
+from quietmean.protocols.execution import Execution
+from quietmean.report import words
+
+# So many estimates are named; of more, the first ones, or how many are good.
+_MOST_ESTIMATES = 2
+_SHORT = 16
+_MOST_NAMES = 3
+_LONGEST_NAME = 32
+NO_ESTIMATE = "Not stated in this file"
+
+
+@dataclass(frozen=True)
+class Glance:
+    """One question, its answer in a few words, and what has to be known with it."""
+
+    question: str
+    answer: str
+    note: str
+
+
+def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[float], note: str) -> Glance:
+    """The first estimates with the standard error of the noise; ``note``: what else there is."""
+    most = _MOST_ESTIMATES if len(names) <= _MOST_ESTIMATES or max(map(len, names)) <= _SHORT else 1
+    shown = [
+        f"{'' if len(names) == 1 else words.short(name, _LONGEST_NAME) + ' '}{words.with_error(value, error)}"
+        for name, value, error in zip(names[:most], values, errors, strict=False)
+    ]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)
+
+
+def who_is_missing(execution: Execution, names: Sequence[str], records: int | None) -> Glance:
+    """``records``: in all, if a record is the unit; weights say how many of them each party has."""
+    counted = execution.contributors()
+    missing = [words.short(names[party], _LONGEST_NAME) for party in np.flatnonzero(~counted).tolist()]
+    there = f"{int(counted.sum())} of {words.counted(execution.parties, 'party', 'parties')}"
+    if records is not None:
+        there += f" and {records_in(execution, records):,} of {words.counted(records, 'record', 'records')}"
+    lost = 1.0 - float(execution.weights[counted].sum() / execution.weights.sum())
+    part = f"; {100 * lost:.2g} % of the weight is missing" if missing else ""
+    return Glance("Who is missing?", words.listed(missing, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.")
+
+
+def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> Glance:
+    """A priori, then ex post."""
+    at = f"δ = {words.power(privacy.delta)}"
+    ex_post = f"Ex post, of what happened: {bound(spent)}. {at}."
+    if promised is None:
+        return Glance(
+            "What did it cost?", f"{_upper(bound(spent))} ex post", f"Nothing was promised beforehand (a priori). {at}."
+        )
+    return Glance("What did it cost?", f"{_upper(bound(privacy.epsilon(promised.mu)))} a priori", ex_post)
+
+
+def against_whom(adversary: str, everybody: float) -> Glance:
+    """``adversary`` in words; ``everybody``: epsilon if all others collude."""
+    who, _, detail = adversary.partition(" (")
+    proof = f"{_upper(detail.removesuffix(')'))}. " if detail else ""
+    return Glance("Against whom?", _upper(who), f"{proof}Should everybody else collude: {bound(everybody)}.")
+
+
+def what_is_left(account: Account | None, reason: str = "") -> Glance:
+    """Of the budget; ``reason``: why no ledger is known."""
+    if account is None:
+        return Glance("What is left?", "Not known: no ledger", reason or "A ledger keeps a budget for the data (join --ledger).")
+    left = "0, overspent" if account.overspent else words.rounded_down(account.remaining_epsilon)
+    frozen = " The account is frozen." if account.frozen is not None else ""
+    given = f"Of {words.plain(account.budget.epsilon)} for {account.name}, δ = {words.power(account.budget.delta)}.{frozen}"
+    return Glance("What is left?", f"ε = {left}", given)
+
+
+def records_in(execution: Execution, records: int) -> int:
+    """Of so many records in all, those of the parties whose values are in the result."""
+    counted = execution.contributors()
+    return round(records * float(execution.weights[counted].sum() / execution.weights.sum()))
+
+
+def bound(epsilon: float) -> str:
+    """An epsilon as a bound, rounded up."""
+    return "no bound, ε = ∞" if math.isinf(epsilon) else f"at most ε = {words.rounded_up(epsilon)}"
+
+
+def _upper(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

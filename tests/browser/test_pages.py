@@ -1,0 +1,276 @@
+"""The pages in a real browser: accessible, on a telephone and on a screen, in light and dark, and complete on paper.
+
+``make browser`` runs them: it installs what they need besides Chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.cli.privacy_page import write_privacy_page, write_report
+from quietmean.core.domain import PrivacyUnit
+from quietmean.ledger import Account, Ledger
+from quietmean.privacy import Charge
+from quietmean.protocols import Target
+from quietmean.protocols.execution import Execution
+from quietmean.report import Stated, write_certificate_report
+from quietmean.statistics.expectation import made_up
+from quietmean.studies import Study, StudyOutcome, conclude
+from quietmean.testing import example_execution
+
+driver = pytest.importorskip("playwright.sync_api", reason="the browser's tests are run by make browser")
+pypdf = pytest.importorskip("pypdf", reason="the browser's tests are run by make browser")
+
+DELTA = 1e-6
+PARTIES = 12
+# CSS pixels, what is seen without scrolling.
+SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "age", "low": 0, "high": 100},
+    {"name": "body_mass_index_at_admission", "low": 10, "high": 60},
+    {"name": "crp", "low": 0, "high": 50},
+    {"name": "days", "low": 0, "high": 1000},
+    {"name": "died", "boolean": True},
+    {"name": "arm", "levels": ["usual care", "intervention"]},
+]
+NUMBERS = COLUMNS[:3]
+SURVIVAL: list[dict[str, Any]] = [{"kind": "survival", "time": "days", "event": "died", "by": "arm", "bins": 8}]
+MANY: list[dict[str, Any]] = [
+    {"kind": "histogram", "column": "age", "bins": 12},
+    {"kind": "quantiles", "column": "age"},
+    {"kind": "group-means", "column": "body_mass_index_at_admission", "by": "arm"},
+    {"kind": "linear-regression", "formula": "body_mass_index_at_admission ~ age + arm"},
+    {"kind": "correlation", "columns": ["age", "body_mass_index_at_admission", "crp"]},
+    {"kind": "crosstab", "row": "died", "column": "arm"},
+]
+TOWNS = ["Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull", "Ivry", "Jena", "Kiel", "Lund"]
+NAMES = [f"University Hospital {town}" for town in TOWNS]
+PAGES = ("means", "survival", "many", "one-machine", "privacy", "certificate")
+QUESTIONS = ("How sure is it?", "Who is missing?", "What did it cost?", "Against whom?", "What is left?")
+
+
+def browser_path() -> str:
+    """Of the system's Chromium, or the one that QUIETMEAN_CHROMIUM names."""
+    found = os.environ.get("QUIETMEAN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    if not found:
+        pytest.fail("no browser here: apt-get install chromium, or name one in QUIETMEAN_CHROMIUM", pytrace=False)
+    return found
+
+
+def axe_path() -> Path:
+    found = Path(os.environ.get("QUIETMEAN_AXE", ".venv/axe/package/axe.min.js"))
+    if not found.is_file():
+        pytest.fail(f"axe-core is not at {found}: run make browser, which fetches it", pytrace=False)
+    return found
+
+
+def happened() -> Execution:
+    """One party left in the middle, another before its values were in; records differ."""
+    execution = example_execution("inca", PARTIES, rounds=6, sigma_star=0.004, sigma_delta=0.008)
+    online = execution.trace.online.copy()
+    online[3:, 4] = False
+    online[1:, 7] = False
+    weights = np.linspace(800.0, 2400.0, PARTIES).round()
+    trace = type(execution.trace)(online, execution.trace.lost)
+    return Execution(execution.protocol, execution.schedule, trace, 0.002, weights)
+
+
+def outcome_of(columns: list[dict[str, Any]], statistics: list[dict[str, Any]], execution: Execution) -> StudyOutcome:
+    """Of records that a public table stands for."""
+    study = Study.parse({"name": "Study", "column": columns, "statistic": statistics, "unit": "record"})
+    target = Target(PARTIES, 2.0, DELTA, study.workload.dimension, execution.sensitivity, colluding=2, unit=PrivacyUnit.RECORD)
+    mean = study.workload.of_records(made_up(study.workload.columns, 0.25)).mean(axis=0)
+    return conclude(study.workload, target, execution, mean)
+
+
+def account_of(folder: Path, outcome: StudyOutcome) -> Account:
+    when = datetime(2026, 3, 1, tzinfo=UTC)
+    with Ledger.open(folder / "quietmean.ledger", create=True) as book:
+        book.set_budget("patients", 20.0, 1e-5, when=when, unit=PrivacyUnit.RECORD)
+        book.reserve("patients", "first", Charge.promised(outcome.a_priori), name="Study", when=when, unit=PrivacyUnit.RECORD)
+        book.settle("first", outcome.charge(0), when=when)
+        return book.account("patients")
+
+
+@dataclass(frozen=True)
+class Made:
+    """The pages, and what each has to say."""
+
+    folder: Path
+    outcomes: dict[str, StudyOutcome]
+
+    def address(self, page: str) -> str:
+        return (self.folder / f"{page}.html").resolve().as_uri()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder, execution = tmp_path_factory.mktemp("pages"), happened()
+    outcomes = {
+        "means": outcome_of(NUMBERS, [], execution),
+        "survival": outcome_of(COLUMNS, SURVIVAL, execution),
+        "many": outcome_of(COLUMNS, MANY, execution),
+    }
+    outcomes["one-machine"] = outcomes["means"]
+    origin = {
+        "quietmean": "0.1.0",
+        "finished": "2026-03-01T12:00:00.000+00:00",
+        "plan": "ab" * 32,
+        "session": "cd" * 32,
+        "sealed": {"digest": "ef" * 32},
+        "names": NAMES,
+    }
+    account, receipt = account_of(folder, outcomes["means"]), folder / "study.receipt.json"
+    for name, outcome in outcomes.items():
+        local = {"truth": outcome.answers, "killed": [NAMES[4]]} if name == "one-machine" else {"account": account}
+        run = {"messages": 100, "bytes": 10_000, "seconds": 7.0, "notes": (f"{NAMES[7]} told nothing at the end",)}
+        write_report(
+            folder / f"{name}.html", "Outcome after stroke", outcome, receipt, names=NAMES, origin=origin, **run, **local
+        )
+    outcome = outcomes["means"]
+    write_privacy_page(
+        folder / "privacy.html", "Outcome after stroke", outcome, receipt, names=NAMES, origin=origin, account=account
+    )
+    stated = Stated.of_receipt(outcome.receipt(origin), "study.receipt")
+    write_certificate_report(execution, folder / "certificate.html", delta=DELTA, size=2, stated=stated)
+    return Made(folder, outcomes)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = browser_path()
+    with driver.sync_playwright() as play:
+        running = play.chromium.launch(executable_path=path, args=FLAGS)
+        yield running
+        running.close()
+
+
+def opened(browser: Any, address: str, size: str, scheme: str) -> Any:
+    width, height = SIZES[size]
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.goto(address)
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_that_axe_knows_is_wrong(name: str, size: str, scheme: str, made: Made, browser: Any) -> None:
+    page = opened(browser, made.address(name), size, scheme)
+    # What is folded away is looked at, too.
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    page.add_script_tag(path=axe_path())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    told = [(one["id"], node["target"], node["failureSummary"]) for one in found for node in one["nodes"][:3]]
+    page.close()
+    assert told == []
+
+
+def test_axe_finds_what_is_wrong(made: Made, browser: Any) -> None:
+    """The tool does look: a page with grey on grey and a picture without a name does not pass."""
+    page = opened(browser, made.address("means"), "screen", "light")
+    page.evaluate("document.querySelector('h2').style.color = '#ddd'; document.body.append(document.createElement('img'))")
+    page.add_script_tag(path=axe_path())
+    found = {one["id"] for one in page.evaluate("axe.run()")["violations"]}
+    page.close()
+    assert {"color-contrast", "image-alt"} <= found
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", PAGES)
+def test_five_questions_are_answered_on_the_first_screen(name: str, size: str, made: Made, browser: Any) -> None:
+    page = opened(browser, made.address(name), size, "light")
+    told = page.evaluate(
+        "[...document.querySelectorAll('#at-a-glance > div')].map(one => [one.querySelector('dt').textContent,"
+        " one.querySelector('.short').textContent, one.getBoundingClientRect().bottom, one.getBoundingClientRect().right])"
+    )
+    page.close()
+    width, height = SIZES[size]
+    assert tuple(one[0] for one in told) == QUESTIONS
+    assert all(one[1].strip() for one in told)
+    assert max(one[2] for one in told) <= height
+    assert max(one[3] for one in told) <= width
+    assert NAMES[7] in told[1][1]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_telephone_never_scrolls_sideways(name: str, made: Made, browser: Any) -> None:
+    page = opened(browser, made.address(name), "telephone", "light")
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    beyond = page.evaluate(
+        "[...document.querySelectorAll('body *')].filter(one => !one.closest('svg') && one.scrollWidth > one.clientWidth + 1 &&"
+        " ['auto', 'scroll'].includes(getComputedStyle(one).overflowX)).map(one => one.outerHTML.slice(0, 80))"
+    )
+    whole = page.evaluate("document.documentElement.scrollWidth")
+    # Every cell with an estimate, an error or an interval is within the screen, and is seen.
+    cells = page.evaluate(
+        "[...document.querySelectorAll('tbody td')].filter(one => one.offsetParent !== null)"
+        ".map(one => one.getBoundingClientRect()).map(one => [one.left, one.right, one.width])"
+    )
+    page.close()
+    assert whole <= SIZES["telephone"][0]
+    assert beyond == []
+    assert cells
+    assert all(left >= 0 and right <= SIZES["telephone"][0] for left, right, _ in cells)
+
+
+def squeezed(text: str) -> str:
+    """Lines of a page of paper break anywhere."""
+    return re.sub(r"\s+", "", text)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_paper_has_every_cell_of_every_table(name: str, made: Made, browser: Any) -> None:
+    page = opened(browser, made.address(name), "screen", "light")
+    cells = page.evaluate("[...document.querySelectorAll('th, td, #at-a-glance dd, .facts dd')].map(one => one.textContent)")
+    paper = pypdf.PdfReader(BytesIO(page.pdf(format="A4", print_background=False)))
+    page.close()
+    text = squeezed(" ".join(sheet.extract_text() for sheet in paper.pages))
+    assert len(cells) > 30
+    assert [one for one in cells if squeezed(one) not in text] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_paper_is_wide_enough(name: str, made: Made, browser: Any) -> None:
+    """No cell is cut at the right margin: A4 less two margins of 14 mm is 687 CSS pixels."""
+    page = opened(browser, made.address(name), "screen", "light")
+    page.set_viewport_size({"width": 687, "height": 1000})
+    page.emulate_media(media="print")
+    beyond = page.evaluate(
+        "[...document.querySelectorAll('th, td, dd, svg')].filter(one => one.getBoundingClientRect().right > 688)"
+        ".map(one => one.textContent.slice(0, 40))"
+    )
+    page.close()
+    assert beyond == []
+
+
+@pytest.mark.parametrize("name", ["means", "survival", "many"])
+def test_every_estimate_has_both_intervals_in_the_tables(name: str, made: Made, browser: Any) -> None:
+    """Of what the study found, not of what the page says."""
+    from quietmean.report.answers import interval_text
+
+    page = opened(browser, made.address(name), "screen", "light")
+    text = squeezed(" ".join(page.evaluate("[...document.querySelectorAll('td')].map(one => one.textContent)")))
+    page.close()
+    for answer in made.outcomes[name].answers:
+        found = answer.estimates
+        if found.summary.get("table"):
+            continue
+        for ends in (found.of_noise, found.of_population):
+            assert ends is not None
+            assert all(squeezed(interval_text(one)) in text for one in ends.tolist() if np.isfinite(one).all())
