@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,10 @@ def test_its_receipt_is_certified_to_the_same_numbers(result: Any, tmp_path: Pat
     assert isinstance(execution, qm.Execution)
     assert execution.privacy(1e-6).coalitions(result.certificate.size).max_epsilon == result.epsilon
     assert faults("answer", result.to_json()["statistics"][0]) == []
+    result.save_report(tmp_path / "report.html")
+    page = html.unescape((tmp_path / "report.html").read_text())
+    assert "mean(age)" in page
+    assert "crosstab(sex, smoker)" in page
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])

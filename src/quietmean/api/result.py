@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError
+from quietmean.core.extras import can_report, no_report_sentence
 from quietmean.core.schema import nearest
 from quietmean.core.tables import Tabular, table_text
 from quietmean.privacy import CoalitionCertificate
@@ -82,6 +83,14 @@ class StudyResult(Tabular):
     def save_receipt(self, path: str | Path) -> None:
         """Write the public record, which ``quietmean certify`` reads."""
         self.outcome.save_receipt(Path(path))
+
+    def save_report(self, path: str | Path) -> None:
+        """Write the page with figures and tables. Raises :class:`InputError` if the extra for pages is not installed."""
+        if not can_report():
+            raise InputError(no_report_sentence("the result"))
+        from quietmean.report import StudyReport, write_study_report
+
+        write_study_report(StudyReport.of_outcome(self.study.name, self.outcome, self.names), Path(path))
 
 
 def _end(found: Estimates, place: int, end: int) -> float:
