@@ -135,6 +135,23 @@ def test_weights_and_push_sum(tmp_path: Path) -> None:
         np.testing.assert_array_equal(result.execution.weights, weights)
 
 
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_a_party_that_nobody_can_dial_takes_part(tmp_path: Path, hidden: int) -> None:
+    """Behind a router without an open port: its address in the roster leads nowhere, and it listens elsewhere."""
+    study = Study(tmp_path, make_plan(3))
+    elsewhere = socket.create_server(("127.0.0.1", 0))
+    here = elsewhere.getsockname()[:2]
+    elsewhere.close()
+    study.sockets[hidden].close()
+    results = run_all(
+        [study.settings(party, **({"listen": here, "listen_socket": None} if party == hidden else {})) for party in range(3)]
+    )
+    for result in results:
+        np.testing.assert_allclose(result.mean, study.values.mean(axis=0), rtol=1e-12)
+        assert result.heard == (0, 1, 2)
+        assert result.refusals == ()
+
+
 def test_a_finished_party_finds_its_result_again(tmp_path: Path) -> None:
     study = Study(tmp_path, make_plan(2))
     before = run_all([study.settings(party) for party in range(2)])

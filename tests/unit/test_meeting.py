@@ -209,6 +209,7 @@ def test_study_keys_are_fresh_private_and_for_one_seal(meeting: Meeting, sealed:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len({first.entry.exchange, second.entry.exchange, first.entry.mailbox, second.entry.mailbox}) == 4
     assert StudyKeys.load(path).entry == second.entry
+    assert second.exchange is not None
     assert second.exchange.private_bytes_raw().hex() not in repr(second)
     bound = second.bind(sealed.digest, ["east"])
     assert StudyKeys.load(path).sealed == sealed.digest

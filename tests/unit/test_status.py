@@ -282,7 +282,10 @@ def test_what_differs_is_named() -> None:
         (make_agreed(plan=b"q" * 32).readiness(), ["other plan of the same study"]),
         (make_agreed(study=b"t" * 32, plan=b"q" * 32).readiness(), ["other study"]),
         (make_agreed(roster=b"t" * 32).readiness(), ["other roster"]),
-        (msgspec.structs.replace(make_agreed(release="9\n").readiness(), version=9), ["other version: 9? there, 0.1.0 here"]),
+        (
+            msgspec.structs.replace(make_agreed(release="9\n").readiness(), version=VERSION + 1),
+            ["other version: 9? there, 0.1.0 here"],
+        ),
     ]
     for readiness, words in cases:
         problems = standing(readiness).problems

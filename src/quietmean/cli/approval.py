@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from quietmean.cli.console import err, printable, warn
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.cli.preparation import Files
+    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.study import Study
+    from quietmean.studies.study_keys import StudyKeys
 
 # Hexadecimal digits of the digest that --accept needs: no search finds another study with the same ones.
 _FEWEST_DIGITS = 32
 
 
-def approve(files: Files, accept: str | None, compared: Sequence[str]) -> dict[str, Any]:
+class Asked(Protocol):
+    """What a yes is about."""
+
+    @property
+    def study(self) -> Study: ...
+
+    @property
+    def sealed(self) -> Sealed | None: ...
+
+    @property
+    def keys(self) -> StudyKeys | None: ...
+
+
+def approve(files: Asked, accept: str | None, compared: Sequence[str]) -> dict[str, Any]:
     """Ask for a yes, unless this party has joined the same sealed study before, and bind the study's keys to it.
 
     ``accept``: the digest of the sealed study, or its first 32 digits or more, in place of a yes at the terminal. ``compared``:
@@ -56,7 +71,7 @@ def _require_digest(accept: str, digest: str) -> None:
         )
 
 
-def _ask(files: Files, others: Sequence[str], compared: Sequence[str]) -> list[str]:
+def _ask(files: Asked, others: Sequence[str], compared: Sequence[str]) -> list[str]:
     """With whom the words were compared. Raises :class:`InputError` where nobody can be asked."""
     from quietmean.studies.fingerprint import fingerprint
 

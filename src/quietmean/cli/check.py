@@ -35,6 +35,7 @@ def command(
     account: str | None = None,
     group: int | None = None,
     wait: float = 30.0,
+    listen: str | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -66,6 +67,8 @@ def command(
         Charge for so many units that change together, by default one, as for join.
     wait
         Seconds to wait for the others.
+    listen
+        HOST:PORT to listen on here, where it is not the address in the roster, as for join.
     no_privacy
         Agree to a study whose protocol protects nothing, as join asks for it.
     json
@@ -86,7 +89,7 @@ def command(
     findings = _look(files, shared, data, files.store(store), payer)
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
-        findings.append(_listen(files, session))
+        findings.append(_listen(files, session, listen))
         for finding in findings:
             if not finding.passed:
                 err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
@@ -143,11 +146,12 @@ def _store_text(files: Files, plan: Plan, encoded: Encoded, store: Path) -> str:
     return f"{store} will be new"
 
 
-def _listen(files: Files, session: CheckSession) -> Finding:
-    from quietmean.node.net import format_address
+def _listen(files: Files, session: CheckSession, listen: str | None) -> Finding:
+    from quietmean.node.net import format_address, parse_address
 
+    address = files.roster.entries[files.party].address if listen is None else parse_address(listen)
     try:
-        session.listen()
+        session.listen(address)
     except InputError as error:
         return Finding("address", False, str(error))
-    return Finding("address", True, f"{format_address(files.roster.entries[files.party].address)} can be listened on")
+    return Finding("address", True, f"{format_address(address)} can be listened on")

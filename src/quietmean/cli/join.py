@@ -46,6 +46,7 @@ def command(
     events: Annotated[bool | Path, Parameter(negative="")] = False,
     accept: str | None = None,
     compared: list[str] | None = None,
+    listen: str | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -83,6 +84,9 @@ def command(
         Say yes to a sealed study by its digest, or the first 32 digits of it or more, instead of at the terminal.
     compared
         A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
+    listen
+        HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
+        port. A party that nobody can dial takes part too, as long as it can dial the others.
     no_privacy
         Take part although the study's protocol protects nothing; refused otherwise.
     json
@@ -91,7 +95,7 @@ def command(
     import asyncio
 
     from quietmean.cli.approval import approve
-    from quietmean.core.errors import NothingPublished, ProtocolFailure
+    from quietmean.core.errors import InputError, NothingPublished, ProtocolFailure
     from quietmean.node import run_party
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.planning.gate import GateRefused
@@ -105,6 +109,8 @@ def command(
     with display(events) as shown:
         with shown.asking():
             files = Files.load(study, roster, key, store)
+            if files.keys is not None and files.keys.given is not None:
+                raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
             approval = approve(files, accept, compared or ())
         if shown.stream is not None:
             shown.stream.party = files.name
@@ -115,7 +121,7 @@ def command(
         forecast = files.forecast(shared, records)
         encoded = files.encode(records, shared)
         shown.tell_owner(encoded, files.owner_notes)
-        settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe))
+        settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe), listen)
         charge = None
         if ledger is not None:
             payer = Payer(ledger, account or account_name(data), group, list(records.T))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quietmean.ledger import Account, Entry, Ledger
     from quietmean.node import NodeSettings
     from quietmean.planning.gate import GateRecord
+    from quietmean.planning.plan import Plan
     from quietmean.privacy import Charge
     from quietmean.studies import StudyOutcome
 
@@ -144,22 +145,37 @@ class Payer:
             # An unknown account is reported before the party's store is made.
             book.account(self.account)
             charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
-            target = settings.plan.target
-            book.reserve(
-                self.account,
-                charged.study,
-                settings.plan.charge,
-                name=name,
-                when=datetime.now(UTC),
-                unit=target.unit,
-                relation=target.neighbouring,
-                members=self.group,
-                refund=settings.plan.protocol.refunds,
-                reason=_reason(settings),
-                inputs=self.inputs,
-            )
-            self._warn(book)
+            self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds)
         return charged
+
+    def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
+        """Charge the plan for a contribution by file, once and for good. ``content``: the digest of what is in the file.
+
+        Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
+        """
+        from quietmean.ledger import Ledger
+
+        with Ledger.open(self.ledger) as book:
+            self._charge(book, name, plan, study, refund=False)
+            book.bind(study, content)
+            return book.account(self.account)
+
+    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool) -> None:
+        target = plan.target
+        book.reserve(
+            self.account,
+            study,
+            plan.charge,
+            name=name,
+            when=datetime.now(UTC),
+            unit=target.unit,
+            relation=target.neighbouring,
+            members=self.group,
+            refund=refund,
+            reason=_reason(plan),
+            inputs=self.inputs,
+        )
+        self._warn(book)
 
     def check(self, name: str, settings: NodeSettings) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
@@ -176,7 +192,7 @@ class Payer:
                 unit=target.unit,
                 relation=target.neighbouring,
                 members=self.group,
-                reason=_reason(settings),
+                reason=_reason(settings.plan),
             )
             self._warn(book)
             return book.account(self.account)
@@ -226,9 +242,9 @@ class ChargedStudy:
             book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
 
 
-def _reason(settings: NodeSettings) -> str:
+def _reason(plan: Plan) -> str:
     """Why no bound is known, for a protocol that has none."""
-    return f"{settings.plan.protocol.name}: {settings.plan.a_priori.enforced_by}"
+    return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
 
 
 def _execution_id(settings: NodeSettings) -> str:

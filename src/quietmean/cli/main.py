@@ -34,6 +34,8 @@ COMMANDS = {
     "distrust": ("distrust", "Refuse a key at this site from now on."),
     "check": ("check", "Before a study: who is ready, and what is wrong where."),
     "join": ("join", "Run one party of a study between machines."),
+    "contribute": ("contribute", "Take part in a study by file: write this party's one contribution."),
+    "combine": ("combine", "Add up the contributions to a study by file, and certify."),
     "status": ("status", "What a node is doing, or how it ended."),
     "certify": ("certify", "What colluding parties and eavesdroppers learn from an execution."),
     "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),

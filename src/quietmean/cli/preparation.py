@@ -157,9 +157,13 @@ class Files:
             )
         return Choice(study.placed(plan))
 
-    def settings(self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None) -> NodeSettings:
+    def settings(
+        self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None, listen: str | None = None
+    ) -> NodeSettings:
+        """``listen``: where to listen here, as text, if not on the address in the roster."""
         from quietmean.node import NodeSettings
         from quietmean.node.monitor import status_path
+        from quietmean.node.net import parse_address
 
         settings = NodeSettings(
             identity=self.identity,
@@ -172,6 +176,7 @@ class Files:
             round_timeout=self.study.round_timeout,
             start_timeout=self.study.start_timeout,
             status=status_path(store),
+            listen=None if listen is None else parse_address(listen),
         )
         return settings if show is None else replace(settings, report=show.report, observe=show.observe)
 

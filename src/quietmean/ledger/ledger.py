@@ -200,6 +200,23 @@ class Ledger:
                 self._database.change("INSERT OR IGNORE INTO input VALUES (?, ?)", study, digest)
             return entry
 
+    def bind(self, study: str, content: bytes) -> None:
+        """Remember, with a reserved study, the digest of the one thing that leaves for it; the same again changes nothing.
+
+        Raises :class:`InputError` for another one, and for a study that was never reserved.
+        """
+        name = f"bound {study}"
+        with self._database.transaction("IMMEDIATE"):
+            if self._entry(study) is None:
+                raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
+            known = self._database.row("SELECT value FROM fact WHERE name = ?", name)
+            if known is not None and bytes(known[0]) != content:
+                raise InputError(
+                    f"ledger {self._path} knows another contribution of this party to this study: each party contributes once, "
+                    "a correction is a new study, charged anew"
+                )
+            self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", name, content)
+
     def check(
         self,
         account: str,

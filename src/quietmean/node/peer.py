@@ -13,12 +13,16 @@ from quietmean.node.net import (
     Answer,
     AnyRequest,
     Credentials,
+    DirectRoutes,
     Endpoint,
+    Handler,
     Limits,
     Link,
     Listener,
     OnAnswer,
     Payload,
+    Route,
+    Routes,
     Traffic,
     open_socket,
 )
@@ -58,8 +62,16 @@ def _monitor(settings: NodeSettings) -> Monitor:
 class _MonitoredLink(Link):
     """Passes every answer to the monitor."""
 
-    def __init__(self, endpoint: Endpoint, peer: PartyId, monitor: Monitor) -> None:
-        super().__init__(endpoint, peer)
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        peer: PartyId,
+        route: Route,
+        handle: Handler,
+        position: Callable[[], Position],
+        monitor: Monitor,
+    ) -> None:
+        super().__init__(endpoint, peer, route, handle, position)
         self._on_answer = partial(monitor.acknowledged, peer)
 
     async def ask(
@@ -77,7 +89,7 @@ class _MonitoredLink(Link):
 
 
 async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
-    """A session over TLS: one listener, and a link to each of the others."""
+    """A session over TLS: one listener, and a link to each of the others, over a connection that either of them dialled."""
     party, plan, roster, traffic = settings.party, settings.plan, settings.roster, monitor.traffic
     agreed = Agreed.of(roster, plan)
     target = plan.target
@@ -87,13 +99,20 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
 
     def endpoint(session: Session) -> Endpoint:
         def heard(peer: PartyId, position: Position) -> None:
-            session.failure_detector.heard(peer, position)
+            session.heard(peer, position)
             monitor.heard(peer, position)
 
         return Endpoint(party, roster, settings.study, credentials, limits, session.refused, heard, traffic, agreed.fields)
 
+    routes: Routes = DirectRoutes(roster)
+    links: dict[PartyId, Link] = {}
+
     def make_links(session: Session) -> dict[PartyId, Link]:
-        return {peer: _MonitoredLink(endpoint(session), peer, monitor) for peer in range(target.parties) if peer != party}
+        for peer in range(target.parties):
+            if peer != party:
+                route = routes.route(peer)
+                links[peer] = _MonitoredLink(endpoint(session), peer, route, handle, lambda: session.position, monitor)
+        return links
 
     async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         answer = await session.handle(sender, request, payload)
@@ -101,18 +120,21 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         return answer
 
     session = Session(settings, store, make_links, traffic, monitor.event)
-    listening = settings.listen_socket or open_socket(roster.entries[party].address)
+    listening = settings.listen_socket or open_socket(settings.listen or roster.entries[party].address)
     listener = Listener(
         endpoint(session),
         listening,
         handle,
         lambda: session.position,
         readiness=lambda: agreed.readiness(session.position),
+        links=links,
     )
     session.at_gate(listener.cut_off, asyncio.to_thread)
     listener.start()
     try:
         return await session.run()
     finally:
+        for link in links.values():
+            link.stop()
         await listener.close()
         await session.close_links()

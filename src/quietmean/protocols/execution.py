@@ -29,7 +29,20 @@ if TYPE_CHECKING:
     from quietmean.privacy import PrivacyAnalysis, Terms
 
 # What every execution has, besides the parameters of its protocol.
-_ENTRIES = ("protocol", "parties", "rounds", "online", "sensitivity", "neighbours", "pairs", "lost", "seen", "settled", "weights")
+_ENTRIES = (
+    "protocol",
+    "parties",
+    "rounds",
+    "online",
+    "sensitivity",
+    "neighbours",
+    "pairs",
+    "lost",
+    "seen",
+    "settled",
+    "weights",
+    "left_out",
+)
 # Instead of a list of pairs, where they are all.
 ALL_PAIRS = "all"
 
@@ -41,6 +54,8 @@ class Execution:
     ``sensitivity`` is the L2 distance by which one protected unit can move its party's value; ``weights`` are the parties'
     public weights, shape (n,): the result is sum(values) / sum(weights). Raises :class:`InputError` if either is not positive.
     ``kept``: what was promised against coalitions of these sizes since something besides the protocol, a gate, kept it.
+    ``left_out``: parties whose releases count as seen by everybody, and are not in the result: of a study by file, whoever's
+    file was not there when the others were added up, and may still come.
     """
 
     protocol: Protocol
@@ -49,6 +64,7 @@ class Execution:
     sensitivity: float
     weights: NDArray[np.float64]
     kept: Mapping[int, APriori] = field(default_factory=dict)
+    left_out: frozenset[PartyId] = frozenset()
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
@@ -151,7 +167,22 @@ class Execution:
 
     def contributors(self) -> NDArray[np.bool_]:
         """The parties whose values are in the result, shape (n,)."""
-        return self.protocol.contributors(self.schedule, self.trace)
+        counted = self.protocol.contributors(self.schedule, self.trace).copy()
+        counted[list(self.left_out)] = False
+        return counted
+
+    def without(self, parties: frozenset[PartyId]) -> Execution:
+        """The same with the releases of these parties left out of the result."""
+        return replace(self, left_out=parties)
+
+    @property
+    def in_result(self) -> Execution:
+        """The same without what is left out: what the error of the result follows from, but not its privacy."""
+        if not self.left_out:
+            return self
+        online = self.trace.online.copy()
+        online[-1, list(self.left_out)] = False
+        return replace(self, trace=replace(self.trace, online=online), left_out=frozenset())
 
     def machine(self, party: PartyId, value: Vector, noise: NoiseSource) -> PartyMachine[Any]:
         """The state machine of one party, bound to its value (d,) and its noise."""
@@ -184,6 +215,8 @@ class Execution:
             document["pairs"] = ALL_PAIRS if self.schedule.all_paired else self.schedule.pairs.tolist()
         document |= self.protocol.describe()
         document |= {name: listed for name, listed in self._message_lists().items() if listed}
+        if self.left_out:
+            document["left_out"] = sorted(self.left_out)
         if len(self.trace.settled):
             document["settled"] = self.trace.settled.tolist()
         if not (self.weights == 1.0).all():
@@ -243,6 +276,7 @@ class Execution:
             with_seen(schedule, trace, raw.get("seen", [])),
             optional_field(raw, "sensitivity", float, 1.0),
             np.array(_array_field(raw, "weights", list[float], [1.0] * parties), dtype=np.float64),
+            left_out=_left_out(raw, parties),
         )
 
     def save(self, path: Path) -> None:
@@ -254,6 +288,13 @@ def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
     """An execution file's content: a protocol's execution or a noise mechanism. Raises :class:`InputError`."""
     kind = raw.get("protocol")
     return KINDS[kind](raw) if isinstance(kind, str) and kind in KINDS else Execution.from_json(raw)
+
+
+def _left_out(raw: Mapping[str, Any], parties: int) -> frozenset[PartyId]:
+    found: frozenset[PartyId] = frozenset(_array_field(raw, "left_out", list[int], []))
+    if not found <= set(range(parties)) or len(found) == parties:
+        raise InputError(f"left_out names {sorted(found)}: name some of the parties 0..{parties - 1}, not all")
+    return found
 
 
 def _pairs(raw: Mapping[str, Any], parties: int) -> NDArray[np.int64]:

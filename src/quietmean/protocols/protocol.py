@@ -390,6 +390,11 @@ class Protocol(Configured, ABC):
         return 0.0
 
     @property
+    def by_file(self) -> bool:
+        """Whether a party's release follows from its value, its noise and the parties' keys alone: a file can carry it."""
+        return False
+
+    @property
     def is_linear(self) -> bool:
         """:attr:`linear`, where it depends on the parameters."""
         return self.linear

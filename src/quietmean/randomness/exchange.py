@@ -11,10 +11,18 @@ from quietmean.randomness.seed import SEED_BYTES, Seed
 
 
 class ExchangeKey:
-    """One party's key pair for one study. The private half is derived from a secret seed, so that a restart has it again."""
+    """One party's key pair for one study. The private half is derived from a secret seed, so that a restart has it again.
 
-    def __init__(self, seed: Seed) -> None:
-        self._private = X25519PrivateKey.from_private_bytes(seed.derive("exchange key").secret)
+    ``private``: a random private half that is kept as it is, in place of a derived one.
+    """
+
+    def __init__(self, seed: Seed | None = None, *, private: X25519PrivateKey | None = None) -> None:
+        if (seed is None) == (private is None):
+            raise ValueError("give a seed or a private key")
+        if seed is not None:
+            private = X25519PrivateKey.from_private_bytes(seed.derive("exchange key").secret)
+        assert private is not None  # noqa: S101
+        self._private = private
         self.public = self._private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
 
     def shared_seed(self, other: bytes, context: str) -> Seed:

@@ -167,8 +167,9 @@ def conclude(
         execution = kept_at_gate(target, execution)
     privacy = execution.privacy(target.delta)
     certificate = privacy.coalitions(target.colluding)
-    stated = execution.error_variance()
-    variance = noise_variance(execution.transcript(), execution.weights) if stated is None else stated
+    used = execution.in_result
+    stated = used.error_variance()
+    variance = noise_variance(used.transcript(), execution.weights) if stated is None else stated
     changes = workload.largest_party_change(execution.weights)
     most = int(np.argmax(certificate.mu * changes))
     counted = float(execution.weights[execution.contributors()].sum())

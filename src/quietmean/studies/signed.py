@@ -18,7 +18,12 @@ from quietmean.node.net import Identity, Purpose, is_signed
 
 # Whatever a stranger sends, no more than this is read.
 _LARGEST = 4 * 2**20
-_ARTICLES = {Purpose.INVITATION: "an invitation", Purpose.ENTRY: "an entry", Purpose.SEAL: "a sealed study"}
+_ARTICLES = {
+    Purpose.INVITATION: "an invitation",
+    Purpose.ENTRY: "an entry",
+    Purpose.SEAL: "a sealed study",
+    Purpose.CONTRIBUTION: "a contribution",
+}
 Document = TypeVar("Document", bound=msgspec.Struct)
 
 
@@ -77,31 +82,33 @@ class Signed:
         return ".".join((_tag(self.purpose), *parts))
 
 
-def read_signed(purpose: Purpose, given: str | Path) -> Signed:
+def read_signed(purpose: Purpose, given: str | Path, largest: int = _LARGEST) -> Signed:
     """A document from a file, which holds JSON or one line of text, or from the line itself. No signature is checked yet.
+
+    No more than ``largest`` bytes are read.
 
     Raises :class:`InputError` that names the file and what it is instead.
     """
     if isinstance(given, str) and _is_line(given):
         return _from_line(purpose, given, "the line of text")
     path = Path(given)
-    text = read_bounded(path).decode("utf-8", errors="replace")
+    text = read_bounded(path, largest).decode("utf-8", errors="replace")
     if _is_line(text):
         return _from_line(purpose, text, f"file {path}")
     return _from_json(purpose, text, f"file {path}")
 
 
-def read_bounded(path: Path) -> bytes:
+def read_bounded(path: Path, largest: int = _LARGEST) -> bytes:
     """All of a file that is no larger than a signed document may be. Raises :class:`InputError`."""
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = file.read(largest + 1)
     except FileNotFoundError:
         raise InputError(f"file {path} does not exist: check the path") from None
     except (OSError, ValueError) as error:
         raise InputError(f"file {path} cannot be read ({getattr(error, 'strerror', None) or error}): check the path") from None
-    if len(content) > _LARGEST:
-        raise InputError(f"file {path} is larger than {_LARGEST} bytes: no invitation, entry or sealed study is that large")
+    if len(content) > largest:
+        raise InputError(f"file {path} is larger than {largest} bytes: no file of this study is that large")
     return content
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +17,10 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.errors import InputError
 from quietmean.node.net import Identity, Purpose
-from quietmean.randomness import fresh_bytes
+from quietmean.randomness import Seed, fresh_bytes
 from quietmean.studies.entry import X25519_BYTES, Entry
 from quietmean.studies.invitation import Invitation
-from quietmean.studies.signed import decode_base64, from_parts, read_bounded
+from quietmean.studies.signed import Signed, decode_base64, from_parts, read_bounded
 
 _FORMAT = "quietmean study keys 1"
 _SEED_BYTES = 64
@@ -28,6 +29,13 @@ _SEED_BYTES = 64
 class _Parts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     body: str
     signature: str
+
+
+class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What this party contributed by file, and the keyed digest of the data that it is of, hexadecimal."""
+
+    data: str
+    contribution: _Parts
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,6 +47,16 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mailbox: str
     sealed: str | None
     compared: tuple[str, ...]
+    seed: str = ""
+    given: _Given | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """A party's one contribution by file, and the keyed digest of the data that it is of, hexadecimal."""
+
+    data: str
+    contribution: Signed
 
 
 @dataclass(frozen=True)
@@ -46,15 +64,20 @@ class StudyKeys:
     """The keys of one party for one study, in ``path``: ``exchange`` and the two halves of ``mailbox``; and the entry with them.
 
     ``sealed``: the digest of the seal that they are bound to, hexadecimal; None before the party has joined. ``compared``: names
-    of parties with whom its words were compared before that. No key is derived from the identity key. The repr shows no secret.
+    of parties with whom its words were compared before that. ``seed``: of the noise of a contribution by file; ``given``: that
+    contribution, from when on there is neither the seed nor ``exchange``.
+
+    No key is derived from the identity key. The repr shows no secret.
     """
 
     path: Path
     entry: Entry
-    exchange: X25519PrivateKey = field(repr=False)
+    exchange: X25519PrivateKey | None = field(repr=False)
     mailbox: tuple[MLKEM768PrivateKey, X25519PrivateKey] = field(repr=False)
     sealed: str | None = None
     compared: tuple[str, ...] = ()
+    seed: Seed | None = field(default=None, repr=False)
+    given: Given | None = None
 
     @classmethod
     def make(
@@ -100,14 +123,22 @@ class StudyKeys:
         if raw.format != _FORMAT:
             raise InputError(f"file {path} is of another version of quietmean ({raw.format[:40]!r}): use that version")
         entry = Entry.verified(from_parts(Purpose.ENTRY, raw.entry, f"the entry in {path}"))
-        exchange = X25519PrivateKey.from_private_bytes(decode_base64(raw.exchange, X25519_BYTES, f"the exchange key in {path}"))
+        exchange, given = None, None
+        if raw.given is None:
+            exchange = X25519PrivateKey.from_private_bytes(
+                decode_base64(raw.exchange, X25519_BYTES, f"the exchange key in {path}")
+            )
+        else:
+            given = Given(raw.given.data, from_parts(Purpose.CONTRIBUTION, raw.given.contribution, f"the contribution in {path}"))
+        seed = Seed(decode_base64(raw.seed, 32, f"the seed in {path}")) if raw.seed else None
         seeds = decode_base64(raw.mailbox, _SEED_BYTES + X25519_BYTES, f"the mailbox key in {path}")
         mailbox = (
             MLKEM768PrivateKey.from_seed_bytes(seeds[:_SEED_BYTES]),
             X25519PrivateKey.from_private_bytes(seeds[_SEED_BYTES:]),
         )
-        keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared)
-        if {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox).items()} != keys._in_entry:
+        keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given)
+        found = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox).items()}
+        if {**keys._in_entry, **found} != keys._in_entry:
             raise InputError(f"the keys in {path} are not those of its entry: it was changed, ask for a new invitation")
         return keys
 
@@ -121,6 +152,20 @@ class StudyKeys:
         if bound != self:
             bound._write()
         return bound
+
+    def with_seed(self) -> StudyKeys:
+        """The keys with a seed for the noise of a contribution; durable when this returns."""
+        if self.seed is not None:
+            return self
+        found = replace(self, seed=Seed.from_os())
+        found._write()
+        return found
+
+    def spent(self, given: Given) -> StudyKeys:
+        """The keys with this party's contribution in place of seed and exchange key, in one step; durable when this returns."""
+        found = replace(self, exchange=None, seed=None, given=given)
+        found._write()
+        return found
 
     def require_free_for(self, sealed: str) -> None:
         """Raises :class:`InputError` if the keys are bound to another seal than this one."""
@@ -138,8 +183,30 @@ class StudyKeys:
         encryption, exchange = self.mailbox
         parts = _Parts(**self.entry.signed.parts())
         secret = base64.b64encode(encryption.private_bytes_raw() + exchange.private_bytes_raw()).decode()
-        own = base64.b64encode(self.exchange.private_bytes_raw()).decode()
-        write_private(self.path, msgspec.json.encode(_File(_FORMAT, parts, own, secret, self.sealed, self.compared)) + b"\n")
+        own = "" if self.exchange is None else base64.b64encode(self.exchange.private_bytes_raw()).decode()
+        seed = "" if self.seed is None else base64.b64encode(self.seed.secret).decode()
+        given = None
+        if self.given is not None:
+            given = _Given(self.given.data, _Parts(**self.given.contribution.parts()))
+        file = _File(_FORMAT, parts, own, secret, self.sealed, self.compared, seed, given)
+        with _overwritten(self.path):
+            write_private(self.path, msgspec.json.encode(file) + b"\n")
+
+
+@contextlib.contextmanager
+def _overwritten(path: Path) -> Iterator[None]:
+    """What the file held is overwritten once another has its name: deleted secrets do not stay where it was."""
+    try:
+        old = path.open("r+b")
+    except OSError:
+        yield
+        return
+    with old:
+        yield
+        size = os.fstat(old.fileno()).st_size
+        old.write(bytes(size))
+        old.flush()
+        os.fsync(old.fileno())
 
 
 def keys_path(identity_file: Path, invitation: str, store: Path | None = None) -> Path:
@@ -169,9 +236,7 @@ def write_private(path: Path, content: bytes) -> None:
         raise InputError(f"file {path} cannot be written ({error.strerror}): choose a writable place") from None
 
 
-def _public(exchange: X25519PrivateKey, mailbox: tuple[MLKEM768PrivateKey, X25519PrivateKey]) -> Mapping[str, bytes]:
+def _public(exchange: X25519PrivateKey | None, mailbox: tuple[MLKEM768PrivateKey, X25519PrivateKey]) -> Mapping[str, bytes]:
     encryption, agreement = mailbox
-    return {
-        "exchange": exchange.public_key().public_bytes_raw(),
-        "mailbox": encryption.public_key().public_bytes_raw() + agreement.public_key().public_bytes_raw(),
-    }
+    found = {"mailbox": encryption.public_key().public_bytes_raw() + agreement.public_key().public_bytes_raw()}
+    return found if exchange is None else {**found, "exchange": exchange.public_key().public_bytes_raw()}

@@ -1,13 +1,16 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
+from quietmean.node.net.duplex import Handler, OnAnswer
 from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, is_signed, public_key_bytes
+from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
 from quietmean.node.net.refusals import Refusals
 from quietmean.node.net.roster import Address, Roster, RosterEntry, Seal, format_address, parse_address
+from quietmean.node.net.routes import DirectRoutes, Route, Routes
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
-from quietmean.node.net.transport import Connection, Endpoint, Link, OnAnswer, Traffic, WithheldError, printable
+from quietmean.node.net.transport import Connection, Endpoint, Traffic, printable
 from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
 from quietmean.node.net.wire import (
     ACCEPTED,
@@ -50,8 +53,10 @@ __all__ = [
     "Connection",
     "Count",
     "Credentials",
+    "DirectRoutes",
     "Endpoint",
     "GateLog",
+    "Handler",
     "Heartbeat",
     "Identity",
     "Limits",
@@ -68,6 +73,8 @@ __all__ = [
     "Reveal",
     "Roster",
     "RosterEntry",
+    "Route",
+    "Routes",
     "Seal",
     "Traffic",
     "Transfer",

@@ -41,6 +41,7 @@ class Purpose(StrEnum):
     ROTATION = "rotation"
     SEAL = "seal"
     REVOCATION = "revocation"
+    CONTRIBUTION = "contribution"
 
     @property
     def label(self) -> bytes:

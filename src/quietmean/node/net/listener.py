@@ -7,28 +7,26 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
 
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.net.duplex import Duplex, Handler
 from quietmean.node.net.handshakes import HandshakePool, PendingHandshake
+from quietmean.node.net.link import Link
 from quietmean.node.net.roster import Address, format_address
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Connection, Endpoint
 from quietmean.node.net.wire import (
     VERSION,
-    Answer,
     AnyFrame,
-    AnyRequest,
+    Begin,
     Check,
     Differs,
     Hello,
     Limits,
-    Payload,
     Readiness,
     Refused,
-    Request,
     Welcome,
 )
 from quietmean.node.phase import Position
@@ -39,14 +37,11 @@ SPARE_HANDSHAKES = 64
 # Backlog of the listening socket; where it is full, the system of the dialling side tries again after a second.
 _QUEUE = 1024
 CONNECTIONS_PER_PARTY = 3
-REQUESTS_PER_CONNECTION = 16
 # The refusal of a party that runs a check to one that has joined already.
 ONLY_CHECKS = "it only checks, its part has not begun"
 _OTHER_STUDY = "study differs"
 # A party that sent a check closes the connection once it has read the answer.
 _HANG_UP_SECONDS = 1.0
-
-Handler: TypeAlias = Callable[[PartyId, AnyRequest, Payload], Awaitable[Answer]]
 
 
 def open_socket(address: Address) -> socket.socket:
@@ -57,7 +52,8 @@ def open_socket(address: Address) -> socket.socket:
         return socket.create_server(address, family=family, backlog=_QUEUE)
     except OSError as error:
         raise InputError(
-            f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it or mend your address in the roster"
+            f"cannot listen on {format_address(address)} ({error.strerror}): stop what uses it, mend your "
+            "address in the roster, or say with --listen where to listen here"
         ) from None
 
 
@@ -66,7 +62,7 @@ class Listener:
 
     ``handle`` is None where nobody is admitted yet. ``readiness`` gives the answer to checks, which have no other effect;
     ``asked`` is called with each party that sent a check, or tried to join too early. ``handshake_seconds``: time-out of TLS
-    handshake and greeting.
+    handshake and greeting. ``links`` may use the connections that their peers dialled.
     """
 
     def __init__(
@@ -78,6 +74,7 @@ class Listener:
         handshake_seconds: float = HANDSHAKE_SECONDS,
         readiness: Callable[[], Readiness] | None = None,
         asked: Callable[[PartyId], None] = lambda party: None,
+        links: Mapping[PartyId, Link] | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._listening = listening
@@ -87,7 +84,8 @@ class Listener:
         self._readiness = readiness
         self._asked = asked
         self._handshakes: HandshakePool[PendingHandshake] = HandshakePool(SPARE_HANDSHAKES + len(endpoint.roster))
-        self._connections: dict[PartyId, list[Connection]] = {}
+        self._connections: dict[PartyId, list[Duplex]] = {}
+        self._links = links or {}
         # By party: who was told an earlier position with its welcome is cut off.
         self._barred: dict[PartyId, Position] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,9 +95,11 @@ class Listener:
         self._watch()
 
     def cut_off(self, parties: Iterable[PartyId]) -> None:
-        """Drop all connections of these parties: nothing that is on its way is read. Who comes back is told the position."""
+        """Drop all connections with these parties: nothing that is on its way is read. Who comes back is told the position."""
         for party in parties:
             self._barred[party] = self._position()
+            if party in self._links:
+                self._links[party].cut_off()
             for connection in self._connections.get(party, ()):
                 connection.abort()
 
@@ -235,44 +235,30 @@ class Listener:
         return ""
 
     async def _serve(self, connection: Connection, party: PartyId, handle: Handler) -> None:
+        duplex = Duplex(connection, self._endpoint, party, handle, dialled=False)
         connections = self._connections.setdefault(party, [])
-        connections.append(connection)
+        connections.append(duplex)
         if len(connections) > CONNECTIONS_PER_PARTY:
             # The newest one is from the live process; older ones may be half-open remains.
             connections[0].abort()
-        answering: set[asyncio.Task[None]] = set()
+        link = self._links.get(party)
         try:
-            while True:
-                frame, payload = await connection.receive(self._endpoint.limits)
-                if not isinstance(frame, Request):
-                    raise PeerError("it sent something else than a request")
-                if len(answering) >= REQUESTS_PER_CONNECTION:
-                    raise PeerError(f"more than {REQUESTS_PER_CONNECTION} requests at once")
-                task = asyncio.create_task(self._answer(connection, party, handle, frame, payload))
-                answering.add(task)
-                task.add_done_callback(answering.discard)
+            if await self._begins(connection, duplex, link):
+                await duplex.run()
         finally:
-            connections.remove(connection)
-            await _cancel(answering)
+            connections.remove(duplex)
+            if link is not None:
+                link.lost(duplex)
 
-    async def _answer(
-        self, connection: Connection, party: PartyId, handle: Handler, request: AnyRequest, payload: Payload
-    ) -> None:
-        try:
-            await connection.send(await handle(party, request, payload))
-        except PeerError as error:
-            self._endpoint.refusal(self._endpoint.roster.name(party), str(error))
-            connection.abort()
-        except OSError:
-            # The reader sees the same loss and cleans up.
-            connection.abort()
-
-
-async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def _begins(self, connection: Connection, duplex: Duplex, link: Link | None) -> bool:
+        """Whether the connection is to be read on; it is the link's if the peer began it."""
+        with contextlib.nullcontext() if link is None else link.deciding():
+            frame, payload = await connection.receive(self._endpoint.limits)
+        if isinstance(frame, Begin):
+            return link is None or link.take(duplex, (frame.phase, frame.round))
+        # Without that it is only answered.
+        duplex.first(frame, payload)
+        return True
 
 
 def _brief(error: Exception) -> str:

@@ -7,6 +7,8 @@ costs more than the encryption.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
 from typing import Final, cast
 
@@ -18,6 +20,21 @@ from quietmean.node.net.wire import Payload
 PIECE: Final = 64 * 1024
 # What is longer is read into a buffer of its own. TLS records are no larger.
 STAGE: Final = 16 * 1024
+
+
+# A peer that is gone without a word, or a router on the way that forgot the connection, is noticed after about this (s).
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 40_000))
+
+
+def _notice_loss(connected: socket.socket | None) -> None:
+    """So that a connection of which nothing is left at the other end does not stay here for hours."""
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with contextlib.suppress(OSError):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class ByteStream(asyncio.BufferedProtocol):
@@ -103,6 +120,13 @@ class ByteStream(asyncio.BufferedProtocol):
             for begin in range(0, len(view), PIECE):
                 await self._send(view[begin : begin + PIECE])
 
+    def write_now(self, data: bytes) -> bool:
+        """Send without waiting, if the send buffer has room; whether it had."""
+        if self._lost is not None or self._write_paused:
+            return False
+        self._connected.write(data)
+        return True
+
     async def _send(self, piece: Payload) -> None:
         if self._lost is not None:
             raise ConnectionResetError(str(self._lost))
@@ -131,6 +155,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
+        _notice_loss(transport.get_extra_info("socket"))
         self._staged = memoryview(bytearray(STAGE))
         transport.set_write_buffer_limits(high=PIECE)
 

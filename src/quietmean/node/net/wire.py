@@ -2,6 +2,10 @@
 
 ``4 bytes header length | 4 bytes payload length | header | payload``, lengths big-endian, values little-endian. Every length is
 checked against its limit before anything of that size is read or reserved. Anything malformed raises PeerError.
+
+A payload longer than :data:`PART` is announced by its header and follows in parts, ``4 zero bytes | 4 bytes length | bytes``, of
+which all but the last have that size. Other frames may come between the parts, so that an answer never waits behind megabytes;
+two long payloads are not sent at a time. A part of length zero says that the sender took the message back: it is dropped.
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
 
 from quietmean.core.errors import PeerError
 from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
-VERSION = 8
+VERSION = 9
+# With its lengths, 64 KiB: a longer payload is sent in parts of this size.
+PART: Final = 64 * 1024 - 8
 HELLO_LIMIT = 1024
 # What answers a greeting may list the terms of a study; it comes from the party that was dialled, whose key is known.
 REPLY_LIMIT = 512 * 1024
@@ -75,6 +82,13 @@ class Differs(Frame, frozen=True, tag="D"):
     fields: Fields
 
 
+class Begin(Frame, frozen=True, tag="b"):
+    """The dialling side's consent after the welcome, with where it is: from here on the connection serves both directions."""
+
+    phase: Count
+    round: Count
+
+
 class Check(Frame, frozen=True, tag="?", forbid_unknown_fields=False):
     """Instead of a hello, before the start: are you ready? The answer is a :class:`Readiness`, then the connection ends.
 
@@ -106,7 +120,7 @@ class Readiness(Frame, frozen=True, tag="!", forbid_unknown_fields=False):
 
 
 class Request(Frame, frozen=True):
-    """A request of the dialling side; its answer carries the same number."""
+    """A request of either side; its answer carries the same number. Each side numbers its own."""
 
     number: Count
 
@@ -206,7 +220,7 @@ class Answer(Frame, frozen=True, tag="a"):
 AnyRequest: TypeAlias = (
     Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote
 )
-AnyFrame: TypeAlias = Hello | Welcome | Refused | Differs | Check | Readiness | Answer | AnyRequest
+AnyFrame: TypeAlias = Hello | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyFrame).decode
@@ -285,16 +299,83 @@ class Reader(Protocol):
     async def readexactly(self, n: int, /) -> Payload: ...
 
 
+def encode_part(size: int) -> bytes:
+    """The lengths before a part of a long payload; 0 if the message is taken back."""
+    return _PREFIX.pack(0, size)
+
+
+def encode_message(frame: AnyFrame, payload: Payload) -> bytes:
+    """All bytes of a message, in parts where its payload is long."""
+    head = encode_frame(frame, len(payload))
+    if len(payload) <= PART:
+        return head + payload
+    parts = (payload[begin : begin + PART] for begin in range(0, len(payload), PART))
+    return head + b"".join(encode_part(len(part)) + part for part in parts)
+
+
+class FrameReader:
+    """Puts the frames of one connection together."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        # The message whose parts are coming, the size of its payload, and what is there of it.
+        self._long: AnyFrame | None = None
+        self._size = 0
+        self._parts: memoryview | None = None
+        self._filled = 0
+        self.read = 0
+
+    async def next(self, limits: Limits) -> tuple[AnyFrame, Payload]:
+        """The next frame that is whole, and its payload; :attr:`read` counts the bytes.
+
+        Raises :class:`PeerError`, and EOFError where the stream ends.
+        """
+        while True:
+            header_size, payload_size = _PREFIX.unpack(await self._reader.readexactly(_PREFIX.size))
+            self.read += _PREFIX.size
+            if header_size == 0:
+                if (whole := await self._take_part(payload_size)) is not None:
+                    return whole
+                continue
+            limits.check(header_size, payload_size)
+            frame = decode_header(await self._reader.readexactly(header_size))
+            self.read += header_size
+            limits.check_payload(frame, payload_size)
+            if payload_size <= PART:
+                payload = await self._reader.readexactly(payload_size)
+                self.read += payload_size
+                return frame, payload
+            if self._long is not None:
+                raise PeerError("a second long message before the first one was whole")
+            self._long, self._size, self._filled = frame, payload_size, 0
+
+    async def _take_part(self, size: int) -> tuple[AnyFrame, Payload] | None:
+        if self._long is None:
+            raise PeerError("a part of no message")
+        if size == 0:
+            self._long, self._parts = None, None
+            return None
+        if size != min(PART, self._size - self._filled):
+            raise PeerError(f"a part of {size} bytes where {min(PART, self._size - self._filled)} were due")
+        part = await self._reader.readexactly(size)
+        self.read += size
+        if self._parts is None:
+            # An announced size reserves addresses, not memory: pages come into being as bytes arrive.
+            self._parts = np.empty(self._size, dtype=np.uint8).data
+        self._parts[self._filled : self._filled + size] = part
+        self._filled += size
+        if self._filled < self._size:
+            return None
+        whole = self._long, self._parts
+        self._long, self._parts = None, None
+        return whole
+
+
 async def read_frame(reader: Reader, limits: Limits) -> tuple[AnyFrame, Payload, int]:
-    """The next frame, its payload and the bytes of both. Raises :class:`PeerError`, and EOFError where the stream ends."""
-    prefix = await reader.readexactly(_PREFIX.size)
-    header_size, payload_size = _PREFIX.unpack(prefix)
-    limits.check(header_size, payload_size)
-    frame = decode_header(await reader.readexactly(header_size))
-    limits.check_payload(frame, payload_size)
-    # A reader takes memory only as bytes come in, so an announced size costs nothing by itself.
-    payload = await reader.readexactly(payload_size)
-    return frame, payload, _PREFIX.size + header_size + payload_size
+    """One frame, its payload and the bytes of both, where nothing else comes between its parts. Raises as a FrameReader does."""
+    frames = FrameReader(reader)
+    frame, payload = await frames.next(limits)
+    return frame, payload, frames.read
 
 
 def check_finite(number: float, name: str) -> float:

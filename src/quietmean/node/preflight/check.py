@@ -19,6 +19,7 @@ from quietmean.core.party import PartyId
 from quietmean.node.net import (
     ONLY_CHECKS,
     VERSION,
+    Address,
     Check,
     Connection,
     Credentials,
@@ -67,9 +68,9 @@ class CheckSession:
         self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
         self.refusals = Refusals()
 
-    def listen(self) -> None:
-        """Listen on this party's address in the roster. Raises :class:`InputError` if that is not possible."""
-        self._listening = open_socket(self._roster.entries[self._party].address)
+    def listen(self, address: Address | None = None) -> None:
+        """Listen, by default on this party's address in the roster. Raises :class:`InputError` if that is not possible."""
+        self._listening = open_socket(address or self._roster.entries[self._party].address)
 
     async def run(self, wait: float) -> None:
         """Returns when everybody is ready and reached, or after ``wait`` seconds. InputError for an impossible ``wait``."""

@@ -69,6 +69,10 @@ class FailureDetector:
         known = self._positions.get(party)
         return known is not None and known > position
 
+    def may_have_begun(self, party: PartyId, position: Position) -> bool:
+        """Whether a party was in this round already, as far as is known; who was never heard may have been anywhere."""
+        return self._positions.get(party, position) >= position
+
     def all_past(self, parties: Iterable[PartyId], position: Position) -> bool:
         """Whether all of ``parties`` with a known position that are not suspected are past ``position``, and there is one."""
         known = [self._positions[party] for party in parties if party in self._positions and party not in self._suspects]

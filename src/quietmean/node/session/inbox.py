@@ -88,7 +88,7 @@ class Inbox:
                 parked.verdict.set_exception(error)
         due = [message for message in self._early if message[0] <= position]
         early = {message: self._early.pop(message) for message in due}
-        self._note_seen([message for message, agreement in early.items() if agreement == self._agreement()])
+        self.note_seen([message for message, agreement in early.items() if agreement == self._agreement()])
 
     async def transfer(self, sender: PartyId, transfer: Transfer, payload: Payload) -> Answer:
         """The answer; for an early transfer it comes when its round begins here. PeerError for an invalid transfer."""
@@ -143,7 +143,7 @@ class Inbox:
         if self._agreement() != transfer.agreement:
             return
         place = _place(transfer)
-        self._note_seen([(place, sender)])
+        self.note_seen([(place, sender)])
         if not transfer.gossip:
             return
         self._merge_gossip(transfer.gossip)
@@ -152,7 +152,7 @@ class Inbox:
             self._store.keep_gossip(sender, transfer.gossip)
             self._noted[sender] = place
 
-    def _note_seen(self, messages: Iterable[tuple[Position, PartyId]]) -> None:
+    def note_seen(self, messages: Iterable[tuple[Position, PartyId]]) -> None:
         """In the log of the mixing rounds, durably: their sender may tell nobody that it sent them."""
         new = {
             message

@@ -197,6 +197,13 @@ class PhaseRunner:
                 f"{names} had messages of this party from later rounds than its store knows of: the store was restored from a "
                 "backup or copied, and takes no part in a study that has begun; start a new study"
             )
+        context.inbox.note_seen(self._may_have_come(here[1]))
+
+    def _may_have_come(self, first: int) -> list[tuple[Position, PartyId]]:
+        """What may have been handed to the process that died and was not durable: all that was sent since, as far as is known."""
+        places = [(int(self._phase), round_) for round_ in range(first, self._machine.rounds + 1)]
+        sent = self._context.failure_detector.may_have_begun
+        return [(place, sender) for place in places for sender in sorted(self._senders(place[1])) if sent(sender, place)]
 
     async def _confirm(self, here: Position, sender: PartyId, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

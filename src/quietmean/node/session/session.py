@@ -291,12 +291,18 @@ class Session:
         stored = self._store.state()
         return Phase.AGREEMENT if stored is None else stored[0]
 
+    def heard(self, peer: PartyId, position: Position) -> None:
+        """Where a peer says that it is, with a greeting or an answer."""
+        self.failure_detector.heard(peer, self._possible(position))
+
+    def _possible(self, position: Position) -> Position:
+        # Nobody passes the agreement without this party's nonce, which is revealed once all have committed.
+        return position if self._commitments.all_committed.is_set() else (int(Phase.AGREEMENT), 0)
+
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests."""
         context = self._context
-        # Nobody passes the agreement without this party's nonce, which is revealed once all have committed.
-        begun = self._commitments.all_committed.is_set()
-        position = _position_of(request) if begun else (int(Phase.AGREEMENT), 0)
+        position = self._possible(_position_of(request))
         context.failure_detector.heard(sender, position)
         self._gate.heard(sender, position)
         match request:
@@ -311,7 +317,7 @@ class Session:
             case Log():
                 raw = bytes(payload)
                 log = decode_log(raw, len(self._settings.names), self._rounds)
-                if not begun:
+                if not self._commitments.all_committed.is_set():
                     return Answer(request.number, REFUSED, *context.inbox.position)
                 self._take_log(sender, log, raw, request.gossip)
             case GateLog() | Vote():

@@ -14,7 +14,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.monitor import Event, NodeView, Report
-from quietmean.node.net import Identity, Roster
+from quietmean.node.net import Address, Identity, Roster
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
@@ -34,7 +34,7 @@ class NodeSettings:
 
     ``gone_timeout``: how long a round waits for a party whose process has ended (nobody listens at its address), if that is
     shorter; by default as long as for anybody, since it may be started again. ``listen_socket``: bound and listening already,
-    closed at the end; else the node listens on its address in the roster. ``report`` gets the events of
+    closed at the end; else the node listens on ``listen``, by default its address in the roster. ``report`` gets the events of
     :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
     to other processes.
     ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the
@@ -51,6 +51,7 @@ class NodeSettings:
     start_timeout: float = 60.0
     gone_timeout: float | None = None
     listen_socket: socket.socket | None = None
+    listen: Address | None = None
     report: Report = _silent
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None

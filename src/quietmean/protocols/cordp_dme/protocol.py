@@ -60,6 +60,11 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
                 "or leave it out to share noise with everybody"
             )
 
+    @property
+    def by_file(self) -> bool:
+        """With noise in all pairs and no aggregator: any other graph is drawn from a public seed, which by file has no owner."""
+        return self.partners is None and self.aggregator is None
+
     def own_assumptions(self) -> tuple[Assumption, ...]:
         return (SHARED_KEYS,)
 

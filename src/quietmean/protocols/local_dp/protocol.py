@@ -37,6 +37,10 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
     )
 
     @property
+    def by_file(self) -> bool:
+        return True
+
+    @property
     def own_deviation(self) -> float:
         return self.sigma
 

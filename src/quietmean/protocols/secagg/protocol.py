@@ -161,11 +161,13 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         return promised(self, schedule, size, sensitivity, delta, self.graph_failure(parties))
 
     def worst_coalition(self, schedule: Schedule, trace: ExecutionTrace, sensitivity: float, size: int) -> CoalitionBound:
-        unknown, chance = least_unknown_of_each(self, schedule, follow(self, schedule, trace), size)
+        outcome = follow(self, schedule, trace)
+        unknown, chance = least_unknown_of_each(self, schedule, outcome, size)
         with np.errstate(divide="ignore"):
             hidden = sensitivity / (np.sqrt(unknown) * self.sigma)
-        most = int(unknown.max())
-        return CoalitionBound(np.where(unknown > 0, hidden, 0.0), f"noise of {most} parties that no coalition knows", chance)
+        whose = "counted parties" if outcome.counted.any() else "parties"
+        proof = f"noise of {int(unknown.max())} {whose} that no coalition knows"
+        return CoalitionBound(np.where(unknown > 0, hidden, 0.0), proof, chance)
 
     def batch(
         self,

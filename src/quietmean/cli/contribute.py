@@ -1,0 +1,127 @@
+"""``quietmean contribute``: take part in a study by writing one file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import epsilon_text, out, print_json, tell_notes, tell_owner, write_bytes
+from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
+
+if TYPE_CHECKING:
+    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.study import Study
+    from quietmean.studies.study_keys import StudyKeys
+
+
+@dataclass(frozen=True)
+class _Asked:
+    study: Study
+    sealed: Sealed | None
+    keys: StudyKeys | None
+
+
+def command(
+    study: Path,
+    *,
+    data: Path,
+    key: Path = Path("quietmean.key"),
+    out_: Annotated[Path | None, Parameter(name="--out")] = None,
+    store: Path | None = None,
+    ledger: Path | None = None,
+    account: str | None = None,
+    group: int | None = None,
+    accept: str | None = None,
+    compared: list[str] | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
+
+    The same data give the same file again; other data are refused. It is charged in full, and never given back.
+
+    Parameters
+    ----------
+    study
+        The sealed study.
+    data
+        This party's records: a CSV or Parquet file.
+    key
+        This party's private key, from quietmean keygen.
+    out_
+        Where to write the contribution; by default NAME.contribution.
+    store
+        The folder of this study's keys, as for accept; by default beside the private key.
+    ledger
+        Charge the study to this ledger, and refuse it if the budget does not allow it. By default nothing is charged anywhere.
+    account
+        The ledger's account for these data; by default the name of the data file without its ending.
+    group
+        Charge for so many units that change together, by default one.
+    accept
+        Say yes by the digest of the study, or the first 32 digits of it or more, instead of at the terminal.
+    compared
+        A party with whom the words were compared; repeat for several. The others count as colluders.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.cli.approval import approve
+    from quietmean.cli.identity import load_identity
+    from quietmean.cli.preparation import file_name, own_keys
+    from quietmean.core.errors import InputError
+    from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+    from quietmean.studies.by_file import Giver, charge_id, require_by_file
+    from quietmean.studies.data import account_name, read_columns
+    from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.sealed import Sealed
+
+    refuse_without_ledger(ledger, account, group)
+    forbid_core_dumps()
+    forbid_tracing()
+    sealed = Sealed.load(study)
+    Distrusted().refuse(sealed.holders())
+    identity, keys = load_identity(key), own_keys(sealed, key, store)
+    if keys.entry.identity != identity.public_key:
+        raise InputError(f"the keys in {keys.path} were made for {keys.entry.identity}, not for the key in {key}: accept anew")
+    name = keys.entry.name
+    joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
+    if joined.exists():
+        raise InputError(f"{name} has joined this study, see {joined}: a contribution besides would tell more than was agreed")
+    plan = sealed.study.plan(len(sealed.entries))
+    require_by_file(plan)
+    approve(_Asked(sealed.study, sealed, keys), accept, compared or ())
+    notes: list[str] = []
+    records = read_columns(data, sealed.study.workload.columns, notes.append)
+    encoded = sealed.study.workload.encode(records, step=plan.value_step)
+    tell_owner([encoded])
+    tell_notes(notes)
+    giver = Giver(sealed, plan, identity, keys)
+    payer = None if ledger is None else Payer(ledger, account or account_name(data), group, list(records.T))
+    balances = []
+
+    def charge(content: bytes) -> None:
+        if payer is not None:
+            balances.append(payer.reserve_file(sealed.study.name, plan, charge_id(sealed, keys), content))
+
+    found = giver.contribute(encoded, charge)
+    place = out_ or Path(f"{file_name(name)}.contribution")
+    write_bytes(place, found.to_file(), "the contribution")
+    document = {
+        "contribution": str(place),
+        "digest": found.digest,
+        "party": name,
+        "session": sealed.digest,
+        "epsilon_a_priori": plan.epsilon_a_priori,
+        "delta": plan.target.delta,
+        **({"ledger": {"file": str(ledger), **balance_json(balances[0])}} if balances else {}),
+    }
+    if json:
+        print_json(document)
+        return
+    out.print(f"contribution {place}, digest {found.digest}", markup=False)
+    cost = f"epsilon {epsilon_text(plan.epsilon_a_priori)} at delta {plan.target.delta:g} for one {plan.target.unit}"
+    out.print(f"it costs {cost}, whoever sees it and whoever else contributes", markup=False)
+    for balance in balances:
+        show_balance(balance)

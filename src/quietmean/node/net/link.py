@@ -1,0 +1,271 @@
+"""The link to one peer: one connection at a time, whoever dialled it, and another one after every loss.
+
+Both parties may dial. If both do at once, the connection dialled by the party with the smaller key stays, and each side comes to
+that by itself: the other one waits for a connection of the first that is about to begin, and gives way to it at any time. The
+first keeps its own connection only once against one of the other that begins after it: a second one tells that the first did not
+get there, or broke. A connection of another process of the peer replaces what there is at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.net.duplex import Duplex, Handler, OnAnswer
+from quietmean.node.net.identity import public_key_bytes
+from quietmean.node.net.routes import DirectRoute, Route
+from quietmean.node.net.terms import difference
+from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, Endpoint, printable
+from quietmean.node.net.wire import VERSION, Answer, AnyRequest, Begin, Differs, Hello, Limits, Payload, Refused, Welcome
+from quietmean.node.phase import Position
+
+# Decides, once there is a connection, that a request must not be sent after all.
+Unless: TypeAlias = Callable[[], bool]
+
+_FIRST_BACKOFF, _LAST_BACKOFF = 0.05, 1.0
+# The party with the larger key lets the other one dial first.
+_HEAD_START = 0.2
+# A connection that lives shorter was lost at once (s).
+_SHORT_LIFE = 1.0
+# Longest wait for a connection that the peer dialled and has not begun.
+_DECIDING_SECONDS = 2.0
+
+
+class WithheldError(Exception):
+    """A request was not sent, since the peer is where it must not have it any more."""
+
+
+class Link:
+    """The connection to one peer: dialled when first needed, and again after every loss; or taken from the listener.
+
+    ``handle`` answers the peer's requests on connections that this party dialled; ``position``: where this party is.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        peer: PartyId,
+        route: Route | None = None,
+        handle: Handler | None = None,
+        position: Callable[[], Position] = lambda: (0, 0),
+    ) -> None:
+        self._endpoint = endpoint
+        self._peer = peer
+        self._route = route or DirectRoute(endpoint.roster.entries[peer].address)
+        self._handle = handle
+        self._position = position
+        keys = [public_key_bytes(endpoint.roster.entries[party].public_key) for party in (endpoint.party, peer)]
+        self._goes_first = keys[0] < keys[1]
+        self._current: Duplex | None = None
+        self._connected = asyncio.Event()
+        self._undecided = 0
+        self._decided = asyncio.Event()
+        self._decided.set()
+        self._dialling: asyncio.Task[None] | None = None
+        self._reading: set[asyncio.Task[None]] = set()
+        self._backoff = _FIRST_BACKOFF
+        # When the current connection came, and how many before it, one after the other, were lost at once.
+        self._since = 0.0
+        self._short_lived = 0
+        self._closing = False
+        self.trouble = "no answer yet"
+        self.unreachable = False
+
+    async def ask(
+        self,
+        request: AnyRequest,
+        payload: Payload = b"",
+        on_answer: OnAnswer = lambda answer: None,
+        unless: Unless = lambda: False,
+    ) -> Answer:
+        """The peer's answer; the request is repeated after every loss of the connection, until the caller cancels.
+
+        ``on_answer`` is called as the answer is read: an answer that came in before the caller cancelled is never lost.
+        ``unless`` is asked before each time that the request is sent, when the peer's position is known: if it holds,
+        :class:`WithheldError` is raised instead.
+        """
+        while True:
+            duplex = await self._connection()
+            if unless():
+                raise WithheldError
+            try:
+                return await duplex.ask(request, payload, on_answer)
+            except (OSError, EOFError):
+                duplex.abort()
+                self.lost(duplex)
+
+    async def _connection(self) -> Duplex:
+        while self._current is None:
+            self._dial_if_needed()
+            # The caller may cancel, the handshake goes on: an aborted one would look like an attack to the other party.
+            await self._connected.wait()
+        return self._current
+
+    # --- which connection --------------------------------------------------------------------------------------------
+
+    def take(self, duplex: Duplex, position: Position) -> bool:
+        """Use a connection that the peer dialled and has begun, if it is the one; ``position``: what it said where it is."""
+        current = self._current
+        if self._closing:
+            return False
+        if current is not None:
+            same_process = current.process == duplex.process
+            if current.dialled and same_process and self._goes_first and not current.spared:
+                # Both dialled at once: the peer learns of this one, which stays. Or it is broken: then the peer dials again.
+                current.spared = True
+                return False
+            current.abort()
+        self._endpoint.heard(self._peer, position)
+        self._use(duplex)
+        return True
+
+    def lost(self, duplex: Duplex) -> None:
+        """The connection is no more; another one is dialled at once, since the peer may not be able to."""
+        if self._current is duplex:
+            self._current = None
+            self._connected.clear()
+            lived = asyncio.get_running_loop().time() - self._since
+            self._short_lived = self._short_lived + 1 if lived < _SHORT_LIFE else 0
+            self._dial_if_needed()
+
+    def cut_off(self) -> None:
+        """Drop the connection: nothing that is on its way is read."""
+        if self._current is not None:
+            self._current.abort()
+
+    @contextlib.contextmanager
+    def deciding(self) -> Iterator[None]:
+        """While the peer has a welcome of this party and has not begun."""
+        self._undecided += 1
+        self._decided.clear()
+        try:
+            yield
+        finally:
+            self._undecided -= 1
+            if not self._undecided:
+                self._decided.set()
+
+    def _use(self, duplex: Duplex) -> None:
+        self._current = duplex
+        self._since = asyncio.get_running_loop().time()
+        self._backoff, self.unreachable, self.trouble = _FIRST_BACKOFF, False, "it does not answer"
+        self._connected.set()
+
+    # --- dialling ----------------------------------------------------------------------------------------------------
+
+    def _dial_if_needed(self) -> None:
+        if not self._closing and (self._dialling is None or self._dialling.done()):
+            self._dialling = asyncio.create_task(self._dial_until_connected())
+
+    async def _dial_until_connected(self) -> None:
+        if not self._goes_first:
+            await self._pause(_HEAD_START)
+        if self._short_lived > 1:
+            # A peer that lets this party in and hangs up, again and again, is not asked as fast as that is possible.
+            await self._pause(min(_FIRST_BACKOFF * 2.0 ** min(self._short_lived, 10), _LAST_BACKOFF))
+        while self._current is None:
+            try:
+                await self._dial()
+            except (OSError, EOFError, PeerError) as error:
+                if self._current is None:
+                    self._note_failure(error)
+                    await self._pause(self._backoff)
+                    self._backoff = min(2 * self._backoff, _LAST_BACKOFF)
+
+    async def _pause(self, seconds: float) -> None:
+        """No longer than until there is a connection."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._connected.wait()
+
+    async def _dial(self) -> None:
+        credentials = self._endpoint.credentials
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            stream = await self._route.dial(credentials.client(self._peer))
+        connection = Connection(stream, self._endpoint.traffic)
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                await self._greet(connection)
+            if not self._goes_first:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_DECIDING_SECONDS):
+                        await self._decided.wait()
+        except BaseException:
+            connection.abort()
+            raise
+        if self._current is not None:
+            # The peer's own came first, and is begun.
+            await connection.close()
+            return
+        duplex = Duplex(connection, self._endpoint, self._peer, self._handle, dialled=True)
+        # From here on a cut-off finds it, so the position cannot be an old one.
+        duplex.begin(Begin(*self._position()))
+        self._use(duplex)
+        task = asyncio.create_task(self._read(connection, duplex))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _greet(self, connection: Connection) -> None:
+        await connection.send(Hello(VERSION, self._endpoint.party, self._endpoint.study))
+        frame, _ = await connection.receive(Limits.before_reply())
+        if isinstance(frame, Refused):
+            raise PeerError(f"peer refused: {printable(frame.reason)}")
+        if isinstance(frame, Differs):
+            named = difference(self._endpoint.fields, frame.fields) or "compare study file and roster, all parties need the same"
+            raise PeerError(f"peer refused: {printable(f'{frame.reason}: {named}')}")
+        if not isinstance(frame, Welcome):
+            raise PeerError("it answered the greeting with something else")
+        self._endpoint.heard(self._peer, (frame.phase, frame.round))
+
+    async def _read(self, connection: Connection, duplex: Duplex) -> None:
+        try:
+            await duplex.run()
+        except (OSError, EOFError):
+            pass
+        except PeerError as error:
+            self._report_refusal(str(error))
+        finally:
+            connection.abort()
+            self.lost(duplex)
+
+    def _note_failure(self, error: Exception) -> None:
+        self.unreachable = self._route.direct and isinstance(error, ConnectionRefusedError)
+        if isinstance(error, PeerError):
+            self._report_refusal(str(error))
+        elif isinstance(error, ConnectionRefusedError):
+            self.trouble = "nobody listens at its address"
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            self._report_refusal("another key than the roster's answers at its address")
+        elif isinstance(error, EOFError | ConnectionResetError | ssl.SSLError):
+            self.trouble = "it closed the connection: is this key in its roster?"
+        else:
+            self.trouble = str(error) or "it does not answer"
+
+    def _report_refusal(self, reason: str) -> None:
+        # Dialling goes on, since the other node may be repaired and started again; the same reason is reported once.
+        if reason != self.trouble:
+            self.trouble = reason
+            self._endpoint.refusal(self._endpoint.roster.name(self._peer), reason)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """No connection is made or taken any more."""
+        self._closing = True
+        if self._dialling is not None:
+            self._dialling.cancel()
+
+    async def close(self) -> None:
+        """Send what waits, for at most a second, and end."""
+        self.stop()
+        tasks = [task for task in (self._dialling, *self._reading) if task is not None]
+        if self._current is not None:
+            await self._current.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

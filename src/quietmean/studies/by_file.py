@@ -1,0 +1,242 @@
+"""Studies by file: every party writes one file, once, and whoever has the files adds them up.
+
+The account holds as if everybody saw the files of all parties: whoever is missing, late, or added up again costs nothing more.
+A party contributes once a session. Its noise follows from a seed in the file of its keys, the session and its data, so that the
+same data give the same bytes again, also after a crash; other data would be a second message under the same pair noise, and are
+refused by the ledger, by this site's register and by the keys, in which seed and exchange key are gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import PartyId, Release, Vector
+from quietmean.graphs import ExecutionTrace
+from quietmean.node.net import Identity, encode_vector
+from quietmean.planning.plan import Plan
+from quietmean.randomness import ExchangeKey, SecureNoise, Seed
+from quietmean.statistics import Encoded
+from quietmean.studies.contribution import AnotherStudyError, Contribution
+from quietmean.studies.distrust import configuration_folder
+from quietmean.studies.outcome import StudyOutcome, conclude
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.signed import Signed, decode_base64
+from quietmean.studies.study_keys import Given, StudyKeys, write_private
+
+_ONCE = "each party contributes once: a correction is a new study, charged anew"
+# No schedule of such a protocol is drawn: any seed gives the same one.
+_NO_SEED = Seed.public("by file")
+# Called with the digest of what is in the file before it is kept anywhere else; it charges a ledger, or raises.
+Charge = Callable[[bytes], None]
+
+
+def require_by_file(plan: Plan) -> None:
+    """Raises :class:`InputError` for a plan that files cannot carry, or that is useless as soon as one is missing."""
+    protocol, target = plan.protocol, plan.target
+    if not protocol.by_file:
+        raise InputError(
+            f"by file every party sends one message, and {protocol.name} with these options needs more: the study has to say "
+            'protocol = "cordp-dme" (without partners or aggregator) or "local-dp"'
+        )
+    if protocol.name == "cordp-dme" and target.responding == target.parties:
+        raise InputError(
+            f"the study is planned for the files of all {target.parties} parties, without one of them its result would be noise: "
+            "state in it how many may be missing, for example dropouts = 0.1"
+        )
+
+
+def charge_id(sealed: Sealed, keys: StudyKeys) -> str:
+    """What is charged once: this party in this session, whatever became of its store."""
+    return digest({"format": "quietmean-by-file-1", "session": sealed.digest, "nonce": keys.entry.nonce})
+
+
+@dataclass(frozen=True, eq=False)
+class Giver:
+    """One party of a sealed study, about to contribute. ``register``: the folder of what this site contributed."""
+
+    sealed: Sealed
+    plan: Plan
+    identity: Identity
+    keys: StudyKeys
+    register: Path = field(default_factory=lambda: configuration_folder() / "contributed")
+
+    def contribute(self, encoded: Encoded, charge: Charge = lambda content: None) -> Signed:
+        """This party's contribution, durable in ledger, register and keys, in this order, when it is returned.
+
+        After a crash the same data give the same bytes. Raises :class:`InputError` for other data, for keys that are of another
+        session, and for a study that cannot be done by file.
+        """
+        require_by_file(self.plan)
+        StudyKeys.load(self.keys.path).require_free_for(self.sealed.digest)
+        entry = self.sealed.require_own(self.keys)
+        value = self.plan.admit(encoded.vector, encoded.weight)
+        self.plan.require_rounded(encoded.vector)
+        data = self._data_digest(value, encoded.weight)
+        with self._alone():
+            keys = StudyKeys.load(self.keys.path)
+            if keys.given is not None:
+                if keys.given.data != data:
+                    raise InputError(f"this party contributed other data to this study, see {keys.path}: {_ONCE}")
+                return keys.given.contribution
+            keys = keys.bind(self.sealed.digest).with_seed()
+            release = self._release(keys, value, encoded.weight, data)
+            found = Contribution.sign(self.sealed, self.plan, self.identity, release)
+            content = bytes.fromhex(found.digest)
+            charge(content)
+            self._register(charge_id(self.sealed, keys), content, entry.name)
+            self._spend(keys, Given(data, found))
+            return found
+
+    def _release(self, keys: StudyKeys, value: Vector, weight: float, data: str) -> Release:
+        if keys.seed is None or keys.exchange is None:
+            raise InputError(f"the keys in {keys.path} are used up: {_ONCE}")
+        session, name = self.sealed.digest, self.plan.protocol.name
+        own = ExchangeKey(private=keys.exchange)
+        public = [decode_base64(entry.exchange, 32, f"the exchange key of {entry.name}") for entry in self.sealed.entries]
+        noise = SecureNoise(
+            keys.seed.derive("by file", session, self.plan.digest, data),
+            lambda other: own.shared_seed(public[other], f"by file {session} {name}"),
+        )
+        party = [entry.identity for entry in self.sealed.entries].index(self.identity.public_key)
+        machine = self.plan.machine(self.plan.schedule(_NO_SEED), party, value, weight, noise)
+        release = machine.end_round(machine.start().state, [], frozenset()).release
+        if release is None:
+            raise RuntimeError("a protocol by file released nothing")
+        return release
+
+    def _spend(self, keys: StudyKeys, given: Given) -> None:
+        keys.spent(given)
+
+    def _data_digest(self, value: Vector, weight: float) -> str:
+        # Keyed: it says nothing about the data, even to who tries all of them.
+        key = self.identity.derive("by file")
+        content = hashlib.sha256(encode_vector(value)).digest()
+        return key.derive("input", self.sealed.digest, content, weight.hex()).secret.hex()
+
+    def _register(self, study: str, content: bytes, name: str) -> None:
+        path = self.register / study
+        try:
+            known = path.read_text().strip()
+        except FileNotFoundError:
+            write_private(path, f"{content.hex()}\n".encode())
+            return
+        except OSError as error:
+            raise InputError(
+                f"what this site contributed cannot be read in {path} ({error.strerror}): mend your rights"
+            ) from None
+        if known != content.hex():
+            raise InputError(
+                f"{name} contributed something else to this study from this machine, see {path}; its keys were restored or "
+                f"copied: {_ONCE}"
+            )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process of this user contributes meanwhile."""
+        try:
+            self.register.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self.register / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise InputError(f"folder {self.register} cannot be used ({error.strerror}): choose XDG_CONFIG_HOME") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """The result of a study by file. ``digests``: of the contributions in it, by party; ``left_out``: (file, why), ``twice``:
+    files that hold the same as another one."""
+
+    outcome: StudyOutcome
+    digests: dict[str, str]
+    missing: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
+    twice: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """How many are in it, and by name who is not."""
+        parties = len(self.digests) + len(self.missing)
+        without = f"; NOT in it: {', '.join(self.missing)}" if self.missing else ""
+        return f"{len(self.digests)} of {parties} parties are in this result{without}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "headline": self.headline,
+            "contributions": self.digests,
+            "not_counted": list(self.missing),
+            "left_out": [{"file": file, "reason": reason} for file, reason in self.left_out],
+            "twice": list(self.twice),
+        }
+
+
+def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
+    """Add up the contributions in files, and certify. The names of files say nothing; those that cannot be read are left out.
+
+    Raises :class:`InputError`, with the file, for a contribution to another session or plan, and for two different ones of one
+    party; :class:`ProtocolFailure` for fewer parties than the study is planned for.
+    """
+    require_by_file(plan)
+    found: dict[PartyId, tuple[Path, Contribution]] = {}
+    left_out, twice = [], []
+    for path in paths:
+        try:
+            one = Contribution.load(path, sealed, plan)
+        except AnotherStudyError as error:
+            raise InputError(f"{path}: {error}; contributions of one study only are added up") from None
+        except InputError as error:
+            left_out.append((str(path), str(error)))
+            continue
+        known = found.setdefault(one.party, (path, one))
+        if known[1].digest != one.digest:
+            raise InputError(
+                f"{known[0]} and {path} are two different contributions of {sealed.entries[one.party].name}: nobody can tell "
+                "which one counts, ask the party, and leave both out until then"
+            )
+        if known[0] != path:
+            twice.append(str(path))
+    names = [entry.name for entry in sealed.entries]
+    missing = frozenset(range(len(names))) - found.keys()
+    least = plan.target.responding
+    if len(found) < least:
+        absent = ", ".join(names[party] for party in sorted(missing))
+        reasons = "".join(f"; {file}: {reason}" for file, reason in left_out)
+        raise ProtocolFailure(
+            f"{len(found)} of {len(names)} parties contributed, and the study is planned for {least}: there is "
+            f"nothing of {absent}{reasons}"
+        )
+    ordered = [(party, found[party][1]) for party in sorted(found)]
+    outcome = _outcome(sealed, plan, {party: one.release for party, one in ordered}, missing)
+    return Combined(
+        outcome,
+        {names[party]: one.digest for party, one in ordered},
+        tuple(names[party] for party in sorted(missing)),
+        tuple(left_out),
+        tuple(twice),
+    )
+
+
+def _outcome(sealed: Sealed, plan: Plan, releases: dict[PartyId, Release], missing: frozenset[PartyId]) -> StudyOutcome:
+    total = plan.protocol.numbers().total([release.vector for release in releases.values()])
+    # The weights of parties whose file is not here are unknown; nothing of theirs is in the result.
+    weights = np.ones(plan.target.parties)
+    for party, release in releases.items():
+        weights[party] = release.weight
+    everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+    execution = plan.execution(_NO_SEED, everyone, weights).without(missing)
+    mean = plan.protocol.decode(plan.target.parties, total, sum(release.weight for release in releases.values()))
+    return conclude(sealed.study.workload, plan.target, execution, mean)

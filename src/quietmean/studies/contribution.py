@@ -1,0 +1,105 @@
+"""A contribution: the one message of a party to a study by file, signed. What is in it is public, and hidden by its noise."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from quietmean.core.errors import InputError, PeerError
+from quietmean.core.party import PartyId, Release
+from quietmean.node.net import Identity, Purpose, VectorCodec, show_hidden
+from quietmean.planning.plan import Plan
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.signed import Signed, read_signed
+
+# Of a contribution's file, besides its vector.
+_MOST_BESIDES = 4096
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``session``: digest of the sealed study; ``plan``: of the plan; ``vector``: its bytes in base64."""
+
+    identity: str
+    party: str
+    plan: str
+    session: str
+    vector: str
+    weight: float
+
+
+class AnotherStudyError(InputError):
+    """A contribution to another session or plan: whoever gives it does not know what is added up."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """A signed contribution that was verified: what ``party`` (its place in the sealed study) releases."""
+
+    signed: Signed
+    party: PartyId
+    release: Release
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, hexadecimal: what a result lists."""
+        return self.signed.digest
+
+    @classmethod
+    def sign(cls, sealed: Sealed, plan: Plan, identity: Identity, release: Release) -> Signed:
+        """The document with a party's release."""
+        name = next(entry.name for entry in sealed.entries if entry.identity == identity.public_key)
+        vector = VectorCodec(plan.target.dimension, plan.grid).encode(release.vector)
+        body = _Body(
+            identity.public_key, name, plan.digest, sealed.digest, base64.b64encode(vector).decode(), float(release.weight)
+        )
+        return Signed.sign(Purpose.CONTRIBUTION, msgspec.to_builtins(body), identity)
+
+    @classmethod
+    def load(cls, path: Path, sealed: Sealed, plan: Plan) -> Contribution:
+        """From a file. Raises :class:`InputError` as :meth:`verified` does, and for a file that is none or not whole."""
+        # As large as float64 in base64, twice over for the escapes of JSON.
+        return cls.verified(read_signed(Purpose.CONTRIBUTION, path, _MOST_BESIDES + 24 * plan.target.dimension), sealed, plan)
+
+    @classmethod
+    def verified(cls, signed: Signed, sealed: Sealed, plan: Plan) -> Contribution:
+        """Raises :class:`AnotherStudyError` for one that its party signed for another session or plan.
+
+        Raises :class:`InputError` for one that is not as its party signed it, not by a party, or impossible in this study.
+        """
+        body = signed.decode(_Body)
+        name = show_hidden(body.party)
+        if not signed.is_by(body.identity):
+            raise InputError(f"it is not as {name} signed it: it was changed on the way, ask for it again")
+        if body.session != sealed.digest:
+            raise AnotherStudyError(
+                f"it is by {name} for the study sealed as {show_hidden(body.session[:32])}, this one is {sealed.digest[:32]}"
+            )
+        places = {(entry.identity, entry.name): place for place, entry in enumerate(sealed.entries)}
+        party = places.get((body.identity, body.party))
+        if party is None:
+            raise InputError(f"{name} with the key {body.identity} is no party of this study: leave it out")
+        if body.plan != plan.digest:
+            raise AnotherStudyError(
+                f"{name} made it for the plan {show_hidden(body.plan[:32])}, here it is {plan.digest[:32]}: use the same version "
+                "of quietmean"
+            )
+        return cls(signed, party, _release(body, plan, name))
+
+
+def _release(body: _Body, plan: Plan, name: str) -> Release:
+    dimension = plan.target.dimension
+    try:
+        raw = base64.b64decode(body.vector, validate=True)
+        vector = VectorCodec(dimension, plan.grid).decode(raw)
+    except (binascii.Error, ValueError, PeerError):
+        vector = None
+    if vector is None or vector.shape != (dimension,):
+        raise InputError(f"the vector of {name} is none of this study's: ask for it again")
+    if not (math.isfinite(body.weight) and body.weight > 0):
+        raise InputError(f"the weight of {name} is {body.weight:g}, a weight is a number > 0: ask for it again")
+    return Release(vector, body.weight)
