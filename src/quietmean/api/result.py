@@ -21,12 +21,15 @@ from quietmean.studies.study import Study
 class StudyResult(Tabular):
     """Estimates in the units of the data, by statistic: ``result["mean(age)"]``. Epsilons are upper bounds.
 
-    ``names``: of all parties, in order.
+    ``names``: of all parties, in order. ``messages``, ``bytes`` and ``seconds``: what the exchange took.
     """
 
     study: Study
     outcome: StudyOutcome
     names: tuple[str, ...]
+    messages: int
+    bytes: int
+    seconds: float
 
     def __repr__(self) -> str:
         return f"{table_text(self.rows())}\n{self.outcome.certificate.terms.figures(self.outcome.a_priori, self.epsilon)}"
@@ -90,7 +93,8 @@ class StudyResult(Tabular):
             raise InputError(no_report_sentence("the result"))
         from quietmean.report import StudyReport, write_study_report
 
-        write_study_report(StudyReport.of_outcome(self.study.name, self.outcome, self.names), Path(path))
+        took = {"messages": self.messages, "bytes": self.bytes, "seconds": self.seconds}
+        write_study_report(StudyReport.of_outcome(self.study.name, self.outcome, self.names, **took), Path(path))
 
 
 def _end(found: Estimates, place: int, end: int) -> float:

@@ -151,7 +151,8 @@ class Study:
             round_timeout=terms.round_timeout,
             report=lambda party, event: None,
         )
-        return StudyResult(terms, found.outcome, tuple(names))
+        took = found.network
+        return StudyResult(terms, found.outcome, tuple(names), took.messages, took.bytes_sent, took.seconds)
 
     def _parts(self, data: Any, parties: int | None, party_column: str | None, notes: list[str]) -> Parts:
         if isinstance(data, list | tuple):
