@@ -93,8 +93,15 @@ class StudyResult(Tabular):
             raise InputError(no_report_sentence("the result"))
         from quietmean.report import StudyReport, write_study_report
 
-        took = {"messages": self.messages, "bytes": self.bytes, "seconds": self.seconds}
-        write_study_report(StudyReport.of_outcome(self.study.name, self.outcome, self.names, **took), Path(path))
+        report = StudyReport.of_outcome(
+            self.study.name,
+            self.outcome,
+            self.names,
+            messages=self.messages,
+            bytes=self.bytes,
+            seconds=self.seconds,
+        )
+        write_study_report(report, Path(path))
 
 
 def _end(found: Estimates, place: int, end: int) -> float:

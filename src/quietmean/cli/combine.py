@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.console import number, out, print_json, print_privacy, print_statistics, printable, warn
-from quietmean.cli.privacy_page import write_privacy_page
+from quietmean.cli.privacy_page import write_pages
 
 
 def command(
@@ -39,6 +40,7 @@ def command(
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.sealed import Sealed
 
+    begun = time.monotonic()
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
     plan = sealed.study.plan(len(sealed.entries))
@@ -58,9 +60,17 @@ def command(
     }
     path = receipt or study.with_name(f"{study.with_suffix('').name}.receipt.json")
     outcome.save_receipt(path, origin)
-    page = path.with_name(f"{path.name.removesuffix('.json').removesuffix('.receipt')}.privacy.html")
-    write_privacy_page(page, sealed.study.name, outcome, path, names=names, origin=origin)
-    document = {**outcome.to_json(), **found.to_json(), "receipt": str(path), "privacy_page": str(page)}
+    pages = write_pages(
+        path,
+        sealed.study.name,
+        outcome,
+        names=names,
+        origin=origin,
+        messages=len(files) - len(found.left_out),
+        bytes=sum(file.stat().st_size for file in files),
+        seconds=time.monotonic() - begun,
+    )
+    document = {**outcome.to_json(), **found.to_json(), "receipt": str(path), **pages}
     if json:
         print_json(document)
         return
@@ -73,4 +83,7 @@ def command(
     print_privacy(document, sealed.study)
     if found.missing:
         out.print("the privacy figures count the missing contributions as seen: they may still come", markup=False)
-    out.print(f"receipt {path}\nprivacy {page}", markup=False)
+    out.print(f"receipt {path}", markup=False)
+    for what, page in pages.items():
+        if page is not None:
+            out.print(f"{what.removesuffix('_page')} {page}", markup=False)
