@@ -138,6 +138,8 @@ def released_unrecorded(outcome: FaultOutcome) -> set[tuple[PartyId, PartyId]]:
             for phase, _, sender, receiver in outcome.handed
             if phase == Phase.DISSEMINATION and not counted[sender] and receiver not in result.silent
         }
+    # What comes after its receiver told its log is refused, and in no result that was made by then.
+    missing -= {(sender, receiver) for _, _, sender, receiver in outcome.handed_late}
     return missing
 
 

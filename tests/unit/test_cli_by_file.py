@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.studies.study_keys import write_private
+from support.json_documents import faults
 from support.pages import commands
 
 PARTIES = ("north", "south", "east", "west", "inland")
@@ -88,3 +91,93 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         assert Path("study.privacy.html").exists()
     assert "epsilon" in told(certify, capsys)
     assert "planned for 4" in refused(["combine", "study.sealed", "north.contribution"], capsys, 3)
+    # What programs read is as quietmean schema says, on standard output and in the folder.
+    files = " ".join(map(str, sorted(Path().glob("*.contribution"))))
+    result = json.loads(told(f"quietmean combine study.sealed {files} --out results --json", capsys))
+    assert json.loads(Path("results/study.result.json").read_text()) == result
+    assert faults("result", result) == []
+    assert faults("receipt", json.loads(Path("results/study.receipt.json").read_text())) == []
+    assert result["not_counted"] == ["inland"]
+    assert Path("results/study.privacy.html").exists()
+    assert "give one of them" in refused(
+        ["combine", "study.sealed", *files.split(), "--out", "results", "--receipt", "a.json"], capsys
+    )
+
+
+def type_to_seal(capsys: pytest.CaptureFixture[str]) -> str:
+    """The page up to the words, for five parties; the digest of the study."""
+    new, keygen, invite, accept, seal, words, *_ = commands("how-to/by-file.md")
+    for line in (new, keygen, invite):
+        told(line, capsys)
+    for number, name in enumerate(PARTIES):
+        Path(f"{name}.csv").write_text("age\n" + "\n".join(str(20 + (7 * row + number) % 60) for row in range(400)))
+        told(accept.replace("south", name), capsys)
+    told(seal, capsys)
+    return told(words, capsys).split("digest ")[1].split()[0]
+
+
+GIVE = ["contribute", "study.sealed", "--key", "south.key", "--data", "south.csv"]
+
+
+def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    digest = type_to_seal(capsys)
+    keys = next(Path().glob("south-*.studykeys"))
+    before = keys.read_bytes()
+    assert "unattended = true" in refused([*GIVE, "--yes"], capsys)
+    assert "holds something else" in refused([*GIVE, "--accept", digest, "--out", "south.csv"], capsys)
+    assert "does not exist" in refused([*GIVE, "--accept", digest, "--out", "no/south.contribution"], capsys)
+    assert keys.read_bytes() == before
+    assert Path("south.csv").read_text().startswith("age")
+    main([*GIVE, "--accept", digest])
+    north = [part.replace("south", "north") for part in GIVE]
+    assert "holds something else" in refused([*north, "--accept", digest, "--out", "south.contribution"], capsys)
+    main([*north, "--accept", digest])
+
+
+# The process ends at once, as if the power failed, at one of these places.
+CRASH = """
+import os, sys
+from quietmean.studies import by_file, study_keys
+where = sys.argv[1]
+die = lambda *_: os._exit(9)
+kept = study_keys.StudyKeys.spent
+if where == "charged":
+    by_file.Giver._register = die
+elif where == "registered":
+    study_keys.StudyKeys.spent = die
+else:
+    study_keys.StudyKeys.spent = lambda *given: die(kept(*given))
+from quietmean.cli.main import main
+main(sys.argv[2:])
+"""
+
+
+def test_processes_that_are_killed_and_two_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """From the charge on, with a ledger, no other data get out; the same end what had begun, charged once."""
+    digest = type_to_seal(capsys)
+    Path("other.csv").write_text("age\n30\n40\n50")
+    for name, where in zip(("south", "east", "west"), ("charged", "registered", "kept"), strict=True):
+        told(f"quietmean ledger --ledger {name}.ledger --account {name} --budget 2 1e-5", capsys)
+        give = ["contribute", "study.sealed", "--key", f"{name}.key", "--data", f"{name}.csv", "--accept", digest]
+        give += ["--ledger", f"{name}.ledger", "--account", name]
+        ended = subprocess.run(
+            [sys.executable, "-c", CRASH, where, *give], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert ended.returncode == 9, ended.stderr
+        assert not Path(f"{name}.contribution").exists()
+        refused([part.replace(f"{name}.csv", "other.csv") for part in give], capsys)
+        assert not Path(f"{name}.contribution").exists()
+        main(give)
+        first = Path(f"{name}.contribution").read_bytes()
+        main(give)
+        assert Path(f"{name}.contribution").read_bytes() == first
+        (account,) = json.loads(told(f"quietmean ledger --ledger {name}.ledger --json", capsys))["accounts"]
+        assert len(account["entries"]) == 1
+    started = []
+    for data in ("inland.csv", "other.csv"):
+        give = ["contribute", "study.sealed", "--key", "inland.key", "--data", data, "--accept", digest, "--out", f"{data}.out"]
+        command = [sys.executable, "-m", "quietmean.cli.main", *give]
+        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True))
+    errors = [process.communicate(timeout=120)[1] for process in started]
+    assert sorted(process.returncode for process in started) == [0, 2], errors
+    assert len(list(Path().glob("*.out"))) == 1

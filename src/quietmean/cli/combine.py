@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import number, out, print_json, print_privacy, print_statistics, printable, warn
+from quietmean.cli.console import (
+    choice_document,
+    number,
+    out,
+    print_json,
+    print_privacy,
+    print_statistics,
+    printable,
+    warn,
+    write_json,
+)
 from quietmean.cli.privacy_page import write_pages
+
+_COUNTED_AS_SEEN = "the privacy figures count the missing contributions as seen: they may still come"
 
 
 def command(
@@ -18,6 +30,7 @@ def command(
     /,
     *,
     receipt: Path | None = None,
+    folder: Annotated[Path | None, Parameter(name="--out")] = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Add up the contributions to a sealed study, and certify. It takes no key: whoever has the files can do it, and again.
@@ -29,21 +42,28 @@ def command(
     files
         The contributions, in any order, under any name.
     receipt
-        Where to write the receipt; by default STUDY.receipt.json beside the study. The report is written beside it.
+        Where to write the receipt; by default STUDY.receipt.json beside the study. Result and report are written beside it.
+    folder
+        The folder for STUDY.result.json (what --json prints), STUDY.receipt.json and STUDY.privacy.html; it is made if need be.
     json
         One JSON document on standard output.
     """
+    from quietmean.core.errors import InputError
     from quietmean.node.monitor import now
     from quietmean.node.preflight import package_version
     from quietmean.statistics import combined as all_terms
     from quietmean.studies.by_file import combine
     from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.forecast import Forecast
     from quietmean.studies.sealed import Sealed
 
     begun = time.monotonic()
+    if folder is not None and receipt is not None:
+        raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
-    plan = sealed.study.plan(len(sealed.entries))
+    choice = sealed.study.choice(len(sealed.entries))
+    plan = choice.plan
     found = combine(sealed, plan, files)
     outcome, names = found.outcome, [entry.name for entry in sealed.entries]
     for file, reason in found.left_out:
@@ -58,19 +78,33 @@ def command(
         "finished": now(),
         "by_file": found.to_json(),
     }
-    path = receipt or study.with_name(f"{study.with_suffix('').name}.receipt.json")
+    stem = study.with_suffix("").name
+    path = receipt or (folder or study.parent) / f"{stem}.receipt.json"
+    make_folder(path.parent)
     outcome.save_receipt(path, origin)
-    pages = write_pages(
-        path,
-        sealed.study.name,
-        outcome,
-        names=names,
-        origin=origin,
-        messages=len(files) - len(found.left_out),
-        bytes=sum(file.stat().st_size for file in files),
-        seconds=time.monotonic() - begun,
-    )
-    document = {**outcome.to_json(), **found.to_json(), "receipt": str(path), **pages}
+    beside = path.name.removesuffix(".json").removesuffix(".receipt")
+    notes = [_COUNTED_AS_SEEN] if found.missing else []
+    effort: dict[str, Any] = {
+        "messages": len(found.digests),
+        "bytes": len(found.digests) * int(plan.protocol.vector_bytes(plan.target.dimension)),
+        "seconds": round(time.monotonic() - begun, 3),
+    }
+    pages = write_pages(path, sealed.study.name, outcome, names=names, origin=origin, notes=tuple(notes), **effort)
+    counted = float(outcome.execution.weights[outcome.execution.contributors()].sum())
+    public = sealed.study.public_records(len(names))
+    records = counted * len(names) / len(found.digests) if public is None else public
+    document = {
+        **outcome.to_json(),
+        **found.to_json(),
+        **choice_document(choice),
+        **effort,
+        "notes": notes,
+        "expected": Forecast(sealed.study, plan, records).to_json(),
+        "receipt": str(path),
+        **pages,
+    }
+    result = path.with_name(f"{beside}.result.json")
+    write_json(result, document, "the result")
     if json:
         print_json(document)
         return
@@ -81,9 +115,18 @@ def command(
         out.print(text, markup=False)
     print_statistics(document)
     print_privacy(document, sealed.study)
-    if found.missing:
-        out.print("the privacy figures count the missing contributions as seen: they may still come", markup=False)
-    out.print(f"receipt {path}", markup=False)
-    for what, page in pages.items():
-        if page is not None:
-            out.print(f"{what.removesuffix('_page')} {page}", markup=False)
+    for note in document["notes"]:
+        out.print(note, markup=False)
+    out.print(f"result  {result}\nreceipt {path}", markup=False)
+    if pages["report"] is not None:
+        out.print(f"report  {pages['report']}\nprivacy {pages['privacy_page']}", markup=False)
+
+
+def make_folder(folder: Path) -> None:
+    """Raises :class:`InputError` if it cannot be made."""
+    from quietmean.core.errors import InputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"folder {folder} cannot be made ({error.strerror}): name another with --out") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_json, tell_notes, tell_owner, write_bytes
+from quietmean.cli.console import epsilon_text, out, print_json, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def command(
     group: int | None = None,
     accept: str | None = None,
     compared: list[str] | None = None,
+    yes: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
@@ -51,7 +52,7 @@ def command(
     key
         This party's private key, from quietmean keygen.
     out_
-        Where to write the contribution; by default NAME.contribution.
+        Where to write the contribution; by default NAME.contribution. No other file is overwritten.
     store
         The folder of this study's keys, as for accept; by default beside the private key.
     ledger
@@ -64,6 +65,8 @@ def command(
         Say yes by the digest of the study, or the first 32 digits of it or more, instead of at the terminal.
     compared
         A party with whom the words were compared; repeat for several. The others count as colluders.
+    yes
+        Say yes without naming the digest: only for a site whose policy lets its studies run unattended.
     json
         One JSON document on standard output.
     """
@@ -72,12 +75,20 @@ def command(
     from quietmean.cli.preparation import file_name, own_keys
     from quietmean.core.errors import InputError
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
+    from quietmean.protocols.target import budget_warnings
     from quietmean.studies.by_file import Giver, charge_id, require_by_file
     from quietmean.studies.data import account_name, read_columns
     from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.forecast import Forecast
     from quietmean.studies.sealed import Sealed
+    from quietmean.studies.study_keys import write_private
 
     refuse_without_ledger(ledger, account, group)
+    if yes and accept is None:
+        raise InputError(
+            "--yes is for a site whose policy says unattended = true, and this site has no such policy: give --accept DIGEST, "
+            "from quietmean words, or answer at a terminal"
+        )
     forbid_core_dumps()
     forbid_tracing()
     sealed = Sealed.load(study)
@@ -91,6 +102,13 @@ def command(
         raise InputError(f"{name} has joined this study, see {joined}: a contribution besides would tell more than was agreed")
     plan = sealed.study.plan(len(sealed.entries))
     require_by_file(plan)
+    place = out_ or Path(f"{file_name(name)}.contribution")
+    if not place.parent.is_dir():
+        raise InputError(f"folder {place.parent} does not exist: name another place with --out")
+    _require_free(place)
+    public = sealed.study.public_records(len(sealed.entries))
+    if public is not None:
+        Forecast(sealed.study, plan, public).require_hope()
     approve(_Asked(sealed.study, sealed, keys), accept, compared or ())
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
@@ -106,8 +124,15 @@ def command(
             balances.append(payer.reserve_file(sealed.study.name, plan, charge_id(sealed, keys), content))
 
     found = giver.contribute(encoded, charge)
-    place = out_ or Path(f"{file_name(name)}.contribution")
-    write_bytes(place, found.to_file(), "the contribution")
+    _require_free(place, found.digest)
+    # Whole or not at all; whoever adds up has to read it.
+    write_private(place, found.to_file())
+    place.chmod(0o644)
+    # Nothing reads them any more.
+    encoded.vector.fill(0.0)
+    records.fill(0.0)
+    for sentence in budget_warnings(plan.target):
+        warn(sentence)
     document = {
         "contribution": str(place),
         "digest": found.digest,
@@ -125,3 +150,19 @@ def command(
     out.print(f"it costs {cost}, whoever sees it and whoever else contributes", markup=False)
     for balance in balances:
         show_balance(balance)
+
+
+def _require_free(place: Path, digest: str | None = None) -> None:
+    """Raises :class:`InputError` for a file that is there and is no contribution, or not the one with this digest."""
+    from quietmean.core.errors import InputError
+    from quietmean.node.net import Purpose
+    from quietmean.studies.signed import read_signed
+
+    if not place.exists():
+        return
+    try:
+        same = read_signed(Purpose.CONTRIBUTION, place).digest == digest or digest is None
+    except InputError:
+        same = False
+    if not same:
+        raise InputError(f"file {place} exists already and holds something else: name another with --out")

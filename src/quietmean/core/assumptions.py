@@ -167,7 +167,7 @@ def named_adversary(description: str) -> Assumption:
 SHARED_KEYS = Assumption(
     Key.KEYS,
     "Noise that two parties share comes from keys which they agreed on by X25519 and heard from each other over an authenticated "
-    "connection; nobody else can compute it.",
+    "connection, or in the sealed study whose words they compared; nobody else can compute it.",
 )
 
 # What every figure takes for granted where a protocol says nothing else.

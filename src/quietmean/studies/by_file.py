@@ -194,6 +194,8 @@ def combine(sealed: Sealed, plan: Plan, paths: Sequence[Path]) -> Combined:
     found: dict[PartyId, tuple[Path, Contribution]] = {}
     left_out, twice = [], []
     for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path} is no file: name the contributions")
         try:
             one = Contribution.load(path, sealed, plan)
         except AnotherStudyError as error:

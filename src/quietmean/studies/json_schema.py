@@ -29,9 +29,10 @@ _INTERVAL = nullable(array(_END, least=2, most=2))
 
 
 def result_schema() -> Schema:
-    """Of the one JSON document that ``run --json`` and ``join --json`` print."""
+    """Of the one JSON document that ``run --json``, ``join --json`` and ``combine --json`` print."""
     local = {"true_mean", "killed"}
     node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger"}
+    files = {"headline", "contributions", "left_out", "twice"}
     fields = _result() | {
         "true_mean": described(_by_term(NUMBER), "run only: of the same records without noise"),
         "killed": described(array(COUNT), "run only: the parties whose process was killed"),
@@ -52,8 +53,16 @@ def result_schema() -> Schema:
         "counted_twice_part": NUMBER,
         "notes": described(array(TEXT), "join only: what could not be settled, in words"),
         "ledger": described({"type": "object"}, "join only: what is left of the budget"),
+        "headline": described(TEXT, "combine only: how many parties are in the result, and who is not"),
+        "contributions": described(by_name(TEXT), "combine only: the digests of the contributions that went in, by party"),
+        "left_out": described(array(record({"file": TEXT, "reason": TEXT})), "combine only: files that did not go in, and why"),
+        "twice": described(array(TEXT), "combine only: files that hold the same as another one"),
     }
-    return {"$schema": DIALECT, "title": "Result of a quietmean study", **record(fields, optional=local | node | {"gate", "why"})}
+    return {
+        "$schema": DIALECT,
+        "title": "Result of a quietmean study",
+        **record(fields, optional=local | node | files | {"gate", "why"}),
+    }
 
 
 def receipt_schema() -> Schema:
@@ -71,6 +80,7 @@ def receipt_schema() -> Schema:
             array(array(COUNT, least=4, most=4)), "whose arrival the sender learnt of in a later round, or never"
         ),
         "weights": described(array(NUMBER), "public weights of the parties"),
+        "left_out": described(array(COUNT), "by file: parties whose contribution counts as seen and is not in the result"),
         "certify": record({"colluding": COUNT, "delta": NUMBER, "epsilon": NUMBER}),
         "result": record(_result(), optional=["gate"]),
         "origin": {"type": "object"},
