@@ -18,6 +18,7 @@ from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.node.net import Identity, Purpose
 from quietmean.planning.plan import Plan
+from quietmean.randomness import SecureNoise, Seed
 from quietmean.studies.by_file import Giver, combine
 from quietmean.studies.contribution import AnotherStudyError, Contribution
 from quietmean.studies.sealed import Sealed
@@ -202,3 +203,38 @@ def test_own_noise_is_bound_to_the_data(one: Folder, tmp_path: Path) -> None:
         seen.append(Contribution.verified(giver.contribute(encoded), sealed, plan).release.vector)
         values.append(encoded.vector)
     assert (np.abs((seen[1] - seen[0]) - (values[1] - values[0])) > plan.grid).any()
+
+
+def test_files_that_are_missing_count_as_seen(one: Folder) -> None:
+    """One colluder cannot be the two whose files are missing: without their files it would see less."""
+    outcome = combine(one.sealed, one.plan, one.files[2:]).outcome
+    everybody = combine(one.sealed, one.plan, one.files).outcome
+    fewer = outcome.execution.in_result.privacy(one.plan.target.delta).coalitions(1).max_epsilon
+    assert fewer < outcome.epsilon == everybody.epsilon <= outcome.epsilon_a_priori
+
+
+def test_pairs_draw_the_same_noise_of_this_session_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise source that each end hands to its machine: equal at both ends, another one where the study is sealed again."""
+    tables = {"study": {"protocol": "cordp-dme", "dropouts": 0.3}, "column": [{"name": "age", "low": 0, "high": 100}]}
+    meeting = meet(tmp_path, [f"site {number:02d}" for number in range(4)], tables)
+    drawn: list[Any] = []
+
+    class Seen(SecureNoise):
+        def __init__(self, seed: Seed, shared_seed: Callable[[int], Seed]) -> None:
+            super().__init__(seed, shared_seed)
+            drawn.append(shared_seed)
+
+    monkeypatch.setattr("quietmean.studies.by_file.SecureNoise", Seen)
+    plain = {name: keys.path.read_bytes() for name, keys in meeting.keys.items()}
+    for number in range(2):
+        sealed = meeting.seal()
+        plan = sealed.study.plan(4)
+        for entry in sealed.entries[:2]:
+            keys = meeting.keys[entry.name]
+            keys.path.write_bytes(plain[entry.name])
+            giver = Giver(sealed, plan, meeting.identities[entry.name], keys, tmp_path / f"register {number}")
+            giver.contribute(sealed.study.workload.encode(np.full((20, 1), 50.0), step=plan.value_step))
+    first, second, first_again, _ = drawn
+    assert first(1) == second(0)
+    assert first(1) != first(2)
+    assert first(1) != first_again(1)
