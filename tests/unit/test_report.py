@@ -103,8 +103,8 @@ def test_says_what_it_cost_against_whom(usual: StudyReport, tmp_path: Path) -> N
 
 def test_gives_the_answer_in_the_units_of_each_column(usual: StudyReport, tmp_path: Path) -> None:
     words = _words(_page(usual, tmp_path))
-    assert "age 48.31 0.62 47.09 to 49.53 47.07 +1.24 +2.0 s.e. 0 to 100" in words
-    assert "weight 71 12 48 to 95 80 −9 −0.7 s.e. −20 to 2,000" in words
+    assert "age 48.31 0.62 47.09 to 49.53 47.07 +2.0 s.e. 0 to 100" in words
+    assert "weight 71 12 48 to 95 80 −0.7 s.e. −20 to 2,000" in words
     assert "within 2 standard errors of the truth" in words
 
 

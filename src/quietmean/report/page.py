@@ -160,7 +160,7 @@ def _answer_heads(report: StudyReport) -> dict[str, str]:
     if report.population is not None:
         heads["of_population"] = "95 % for the population"
     if report.truth is not None:
-        heads |= {"truth": f"true {noun}", "difference": "difference", "distance": "in standard errors"}
+        heads |= {"truth": f"true {noun}", "distance": "off by"}
     return heads | {"bounds": "bounds"}
 
 
@@ -182,7 +182,6 @@ def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
         difference = estimate - truth
         row["truth"] = words.fixed(truth, decimals)
         # Of the rounded numbers, so that the row adds up.
-        row["difference"] = words.fixed(round(estimate, decimals) - round(truth, decimals), decimals, sign=True)
         row["distance"] = f"{words.fixed(difference / error, 1, sign=True)} s.e." if error > 0 else "no noise"
     return row
 
