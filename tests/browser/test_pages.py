@@ -61,7 +61,7 @@ MANY: list[dict[str, Any]] = [
 TOWNS = ["Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull", "Ivry", "Jena", "Kiel", "Lund"]
 NAMES = [f"University Hospital {town}" for town in TOWNS]
 PAGES = ("means", "survival", "many", "one-machine", "privacy", "certificate")
-QUESTIONS = ("How sure is it?", "Who is missing?", "What did it cost?", "Against whom?", "What is left?")
+QUESTIONS = ("How sure is it?", "Who is left out?", "What did it cost?", "Against whom?", "What is left?")
 
 
 def browser_path() -> str:

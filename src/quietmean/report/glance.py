@@ -1,4 +1,4 @@
-"""The first screen of a page: how sure, who is missing, what did it cost, against whom, what is left."""
+"""The first screen of a page: how sure, who is left out, what did it cost, against whom, what is left."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[flo
     return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)
 
 
-def who_is_missing(execution: Execution, names: Sequence[str], records: int | None) -> Glance:
+def who_is_left_out(execution: Execution, names: Sequence[str], records: int | None) -> Glance:
     """``records``: in all, if a record is the unit; weights say how many of them each party has."""
     counted = execution.contributors()
-    missing = [words.short(names[party], _LONGEST_NAME) for party in np.flatnonzero(~counted).tolist()]
+    left_out = [words.short(names[party], _LONGEST_NAME) for party in np.flatnonzero(~counted).tolist()]
     there = f"{int(counted.sum())} of {words.counted(execution.parties, 'party', 'parties')}"
     if records is not None:
         there += f" and {records_in(execution, records):,} of {words.counted(records, 'record', 'records')}"
     lost = 1.0 - float(execution.weights[counted].sum() / execution.weights.sum())
-    part = f"; {100 * lost:.2g} % of the weight is missing" if missing else ""
-    return Glance("Who is missing?", words.listed(missing, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.")
+    part = f"; {100 * lost:.2g} % of the weight is left out" if left_out else ""
+    return Glance("Who is left out?", words.listed(left_out, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.")
 
 
 def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> Glance:

@@ -124,7 +124,7 @@ class OfficerPage:
         weights = self.execution.weights.sum()
         return [
             glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else ""),
-            glance.who_is_missing(self.execution, self.names, round(weights) if self.stated.unit == "record" else None),
+            glance.who_is_left_out(self.execution, self.names, round(weights) if self.stated.unit == "record" else None),
             glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
             glance.against_whom(self.certificate_describe(), everybody),
             glance.what_is_left(self.stated.account),
