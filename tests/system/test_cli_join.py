@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -72,11 +73,11 @@ def port_of(folder: Path, name: str) -> int:
 
 
 def wait_until_listening(port: int) -> None:
-    for _ in range(300):
+    for _ in range(3000):
         with socket.socket() as attempt:
             if attempt.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(0.1)
+        time.sleep(0.01)
     raise AssertionError(f"nobody listens on {port}")
 
 
@@ -139,12 +140,14 @@ def test_a_partner_who_never_comes_ends_with_his_name_and_exit_code_3(consortium
 
 
 def test_killed_and_started_again_it_continues(consortium: Path) -> None:
-    """Bob dies right after the start and comes back; the store of the dead process gives him the same noise and nonce."""
-    ada, bob = join("ada", consortium), join("bob", consortium)
+    """Bob dies as soon as ada is there and comes back; the store of the dead process gives him the same noise and nonce."""
+    bob = join("bob", consortium)
     wait_until_listening(port_of(consortium, "bob"))
-    time.sleep(0.2)
+    ada = join("ada", consortium)
+    wait_until_listening(port_of(consortium, "ada"))
     bob.kill()
     bob.communicate(timeout=180)
+    assert bob.returncode == -signal.SIGKILL, "he was done before he could be killed"
     again = join("bob", consortium)
     first, _ = finish(ada)
     second, _ = finish(again)
