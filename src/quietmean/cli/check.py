@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
-from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner
-from quietmean.cli.ledger import Payer, balance_text, refuse_without_ledger
-from quietmean.cli.preparation import Files
+from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner, warn
+from quietmean.cli.ledger import balance_text, refuse_without_ledger
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.node.preflight import CheckSession
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Encoded
+    from quietmean.studies.party import Files, Payer
 
 _SHORT = 12
 
@@ -76,16 +76,18 @@ def command(
     """
     import asyncio
 
+    from quietmean.cli.identity import load_identity
     from quietmean.node.preflight import Agreed, CheckSession, package_version
     from quietmean.studies.data import account_name
+    from quietmean.studies.party import Files, Payer
 
     refuse_without_ledger(ledger, account, group)
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
-    files = Files.load(study, roster, key, store)
+    files = Files.load(study, roster, key, load_identity, store)
     with progress("calibrating the noise"):
         shared = files.plan(plan, no_privacy).plan
-    payer = None if ledger is None else Payer(ledger, account or account_name(data), group)
+    payer = None if ledger is None else Payer(ledger, account or account_name(data), group, tell=warn)
     findings = _look(files, shared, data, files.store(store), payer)
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.console import epsilon_text, out, print_json, tell_notes, tell_owner, warn
-from quietmean.cli.ledger import Payer, balance_json, refuse_without_ledger, show_balance
+from quietmean.cli.ledger import balance_json, refuse_without_ledger, show_balance
 
 if TYPE_CHECKING:
     from quietmean.studies.sealed import Sealed
@@ -70,9 +70,8 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.cli.approval import approve
+    from quietmean.cli.asking import AtTerminal
     from quietmean.cli.identity import load_identity
-    from quietmean.cli.preparation import file_name, own_keys
     from quietmean.core.errors import InputError
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
@@ -80,6 +79,7 @@ def command(
     from quietmean.studies.data import account_name, read_columns
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
+    from quietmean.studies.party import Payer, approve, file_name, own_keys
     from quietmean.studies.sealed import Sealed
     from quietmean.studies.study_keys import write_private
 
@@ -109,14 +109,14 @@ def command(
     public = sealed.study.public_records(len(sealed.entries))
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
-    approve(_Asked(sealed.study, sealed, keys), accept, compared or ())
+    approve(_Asked(sealed.study, sealed, keys), accept, compared or (), AtTerminal(), warn)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
     encoded = sealed.study.workload.encode(records, step=plan.value_step)
     tell_owner([encoded])
     tell_notes(notes)
     giver = Giver(sealed, plan, identity, keys)
-    payer = None if ledger is None else Payer(ledger, account or account_name(data), group, list(records.T))
+    payer = None if ledger is None else Payer(ledger, account or account_name(data), group, list(records.T), warn)
     balances = []
 
     def charge(content: bytes) -> None:

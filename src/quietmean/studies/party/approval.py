@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
-from quietmean.cli.console import err, printable, warn
 from quietmean.core.errors import InputError
-
-if TYPE_CHECKING:
-    from quietmean.studies.sealed import Sealed
-    from quietmean.studies.study import Study
-    from quietmean.studies.study_keys import StudyKeys
+from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.study import Study
+from quietmean.studies.study_keys import StudyKeys
 
 # Hexadecimal digits of the digest that --accept needs: no search finds another study with the same ones.
 _FEWEST_DIGITS = 32
@@ -31,7 +28,23 @@ class Asked(Protocol):
     def keys(self) -> StudyKeys | None: ...
 
 
-def approve(files: Asked, accept: str | None, compared: Sequence[str]) -> dict[str, Any]:
+class Questions(Protocol):
+    """Whom to ask: a person at a terminal, for instance."""
+
+    def can_ask(self) -> bool: ...
+
+    def compared(self, words: str, others: Sequence[str]) -> list[str]:
+        """Which of the ``others`` read the same words."""
+        ...
+
+    def yes(self) -> bool:
+        """Whether to take part."""
+        ...
+
+
+def approve(
+    files: Asked, accept: str | None, compared: Sequence[str], questions: Questions, warn: Callable[[str], None]
+) -> dict[str, Any]:
     """Ask for a yes, unless this party has joined the same sealed study before, and bind the study's keys to it.
 
     ``accept``: the digest of the sealed study, or its first 32 digits or more, in place of a yes at the terminal. ``compared``:
@@ -45,19 +58,20 @@ def approve(files: Asked, accept: str | None, compared: Sequence[str]) -> dict[s
         return {}
     others = [entry.name for entry in sealed.entries if entry.name != keys.entry.name]
     if keys.sealed is None and accept is None:
-        compared = _ask(files, others, compared)
+        _require_somebody(questions)
+        compared = list(compared) or questions.compared(fingerprint(sealed.digest).spoken, others)
     elif accept is not None:
         _require_digest(accept, sealed.digest)
     unknown = sorted(set(compared) - set(others))
     if unknown:
-        raise InputError(f"{printable(unknown[0])!r} is none of the other parties: choose from {', '.join(others)}")
+        raise InputError(f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}")
     compared = sorted({*compared, *keys.compared})
     unconfirmed = [name for name in others if name not in compared]
     colluding = files.study.target(len(sealed.entries)).colluding
     trusted = unconfirmed if len(unconfirmed) > colluding else []
     if trusted:
         warn(f"nobody compared the words with {', '.join(trusted)}: I trust the convener for their keys")
-    if keys.sealed is None and accept is None and _answer("Take part? Type yes: ") != "yes":
+    if keys.sealed is None and accept is None and not questions.yes():
         raise InputError("you did not say yes: nothing has left this machine")
     keys.bind(sealed.digest, compared)
     return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
@@ -66,30 +80,15 @@ def approve(files: Asked, accept: str | None, compared: Sequence[str]) -> dict[s
 def _require_digest(accept: str, digest: str) -> None:
     if len(accept) < _FEWEST_DIGITS or not digest.startswith(accept.lower()):
         raise InputError(
-            f"--accept {printable(accept)} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of {digest}, "
+            f"--accept {accept} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of {digest}, "
             "after you compared the words with other parties"
         )
 
 
-def _ask(files: Asked, others: Sequence[str], compared: Sequence[str]) -> list[str]:
-    """With whom the words were compared. Raises :class:`InputError` where nobody can be asked."""
-    from quietmean.studies.fingerprint import fingerprint
-
-    sealed = files.sealed
-    if sealed is None or not sys.stdin.isatty():
+def _require_somebody(questions: Questions) -> None:
+    """Raises :class:`InputError` where nobody can be asked."""
+    if not questions.can_ask():
         raise InputError(
             "nobody said yes to this study, nothing has left this machine: give --accept DIGEST, from quietmean words, or join "
             "at a terminal"
         )
-    err.print(f"words  {fingerprint(sealed.digest).spoken}", markup=False)
-    err.print(f"other parties: {', '.join(others)}", markup=False)
-    if compared:
-        return list(compared)
-    text = _answer("Who of them read the same words to you? Names, separated by commas: ")
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _answer(question: str) -> str:
-    # The answer goes to no output: standard output is the result's.
-    err.print(question, end="", markup=False)
-    return sys.stdin.readline().strip()
