@@ -11,12 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import digest
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.folders import data_folder
 from quietmean.ledger import Account, Ledger
+from quietmean.ledger import Budget as AccountBudget
 from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
 from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.party.policy import Budget, Policy
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,18 @@ class Payer:
     account: str
     group: int | None = None
     inputs: Sequence[NDArray[np.float64]] = field(default=(), repr=False)
+    # The account is made at its first study, with this budget; None: it must be there.
+    opening: Budget | None = None
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
+    def of(self, records: NDArray[np.float64]) -> Payer:
+        """For a study of these records, shape (records, columns)."""
+        return replace(self, inputs=list(records.T))
+
     def reserve(self, name: str, settings: NodeSettings) -> ChargedStudy:
         """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
-        with Ledger.open(self.ledger) as book:
+        with self._open(settings.plan) as book:
             # An unknown account is reported before the party's store is made.
             book.account(self.account)
             charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
@@ -47,7 +58,7 @@ class Payer:
 
         Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
         """
-        with Ledger.open(self.ledger) as book:
+        with self._open(plan) as book:
             self._charge(book, name, plan, study, refund=False)
             book.bind(study, content)
             return book.account(self.account)
@@ -68,6 +79,45 @@ class Payer:
             inputs=self.inputs,
         )
         self._warn(book)
+
+    def _open(self, plan: Plan) -> Ledger:
+        if self.opening is None:
+            return Ledger.open(self.ledger)
+        try:
+            self.ledger.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"folder {self.ledger.parent} cannot be made ({error.strerror}): choose another --ledger") from None
+        book = Ledger.open(self.ledger, create=True)
+        if all(each.name != self.account for each in book.accounts()):
+            budget, target = self.opening, plan.target
+            book.set_budget(
+                self.account,
+                budget.epsilon,
+                budget.delta,
+                when=datetime.now(UTC),
+                unit=target.unit,
+                relation=target.neighbouring,
+            )
+            self.tell(f"{_new(self.account, budget, target.unit)} is made in {self.ledger}")
+        return book
+
+    def new_account(self, plan: Plan) -> str | None:
+        """What would be made for the plan, in words; None where the account is there. Nothing is made.
+
+        Raises :class:`InputError` if its budget does not allow the plan.
+        """
+        if self.opening is None:
+            return None
+        if self.ledger.exists():
+            with Ledger.open(self.ledger) as book:
+                if any(each.name == self.account for each in book.accounts()):
+                    return None
+        if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([plan.charge]):
+            raise InputError(
+                f"epsilon {plan.epsilon_a_priori:.4g} at delta {plan.target.delta:g} is more than "
+                f"{_new(self.account, self.opening, plan.target.unit)} allows: set another with quietmean ledger --budget"
+            )
+        return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"
 
     def check(self, name: str, settings: NodeSettings) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
@@ -126,6 +176,10 @@ class ChargedStudy:
             book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
 
 
+def _new(account: str, budget: Budget, unit: PrivacyUnit) -> str:
+    return f"account {account!r} with a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {unit}"
+
+
 def _reason(plan: Plan) -> str:
     """Why no bound is known, for a protocol that has none."""
     return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
@@ -149,3 +203,34 @@ def twins_text(twins: Sequence[str]) -> str:
         f"the same input columns were charged to {names}, too: two accounts for the same data are two budgets, which together "
         "allow more than either says; charge all studies of a data set to one account"
     )
+
+
+def payer_for(
+    policy: Policy,
+    unit: PrivacyUnit,
+    data_name: str,
+    *,
+    ledger: Path | None = None,
+    account: str | None = None,
+    group: int | None = None,
+    without: bool = False,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> Payer | None:
+    """Who pays for a study of ``data_name``: an account of ``ledger``, of the policy's, or of this user's; None ``without``.
+
+    In a ledger that was named accounts are made by a person, unless the policy says a budget; in this user's they are made at
+    the first study, one for each data set and unit. Raises :class:`InputError` where the policy wants every study charged.
+    """
+    budget = policy.budget
+    if without:
+        if budget is not None:
+            raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
+        if ledger is not None or account is not None or group is not None:
+            given = "--ledger" if ledger is not None else "--account" if account is not None else "--group"
+            raise InputError(f"{given} stands beside --no-ledger, which charges nothing: leave one of them out")
+        return None
+    suffix = "" if unit == PrivacyUnit.RECORD else f"-{unit}"
+    if ledger is not None and budget is None:
+        return Payer(ledger, account or data_name, group, tell=tell)
+    place = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+    return Payer(place, account or f"{data_name}{suffix}", group, opening=budget or Budget(), tell=tell)
