@@ -101,7 +101,7 @@ def command(
     contract = Contract.of(files, choice)
     # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)
-    findings = [_policy(rules, contract), *_look(files, shared, data, files.store(store), payer)]
+    findings = [_policy(rules, contract), *_look(files, shared, data, files.store(store), payer, rules)]
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
         findings.append(_listen(files, session, listen))
@@ -123,11 +123,12 @@ def _policy(rules: Policy, contract: Contract) -> Finding:
     return Finding("contract", True, f"{rules.place} allows it; say yes with --accept {contract.digest[:_ACCEPTED]}")
 
 
-def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None) -> list[Finding]:
+def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
+        rules.refuse_records(len(records))
         encoded = files.encode(records, plan)
     except InputError as error:
         # Whether the store fits depends on the data.
@@ -146,9 +147,10 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
         return [*findings, Finding("store", False, str(error))]
     if payer is not None:
         try:
+            payer = payer.of(records)
             text = payer.new_account(plan)
             if text is None:
-                account = payer.of(records).check(files.study.name, files.settings(plan, encoded, store))
+                account = payer.check(files.study.name, files.settings(plan, encoded, store))
                 text = f"the study fits; before it, {balance_text(account)}"
             findings.append(Finding("ledger", True, text))
         except InputError as error:

@@ -99,10 +99,11 @@ def command(
     if not place.parent.is_dir():
         raise InputError(f"folder {place.parent} does not exist: name another place with --out")
     _require_free(place)
+    contract = Contract.by_file(sealed, identity, choice)
+    rules.refuse(contract)
     public = sealed.study.public_records(len(sealed.entries))
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
-    contract = Contract.by_file(sealed, identity, choice)
     approve(contract, rules, Answer(accept, compared or (), yes), AtTerminal(), warn, keys=keys)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)

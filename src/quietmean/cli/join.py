@@ -152,7 +152,7 @@ def command(
                 AtTerminal(),
                 warn,
                 keys=files.keys,
-                begun=place.exists(),
+                begun=place.exists() and place.stat().st_size > 0,
             )
         records = files.records(data)
         rules.refuse_records(len(records))

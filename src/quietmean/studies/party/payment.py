@@ -89,6 +89,7 @@ class Payer:
             raise InputError(f"folder {self.ledger.parent} cannot be made ({error.strerror}): choose another --ledger") from None
         book = Ledger.open(self.ledger, create=True)
         if all(each.name != self.account for each in book.accounts()):
+            self._refuse_another_name(book, plan.target.unit)
             budget, target = self.opening, plan.target
             book.set_budget(
                 self.account,
@@ -104,7 +105,7 @@ class Payer:
     def new_account(self, plan: Plan) -> str | None:
         """What would be made for the plan, in words; None where the account is there. Nothing is made.
 
-        Raises :class:`InputError` if its budget does not allow the plan.
+        Raises :class:`InputError` if its budget does not allow the plan, or if another account has been charged for these data.
         """
         if self.opening is None:
             return None
@@ -112,12 +113,22 @@ class Payer:
             with Ledger.open(self.ledger) as book:
                 if any(each.name == self.account for each in book.accounts()):
                     return None
+                self._refuse_another_name(book, plan.target.unit)
         if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([plan.charge]):
             raise InputError(
                 f"epsilon {plan.epsilon_a_priori:.4g} at delta {plan.target.delta:g} is more than "
                 f"{_new(self.account, self.opening, plan.target.unit)} allows: set another with quietmean ledger --budget"
             )
         return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"
+
+    def _refuse_another_name(self, book: Ledger, unit: PrivacyUnit) -> None:
+        """A file with another name is not another data set: no new account, with a new budget, is made for it."""
+        same = [name for name in book.accounts_of(self.inputs) if book.account(name).unit == unit]
+        if same:
+            raise InputError(
+                f"no account {self.account!r} is made in {self.ledger}: the same input columns were charged to account "
+                f"{same[0]!r}, so these are the same data. Charge them to it with --account {same[0]}"
+            )
 
     def check(self, name: str, settings: NodeSettings) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.folders import configuration_folder
 from quietmean.core.schema import nearest
+from quietmean.node.net import number_of
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, get_statistic
 from quietmean.studies.party.contract import Contract, Signatory
@@ -216,7 +216,7 @@ def _hosts(policy: Policy, asked: Contract) -> Iterator[str]:
     rehearsal = asked.own.address is not None and _loopback(asked.own.address[0])
     allowed = policy.rules.hosts
     for party, host in _dialled(asked):
-        number = _ip(host)
+        number = number_of(host)
         if number is not None and (number.is_link_local or number.is_multicast or number.is_unspecified):
             yield f"{party}, an address inside a machine or a network's own, which is never dialled"
         elif _loopback(host) and not rehearsal:
@@ -261,25 +261,13 @@ def _said(column: Column) -> str:
     return f"levels {', '.join(column.levels)}" if column.levels else f"{column.low!r} to {column.high!r}"
 
 
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The number that the host is, in any spelling that dialling understands: 127.1 and ::ffff:127.0.0.1 are 127.0.0.1."""
-    try:
-        number = ipaddress.ip_address(host)
-    except ValueError:
-        try:
-            return ipaddress.IPv4Address(socket.inet_aton(host))
-        except OSError:
-            return None
-    return (number.ipv4_mapped if isinstance(number, ipaddress.IPv6Address) else None) or number
-
-
 def _loopback(host: str) -> bool:
-    number = _ip(host)
+    number = number_of(host)
     return number.is_loopback if number is not None else host == "localhost" or host.endswith(".localhost")
 
 
 def _matches(host: str, allowed: str) -> bool:
-    number = _ip(host)
+    number = number_of(host)
     if number is None:
         return fnmatchcase(host.lower(), allowed.lower())
     try:
