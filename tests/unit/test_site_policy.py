@@ -19,6 +19,7 @@ from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.studies import Study
 from quietmean.studies.party import Answer, Contract, Policy, approve
 from quietmean.studies.party.contract import Signatory
+from support.pages import blocks
 from support.site_policy import toml, write_policy
 
 TABLES: dict[str, Any] = {
@@ -265,3 +266,28 @@ def test_a_budget_of_the_policy(capsys: pytest.CaptureFixture[str]) -> None:
     with Ledger.open(Path("own.ledger")) as book:
         assert book.account("wards").budget.epsilon == 8.0
     assert configuration_folder().is_dir()
+
+
+def test_the_page() -> None:
+    """Its example is a policy, and its table names all rules with what holds without a policy."""
+    path = write_policy()
+    path.write_text("\n".join(blocks("how-to/policy.md", "toml")))
+    policy = Policy.load()
+    assert policy.budget is not None
+    assert policy.columns
+    fields = type(policy.rules).model_fields
+    assert all(getattr(policy.rules, name) != field.default for name, field in fields.items() if name != "unattended")
+    page = (Path(__file__).parents[2] / "docs/how-to/policy.md").read_text()
+    rows = [line.split("|")[1:3] for line in page.partition("| rule |")[2].splitlines() if line.startswith("| `")]
+    said = {name.strip(" `"): default.strip() for names, default in rows for name in names.split(",")}
+    assert set(fields) == set(said) - {"[[column]]"}
+    for name, field in fields.items():
+        assert said[name] == _in_words(field.default), name
+
+
+def _in_words(default: Any) -> str:
+    if default is None:
+        return "all"
+    if isinstance(default, bool | tuple):
+        return str(default).lower() if isinstance(default, bool) else "none"
+    return f"{default:.10g}"
