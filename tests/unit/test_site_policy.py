@@ -195,7 +195,7 @@ def test_the_contract_on_the_command_line(capsys: pytest.CaptureFixture[str]) ->
     main(["contract", *asked])
     shown = capsys.readouterr().out
     assert document["digest"] in shown.replace("\n", "").replace(" ", "")
-    assert all(one in shown for one in ("mean(age)", "epsilon 5", "local-dp", "a site without a policy allows it"))
+    assert all(one in shown for one in ("mean(age)", "epsilon 5", "local-dp", "allowed by the limits of a site without a policy"))
     write_policy(largest_epsilon=2.0, smallest_parties=4)
     with pytest.raises(SystemExit) as ended:
         main(["contract", *asked])

@@ -120,7 +120,7 @@ def command(
 
 
 def _policy(rules: Policy, contract: Contract) -> Finding:
-    return Finding("contract", True, f"{rules.place} allows it; say yes with --accept {contract.digest[:_ACCEPTED]}")
+    return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
 
 
 def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:

@@ -61,7 +61,7 @@ def command(
         show_contract(contract, out)
     if broken:
         for sentence in broken:
-            err.print(f"quietmean: {printable(rules.place)} refuses it: {printable(sentence)}", markup=False)
+            err.print(f"quietmean: refused by {printable(rules.place)}: {printable(sentence)}", markup=False)
         raise SystemExit(InputError.exit_code)
     if not json:
-        out.print(f"{printable(rules.place)} allows it", markup=False)
+        out.print(f"allowed by {printable(rules.place)}", markup=False)

@@ -145,7 +145,7 @@ class Policy:
 
     def _raise(self, broken: Sequence[str]) -> None:
         if broken:
-            raise InputError(f"{self.place} refuses this study: {'; '.join(broken)}. Nothing has left this machine")
+            raise InputError(f"this study is refused by {self.place}: {'; '.join(broken)}. Nothing has left this machine")
 
 
 def _epsilon(policy: Policy, asked: Contract) -> Iterator[str]:
