@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.cli.join import notes_of
 from quietmean.core.party import PartyId, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.node import Identity, Roster, RosterEntry
@@ -24,6 +23,7 @@ from quietmean.protocols.execution import Execution
 from quietmean.protocols.inca import IncA
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from quietmean.randomness.insecure import InsecureSilentPopulation
+from quietmean.studies.party import notes_of
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
 from support.network import NetworkConditions, Partition
 from support.truth import heard_by_anybody, true_history

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from quietmean import api
-from quietmean.cli.ledger import Payer
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger import SPENT, Ledger
@@ -27,6 +26,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.privacy.conversion import epsilon_of_mu
 from quietmean.protocols.inca import IncA
+from quietmean.studies.party import Payer
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)

@@ -9,7 +9,6 @@ from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json, printable, write_bytes
 from quietmean.cli.identity import kept_sentence, load_identity, make_identity
-from quietmean.cli.preparation import file_name
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ def command(
     from quietmean.node.net import parse_address, require_name
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.invitation import Invitation
+    from quietmean.studies.party import file_name
     from quietmean.studies.study_keys import StudyKeys, keys_path
 
     asked = Invitation.load(invitation)

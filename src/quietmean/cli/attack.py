@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.certify import DELTA, parse_parties, read_observations
-from quietmean.cli.console import epsilon_text, out, print_json, progress, read_json
+from quietmean.cli.console import epsilon_text, out, print_json, progress
+from quietmean.core.json_file import read_json
 
 if TYPE_CHECKING:
     from quietmean.simulation import AttackResult

@@ -18,11 +18,11 @@ from quietmean.cli.console import (
     print_assumptions,
     print_json,
     progress,
-    read_json,
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
+from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from rich.console import Console
 from rich.status import Status
 
 from quietmean.core.codec import canonical_json, to_plain
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
@@ -91,19 +90,6 @@ def fail(message: str, code: int) -> None:
     note(message, logging.ERROR)
     err.print(f"quietmean: {printable(message)}", markup=False)
     raise SystemExit(code)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises :class:`InputError` if the file is missing, cannot be read, or holds something else."""
-    try:
-        raw = msgspec.json.decode(path.read_bytes())
-    except FileNotFoundError:
-        raise InputError(f"file {path} does not exist: check the path") from None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"file {path} cannot be read as JSON ({reason_of(error)}): give a file that quietmean wrote") from None
-    if not isinstance(raw, dict):
-        raise InputError(f"file {path} holds no JSON object: give a file that quietmean wrote")
-    return raw
 
 
 class Progress:

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, err, out, print_json, printable, warn
-from quietmean.core.codec import digest
+from quietmean.cli.console import epsilon_text, err, out, print_json, printable
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from quietmean.ledger import Account, Entry, Ledger
-    from quietmean.node import NodeSettings
-    from quietmean.planning.gate import GateRecord
-    from quietmean.planning.plan import Plan
-    from quietmean.privacy import Charge
-    from quietmean.studies import StudyOutcome
+    from quietmean.ledger import Account, Entry
 
 # What the sum of charges cannot know: said where an account is made.
 _SENTENCES = {
@@ -125,140 +115,6 @@ def _check_options(
             raise InputError(f"{name} {value} is chosen together with a budget: give --budget EPSILON DELTA with it")
 
 
-@dataclass(frozen=True)
-class Payer:
-    """The account that a study is charged to, and how: ``group`` units change together; None: one.
-
-    ``inputs``: the columns that the study uses, each of shape (records,).
-    """
-
-    ledger: Path
-    account: str
-    group: int | None = None
-    inputs: Sequence[NDArray[np.float64]] = field(default=(), repr=False)
-
-    def reserve(self, name: str, settings: NodeSettings) -> ChargedStudy:
-        """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
-        from quietmean.ledger import Ledger
-
-        with Ledger.open(self.ledger) as book:
-            # An unknown account is reported before the party's store is made.
-            book.account(self.account)
-            charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
-            self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds)
-        return charged
-
-    def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
-        """Charge the plan for a contribution by file, once and for good. ``content``: the digest of what is in the file.
-
-        Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
-        """
-        from quietmean.ledger import Ledger
-
-        with Ledger.open(self.ledger) as book:
-            self._charge(book, name, plan, study, refund=False)
-            book.bind(study, content)
-            return book.account(self.account)
-
-    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool) -> None:
-        target = plan.target
-        book.reserve(
-            self.account,
-            study,
-            plan.charge,
-            name=name,
-            when=datetime.now(UTC),
-            unit=target.unit,
-            relation=target.neighbouring,
-            members=self.group,
-            refund=refund,
-            reason=_reason(plan),
-            inputs=self.inputs,
-        )
-        self._warn(book)
-
-    def check(self, name: str, settings: NodeSettings) -> Account:
-        """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
-        from quietmean.ledger import Ledger
-
-        with Ledger.open(self.ledger) as book:
-            known = _execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
-            target = settings.plan.target
-            book.check(
-                self.account,
-                known,
-                settings.plan.charge,
-                name=name,
-                unit=target.unit,
-                relation=target.neighbouring,
-                members=self.group,
-                reason=_reason(settings.plan),
-            )
-            self._warn(book)
-            return book.account(self.account)
-
-    def _warn(self, book: Ledger) -> None:
-        if twins := book.same_inputs(self.account, self.inputs):
-            warn(f"account {self.account!r}: {twins_text(twins)}")
-
-
-@dataclass(frozen=True)
-class ChargedStudy:
-    """A study on an account of a ledger."""
-
-    ledger: Path
-    account: str
-    study: str
-
-    def settle(self, outcome: StudyOutcome, party: int) -> Account:
-        """Put what the execution cost this party in place of the plan."""
-        from quietmean.ledger import Ledger
-
-        certificate, privacy = outcome.certificate, outcome.privacy
-        parts = (
-            f"against {certificate.describe()}",
-            f"mu {privacy.single_honest()[party]:.4g} should everybody else collude",
-            *privacy.terms.conversion.charge_notes,
-        )
-        with Ledger.open(self.ledger) as book:
-            book.settle(self.study, outcome.charge(party), when=datetime.now(UTC), note="; ".join(parts))
-            return book.account(self.account)
-
-    def settle_refusal(self, record: GateRecord, planned: Charge) -> Account:
-        """Put what a study without a result cost at most in place of the plan; the sampler's part stays."""
-        from quietmean.ledger import Ledger
-
-        note = f"no result, the gate was closed: {record.reason}"
-        with Ledger.open(self.ledger) as book:
-            book.settle(self.study, replace(planned, mu=record.before_release), when=datetime.now(UTC), note=note)
-            return book.account(self.account)
-
-    def give_back(self, planned: Charge) -> None:
-        """Nothing was published, for certain: no noise was used up. What the sampler is off by stays, it hid what was dealt."""
-        from quietmean.ledger import Ledger
-
-        left = replace(planned, mu=0.0, beta=0.0)
-        with Ledger.open(self.ledger) as book:
-            book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
-
-
-def _reason(plan: Plan) -> str:
-    """Why no bound is known, for a protocol that has none."""
-    return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
-
-
-def _execution_id(settings: NodeSettings) -> str:
-    """What is charged once: not the study as agreed but its noise, which lives in the party's store.
-
-    A restart from the same store sends nothing new. From another store the same study draws fresh noise and costs as much again.
-    """
-    store = settings.open_store()
-    try:
-        return digest({"format": "quietmean-charge-1", "study": settings.study, "nonce": store.nonce.hex()})
-    finally:
-        store.close()
-
-
 def account_json(account: Account) -> dict[str, Any]:
     """An account with its entries; mu and epsilon as in :class:`quietmean.ledger.Account`."""
     return {
@@ -345,22 +201,6 @@ def show_balance(account: Account) -> None:
         )
 
 
-def refuse_without_ledger(ledger: Path | None, account: str | None, group: int | None) -> None:
-    """Raises :class:`InputError` for options about a ledger where there is none."""
-    if account is not None and ledger is None:
-        raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
-    if group is not None and ledger is None:
-        raise InputError(f"group {group} is about what a ledger is charged: give --ledger FILE with it")
-
-
-def twins_text(twins: Sequence[str]) -> str:
-    names = ", ".join(repr(name) for name in twins)
-    return (
-        f"the same input columns were charged to {names}, too: two accounts for the same data are two budgets, which together "
-        "allow more than either says; charge all studies of a data set to one account"
-    )
-
-
 def _entry_json(entry: Entry, account: Account) -> dict[str, Any]:
     return {
         "study": entry.study,
@@ -389,6 +229,8 @@ def _entry_json(entry: Entry, account: Account) -> dict[str, Any]:
 def _show(account: Account, twins: Sequence[str]) -> None:
     from rich.table import Table
     from rich.text import Text
+
+    from quietmean.studies.party import twins_text
 
     out.print(balance_text(account), markup=False, style="red" if account.overspent or account.frozen else None)
     if twins:

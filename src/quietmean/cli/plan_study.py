@@ -16,10 +16,10 @@ def plan_study(
     path: Path, roster: Path | None, parties: int | None, records: int | None, save: Path | None, no_privacy: bool, json: bool
 ) -> None:
     """Plan a sealed study, or one for the parties of a roster, or so many; ``records`` in all, if the study does not say."""
-    from quietmean.cli.preparation import agreed_files
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies import Study
     from quietmean.studies.forecast import Forecast
+    from quietmean.studies.party import agreed_files
     from quietmean.studies.signed import is_signed_document
 
     if parties is None or roster is not None or is_signed_document(path):

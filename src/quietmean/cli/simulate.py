@@ -7,7 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json, progress, read_json
+from quietmean.cli.console import out, print_json, progress
+from quietmean.core.json_file import read_json
 
 
 def command(

@@ -8,7 +8,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json
-from quietmean.cli.preparation import own_keys
 from quietmean.cli.seal import about, show
 
 
@@ -33,6 +32,7 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.studies.distrust import Distrusted
+    from quietmean.studies.party import own_keys
     from quietmean.studies.sealed import Sealed
 
     sealed = Sealed.load(study)

@@ -1,30 +1,30 @@
-"""What ``join`` and ``check`` have in common: reading one party's files, and judging whether they fit together."""
+"""One party's files of a study, and whether they fit together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from quietmean.cli.console import read_json
-from quietmean.cli.identity import load_identity
+import numpy as np
+from numpy.typing import NDArray
+
 from quietmean.core.errors import InputError
+from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from quietmean.node import Identity, NodeSettings, Roster
-    from quietmean.node.monitor import NodeView, Report
-    from quietmean.planning.automatic import Choice
-    from quietmean.planning.plan import Plan
-    from quietmean.statistics import Encoded, Workload
-    from quietmean.studies.forecast import Forecast
-    from quietmean.studies.sealed import Sealed
-    from quietmean.studies.study import Study
-    from quietmean.studies.study_keys import StudyKeys
+from quietmean.node import Identity, NodeSettings, Roster
+from quietmean.node.monitor import NodeView, Report, status_path
+from quietmean.node.net import parse_address
+from quietmean.planning.automatic import Choice
+from quietmean.planning.plan import Plan
+from quietmean.statistics import Encoded, Workload
+from quietmean.studies.data import read_columns
+from quietmean.studies.distrust import Distrusted
+from quietmean.studies.forecast import Forecast
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.signed import is_signed_document
+from quietmean.studies.study import Study
+from quietmean.studies.study_keys import StudyKeys, keys_path
 
 
 def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Sealed | None]:
@@ -32,12 +32,6 @@ def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Seale
 
     Raises :class:`InputError` that names the file and what to do.
     """
-    from quietmean.node import Roster
-    from quietmean.studies import Study
-    from quietmean.studies.distrust import Distrusted
-    from quietmean.studies.sealed import Sealed
-    from quietmean.studies.signed import is_signed_document
-
     if is_signed_document(study):
         if roster is not None:
             raise InputError(f"{study} is sealed with its parties: leave --roster out")
@@ -68,20 +62,21 @@ class Files:
     party: PartyId
     # Default path of the files of this party and study, without their ending.
     stem: Path
-
     sealed: Sealed | None = None
     keys: StudyKeys | None = None
     # What the owner of the data should know about their cells, and nobody else.
     owner_notes: list[str] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
-    def load(cls, study: Path, roster: Path | None, key: Path, store: Path | None = None) -> Files:
-        """``store``: this party's state, or the folder that has it and its keys for this study.
+    def load(
+        cls, study: Path, roster: Path | None, key: Path, unlock: Callable[[Path], Identity], store: Path | None = None
+    ) -> Files:
+        """``unlock`` opens the file ``key``. ``store``: this party's state, or the folder with it and its keys for this study.
 
         Raises :class:`InputError` that names the file and what to do.
         """
         agreed, members, sealed = agreed_files(study, roster)
-        identity = load_identity(key)
+        identity = unlock(key)
         party = members.find(identity)
         keys = None if sealed is None else own_keys(sealed, key, store)
         if keys is not None and keys.entry.identity != identity.public_key:
@@ -109,8 +104,6 @@ class Files:
 
     def records(self, data: Path) -> NDArray[np.float64]:
         """The columns that the study uses, shape (records, columns); NaN where a cell has no number."""
-        from quietmean.studies.data import read_columns
-
         return read_columns(data, self.workload.columns, self.owner_notes.append)
 
     def forecast(self, plan: Plan, records: NDArray[np.float64]) -> Forecast:
@@ -118,8 +111,6 @@ class Files:
 
         Raises :class:`InputError` for a hopeless one, on public grounds only: so that all parties agree.
         """
-        from quietmean.studies.forecast import Forecast
-
         public = self.study.public_records(len(self.roster))
         found = Forecast(self.study, plan, float(len(records) * len(self.roster)) if public is None else public)
         if public is not None:
@@ -136,9 +127,6 @@ class Files:
         Raises :class:`InputError` if the plan in the file is for another study or another number of parties, and for a plan
         without privacy unless ``no_privacy`` agrees to that.
         """
-        from quietmean.planning.automatic import Choice
-        from quietmean.planning.plan import Plan
-
         study, parties = self.study, len(self.roster)
         if path is None:
             return study.choice(parties, no_privacy=no_privacy)
@@ -161,10 +149,6 @@ class Files:
         self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None, listen: str | None = None
     ) -> NodeSettings:
         """``listen``: where to listen here, as text, if not on the address in the roster."""
-        from quietmean.node import NodeSettings
-        from quietmean.node.monitor import status_path
-        from quietmean.node.net import parse_address
-
         settings = NodeSettings(
             identity=self.identity,
             roster=self.roster,
@@ -196,8 +180,6 @@ def file_name(name: str) -> str:
 
 def own_keys(sealed: Sealed, key: Path, store: Path | None) -> StudyKeys:
     """The keys with which this party accepted. Raises :class:`InputError` unless its entry is in the seal as it signed it."""
-    from quietmean.studies.study_keys import StudyKeys, keys_path
-
     beside = keys_path(key, sealed.invitation.digest)
     folder = None if store is None else store if store.is_dir() else store.parent
     elsewhere = keys_path(key, sealed.invitation.digest, folder)

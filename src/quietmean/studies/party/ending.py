@@ -1,0 +1,98 @@
+"""How a party's part in a study ended: what could not be settled, and which execution a receipt is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quietmean.node import NodeResult, NodeSettings, Roster
+from quietmean.node.monitor import now
+from quietmean.node.phase import Phase
+from quietmean.node.preflight import package_version
+from quietmean.studies.party.files import Files
+
+
+def loose_ends(result: NodeResult) -> dict[str, Any]:
+    """What the execution could not settle; parties by their place in the roster."""
+    return {
+        "silent": list(result.silent),
+        "unresolved": [list(transfer) for transfer in result.unresolved],
+        "counted_twice": [list(transfer) for transfer in result.counted_twice],
+        "counted_twice_part": result.counted_twice_part,
+    }
+
+
+def notes_of(roster: Roster, result: NodeResult) -> list[str]:
+    """What the execution could not settle, in sentences for the user."""
+    notes = list(result.remarks)
+    if result.gate is not None and not result.gate.published:
+        notes.append(f"this party published nothing at the gate before the release: {result.gate.reason}; the others did")
+    if result.silent:
+        names = ", ".join(roster.name(party) for party in result.silent)
+        notes.append(f"{names} told nothing at the end: that part of this execution is known from the others only")
+    if missing := _without_release(result):
+        names = ", ".join(roster.name(party) for party in missing)
+        notes.append(f"nothing published by {names} arrived here: this result is without it, and differs from that of who has it")
+    if result.counted_twice:
+        places = "; ".join(
+            f"round {round_}, {roster.name(sender)} to {roster.name(receiver)}"
+            for round_, sender, receiver in result.counted_twice
+        )
+        notes.append(
+            "parties were cut off from each other until the end, and what these messages carried counts twice, with the receiver "
+            f"and with the sender: {places}; it is at most {result.counted_twice_part:.2g} of the result's weight, so a mean is "
+            "off by at most that part of the distance between its bounds, and the privacy figures take it into account"
+        )
+    if shares := _places(roster, result, Phase.MIXING):
+        notes.append(
+            f"own messages were taken back, and nobody told whether their receivers had used them: {shares}; nothing that these "
+            "made of them is in this result, and the privacy figures count as seen what came while they may still have been there"
+        )
+    if sums := _places(roster, result, Phase.DISSEMINATION):
+        notes.append(
+            f"own messages of published sums were taken back, and whether their receivers had used them is not known: {sums}; "
+            "the results of the parties may differ by what these carried"
+        )
+    return notes
+
+
+def _without_release(result: NodeResult) -> list[int]:
+    """Who was there in the last round, and what it published did not come."""
+    protocol, execution = result.execution.protocol, result.execution
+    if not protocol.releases_are_public:
+        return []
+    published = protocol.releasers(execution.parties) - set(result.heard)
+    return [party for party in sorted(published) if execution.trace.finished[party]]
+
+
+def _places(roster: Roster, result: NodeResult, phase: Phase) -> str:
+    """Whom the unresolved messages of a phase went to, and when."""
+    rounds: dict[int, list[str]] = {}
+    for sent_in, round_, receiver in result.unresolved:
+        if sent_in == phase:
+            rounds.setdefault(receiver, []).append(str(round_))
+    return "; ".join(f"to {roster.name(receiver)} in {_rounds(sent)}" for receiver, sent in sorted(rounds.items()))
+
+
+def _rounds(sent: list[str]) -> str:
+    return f"round {sent[0]}" if len(sent) == 1 else f"rounds {', '.join(sent)}"
+
+
+def origin_of(
+    files: Files, settings: NodeSettings, approval: Mapping[str, Any], result: NodeResult | None = None
+) -> dict[str, Any]:
+    """For the receipt: which software, study, plan and parties this execution belongs to, and what its ``result`` left open."""
+    plan = settings.plan
+    return {
+        "quietmean": package_version(),
+        "study": plan.context,
+        "target": plan.target.describe(),
+        "plan": plan.digest,
+        "roster": files.roster.digest,
+        "session": settings.study,
+        "party": files.party,
+        "names": [entry.name for entry in files.roster.entries],
+        "finished": now(),
+        **approval,
+        **({} if result is None else {"public_seed": result.public_seed, **loose_ends(result)}),
+    }

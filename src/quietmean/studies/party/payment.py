@@ -1,0 +1,247 @@
+"""What a study is charged to: before anything leaves, and after its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.codec import digest
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.folders import data_folder
+from quietmean.ledger import Account, Ledger
+from quietmean.ledger import Budget as AccountBudget
+from quietmean.node import NodeSettings
+from quietmean.planning.gate import GateRecord
+from quietmean.planning.plan import Plan
+from quietmean.privacy import Charge
+from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.party.policy import Budget, Policy
+
+
+@dataclass(frozen=True)
+class Payer:
+    """The account that a study is charged to, and how: ``group`` units change together; None: one.
+
+    ``inputs``: the columns that the study uses, each of shape (records,).
+    """
+
+    ledger: Path
+    account: str
+    group: int | None = None
+    inputs: Sequence[NDArray[np.float64]] = field(default=(), repr=False)
+    # The account is made at its first study, with this budget; None: it must be there.
+    opening: Budget | None = None
+    # For sentences that do not depend on the data.
+    tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
+
+    def of(self, records: NDArray[np.float64]) -> Payer:
+        """For a study of these records, shape (records, columns)."""
+        return replace(self, inputs=list(records.T))
+
+    def reserve(self, name: str, settings: NodeSettings) -> ChargedStudy:
+        """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
+        with self._open(settings.plan) as book:
+            # An unknown account is reported before the party's store is made.
+            book.account(self.account)
+            charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
+            self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds)
+        return charged
+
+    def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
+        """Charge the plan for a contribution by file, once and for good. ``content``: the digest of what is in the file.
+
+        Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
+        """
+        with self._open(plan) as book:
+            self._charge(book, name, plan, study, refund=False)
+            book.bind(study, content)
+            return book.account(self.account)
+
+    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool) -> None:
+        target = plan.target
+        book.reserve(
+            self.account,
+            study,
+            plan.charge,
+            name=name,
+            when=datetime.now(UTC),
+            unit=target.unit,
+            relation=target.neighbouring,
+            members=self.group,
+            refund=refund,
+            reason=_reason(plan),
+            inputs=self.inputs,
+        )
+        self._warn(book)
+
+    def _open(self, plan: Plan) -> Ledger:
+        if self.opening is None:
+            return Ledger.open(self.ledger)
+        try:
+            self.ledger.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"folder {self.ledger.parent} cannot be made ({error.strerror}): choose another --ledger") from None
+        book = Ledger.open(self.ledger, create=True)
+        if all(each.name != self.account for each in book.accounts()):
+            self._refuse_another_name(book, plan.target.unit)
+            budget, target = self.opening, plan.target
+            book.set_budget(
+                self.account,
+                budget.epsilon,
+                budget.delta,
+                when=datetime.now(UTC),
+                unit=target.unit,
+                relation=target.neighbouring,
+            )
+            self.tell(f"{_new(self.account, budget, target.unit)} is made in {self.ledger}")
+        return book
+
+    def new_account(self, plan: Plan) -> str | None:
+        """What would be made for the plan, in words; None where the account is there. Nothing is made.
+
+        Raises :class:`InputError` if its budget does not allow the plan, or if another account has been charged for these data.
+        """
+        if self.opening is None:
+            return None
+        if self.ledger.exists():
+            with Ledger.open(self.ledger) as book:
+                if any(each.name == self.account for each in book.accounts()):
+                    return None
+                self._refuse_another_name(book, plan.target.unit)
+        if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([plan.charge]):
+            raise InputError(
+                f"epsilon {plan.epsilon_a_priori:.4g} at delta {plan.target.delta:g} is more than "
+                f"{_new(self.account, self.opening, plan.target.unit)} allows: set another with quietmean ledger --budget"
+            )
+        return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"
+
+    def _refuse_another_name(self, book: Ledger, unit: PrivacyUnit) -> None:
+        """A file with another name is not another data set: no new account, with a new budget, is made for it."""
+        same = [name for name in book.accounts_of(self.inputs) if book.account(name).unit == unit]
+        if same:
+            raise InputError(
+                f"no account {self.account!r} is made in {self.ledger}: the same input columns were charged to account "
+                f"{same[0]!r}, so these are the same data. Charge them to it with --account {same[0]}"
+            )
+
+    def check(self, name: str, settings: NodeSettings) -> Account:
+        """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
+        with Ledger.open(self.ledger) as book:
+            known = _execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
+            target = settings.plan.target
+            book.check(
+                self.account,
+                known,
+                settings.plan.charge,
+                name=name,
+                unit=target.unit,
+                relation=target.neighbouring,
+                members=self.group,
+                reason=_reason(settings.plan),
+            )
+            self._warn(book)
+            return book.account(self.account)
+
+    def _warn(self, book: Ledger) -> None:
+        if twins := book.same_inputs(self.account, self.inputs):
+            self.tell(f"account {self.account!r}: {twins_text(twins)}")
+
+
+@dataclass(frozen=True)
+class ChargedStudy:
+    """A study on an account of a ledger."""
+
+    ledger: Path
+    account: str
+    study: str
+
+    def settle(self, outcome: StudyOutcome, party: int) -> Account:
+        """Put what the execution cost this party in place of the plan."""
+        certificate, privacy = outcome.certificate, outcome.privacy
+        parts = (
+            f"against {certificate.describe()}",
+            f"mu {privacy.single_honest()[party]:.4g} should everybody else collude",
+            *privacy.terms.conversion.charge_notes,
+        )
+        with Ledger.open(self.ledger) as book:
+            book.settle(self.study, outcome.charge(party), when=datetime.now(UTC), note="; ".join(parts))
+            return book.account(self.account)
+
+    def settle_refusal(self, record: GateRecord, planned: Charge) -> Account:
+        """Put what a study without a result cost at most in place of the plan; the sampler's part stays."""
+        note = f"no result, the gate was closed: {record.reason}"
+        with Ledger.open(self.ledger) as book:
+            book.settle(self.study, replace(planned, mu=record.before_release), when=datetime.now(UTC), note=note)
+            return book.account(self.account)
+
+    def give_back(self, planned: Charge) -> None:
+        """Nothing was published, for certain: no noise was used up. What the sampler is off by stays, it hid what was dealt."""
+        left = replace(planned, mu=0.0, beta=0.0)
+        with Ledger.open(self.ledger) as book:
+            book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
+
+
+def _new(account: str, budget: Budget, unit: PrivacyUnit) -> str:
+    return f"account {account!r} with a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {unit}"
+
+
+def _reason(plan: Plan) -> str:
+    """Why no bound is known, for a protocol that has none."""
+    return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
+
+
+def _execution_id(settings: NodeSettings) -> str:
+    """What is charged once: not the study as agreed but its noise, which lives in the party's store.
+
+    A restart from the same store sends nothing new. From another store the same study draws fresh noise and costs as much again.
+    """
+    store = settings.open_store()
+    try:
+        return digest({"format": "quietmean-charge-1", "study": settings.study, "nonce": store.nonce.hex()})
+    finally:
+        store.close()
+
+
+def twins_text(twins: Sequence[str]) -> str:
+    names = ", ".join(repr(name) for name in twins)
+    return (
+        f"the same input columns were charged to {names}, too: two accounts for the same data are two budgets, which together "
+        "allow more than either says; charge all studies of a data set to one account"
+    )
+
+
+def payer_for(
+    policy: Policy,
+    unit: PrivacyUnit,
+    data_name: str,
+    *,
+    ledger: Path | None = None,
+    account: str | None = None,
+    group: int | None = None,
+    without: bool = False,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> Payer | None:
+    """Who pays for a study of ``data_name``: an account of ``ledger``, of the policy's, or of this user's; None ``without``.
+
+    In a ledger that was named accounts are made by a person, unless the policy says a budget; in this user's they are made at
+    the first study, one for each data set and unit. Raises :class:`InputError` where the policy wants every study charged.
+    """
+    budget = policy.budget
+    if without:
+        if budget is not None:
+            raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
+        if ledger is not None or account is not None or group is not None:
+            given = "--ledger" if ledger is not None else "--account" if account is not None else "--group"
+            raise InputError(f"{given} stands beside --no-ledger, which charges nothing: leave one of them out")
+        return None
+    suffix = "" if unit == PrivacyUnit.RECORD else f"-{unit}"
+    if ledger is not None and budget is None:
+        return Payer(ledger, account or data_name, group, tell=tell)
+    place = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+    return Payer(place, account or f"{data_name}{suffix}", group, opening=budget or Budget(), tell=tell)
