@@ -5,9 +5,21 @@ from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, is_signed
 from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
+from quietmean.node.net.reach import Reach
 from quietmean.node.net.refusals import Refusals
-from quietmean.node.net.roster import Address, Roster, RosterEntry, Seal, format_address, number_of, parse_address
-from quietmean.node.net.routes import DirectRoutes, Route, Routes
+from quietmean.node.net.relay_route import RelayError
+from quietmean.node.net.roster import (
+    Address,
+    RelayAddress,
+    Roster,
+    RosterEntry,
+    Seal,
+    format_address,
+    number_of,
+    parse_address,
+    parse_place,
+)
+from quietmean.node.net.routes import Route
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.transport import Connection, Endpoint, Traffic, printable
@@ -53,7 +65,6 @@ __all__ = [
     "Connection",
     "Count",
     "Credentials",
-    "DirectRoutes",
     "Endpoint",
     "GateLog",
     "Handler",
@@ -66,15 +77,17 @@ __all__ = [
     "OnAnswer",
     "Payload",
     "Purpose",
+    "Reach",
     "Readiness",
     "Refusals",
     "Refused",
+    "RelayAddress",
+    "RelayError",
     "ResendRequest",
     "Reveal",
     "Roster",
     "RosterEntry",
     "Route",
-    "Routes",
     "Seal",
     "Traffic",
     "Transfer",
@@ -92,6 +105,7 @@ __all__ = [
     "number_of",
     "open_socket",
     "parse_address",
+    "parse_place",
     "printable",
     "public_key_bytes",
     "require_distinct",

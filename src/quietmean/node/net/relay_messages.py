@@ -42,8 +42,8 @@ class Nonce(msgspec.Struct, frozen=True, tag="nonce", forbid_unknown_fields=True
 class Proof(msgspec.Struct, frozen=True, tag="proof", forbid_unknown_fields=True):
     """A party's first word.
 
-    ``attend``: it can be called under ``label``, its own, from now on instead of any other process of it; ``visit``: only if there
-    is no other. ``call``: it calls ``label``. ``answer``: it answers the call with this ``ticket``.
+    ``attend``: it can be called under ``label``, its own, from now on instead of any other process of it; ``visit``: only if
+    there is no other. ``call``: it calls ``label``. ``answer``: it answers the call with this ``ticket``.
 
     ``group`` is that of the session, ``key`` the party's identity (32 bytes), ``relay`` the name under which it dialled.
     """

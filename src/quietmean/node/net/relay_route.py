@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from quietmean.core.errors import PeerError
 from quietmean.node.net.identity import Identity
 from quietmean.node.net.relay_messages import Attending, Call, Group, Joined, Nonce, Role, Turned, prove
 from quietmean.node.net.relay_stream import RelayStream
-from quietmean.node.net.roster import Address, RelayAddress, format_address
+from quietmean.node.net.roster import Address, format_address
 from quietmean.node.net.stream import ByteStream
+from quietmean.node.net.transport import printable
 from quietmean.node.net.web_proxy import connect_through, is_loopback, proxy_for
 
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -36,7 +36,7 @@ class RelayAccess:
     """One relay, as one party of one session uses it. ``session``: digest (hexadecimal) of the sealed study, or of the roster."""
 
     def __init__(self, address: Address, identity: Identity, session: str) -> None:
-        self.name = format_address(address)
+        self.name = format_address((address[0], address[1]))
         self._address = address
         self._identity = identity
         self._group = Group.of_session(session)
@@ -82,7 +82,7 @@ class RelayAccess:
     def said(self, answer: object) -> str:
         """What a relay answered instead of what was due, in a sentence."""
         if isinstance(answer, Turned):
-            return f"the relay {self.name} refused: {_printable(answer.reason)}"
+            return f"the relay {self.name} refused: {printable(answer.reason)}"
         return f"the relay {self.name} answered with something else"
 
     async def close(self) -> None:
@@ -98,13 +98,15 @@ class RelayAccess:
         loop, tls = asyncio.get_running_loop(), self._tls
         proxy = proxy_for(self._address)
         host, port = self._address
-        secure = {"ssl": tls, "server_hostname": host, "ssl_shutdown_timeout": _SHUTDOWN_SECONDS} if tls is not None else {}
+        name, seconds = (None, None) if tls is None else (host, _SHUTDOWN_SECONDS)
         stream = RelayStream(self.name)
         if proxy is None:
-            await loop.create_connection(lambda: stream, host, port, **secure)
+            await loop.create_connection(lambda: stream, host, port, ssl=tls, server_hostname=name, ssl_shutdown_timeout=seconds)
         else:
             connected = await connect_through(proxy, self._address)
-            await loop.create_connection(lambda: stream, sock=connected, **secure)
+            await loop.create_connection(
+                lambda: stream, sock=connected, ssl=tls, server_hostname=name, ssl_shutdown_timeout=seconds
+            )
         self._streams.add(stream)
         stream.closed.add_done_callback(lambda closed: self._streams.discard(stream))
         return stream
@@ -170,8 +172,8 @@ class _ReplacedError(Exception):
 class Attendance:
     """This party at its relay: it can be called there. ``callers``: keys (32 bytes) and names of those who may.
 
-    ``admit`` is given the socket of each call, and what to call it; ``trouble`` a sentence whenever the relay does not do its part.
-    ``role``: "visit" where another process of this party goes first.
+    ``admit`` is given the socket of each call, and what to call it; ``trouble`` a sentence whenever the relay does not do its
+    part. ``role``: "visit" where another process of this party goes first.
     """
 
     def __init__(
@@ -245,7 +247,7 @@ class Attendance:
             self._trouble(f"relay {self._access.name}", text)
 
     def _answer(self, call: Call) -> None:
-        # Whoever calls has to prove its key to this party in any case. This only keeps the relay's strangers from costing anything.
+        # Whoever calls has to prove its key to this party in any case. This keeps the relay's strangers from costing anything.
         if call.caller not in self._callers or self._answers[call.caller] >= _ANSWERS_OF_CALLER:
             return
         self._answers[call.caller] += 1
@@ -264,8 +266,3 @@ class Attendance:
             self._answers[call.caller] -= 1
         caller = self._callers[call.caller]
         self._admit(joined, f"a call in the name of {caller} by the relay {self._access.name}", f"relay {caller}")
-
-
-async def close_all(accesses: Iterable[RelayAccess]) -> None:
-    with contextlib.suppress(OSError):
-        await asyncio.gather(*(access.close() for access in accesses))

@@ -1,4 +1,4 @@
-"""A party's connection to a relay: WebSocket outside, messages first, and then the bytes of one other party through a socket pair.
+"""A party's connection to a relay: WebSocket outside, messages first, then the bytes of one other party through a socket pair.
 
 The party's own TLS runs at the other end of the socket pair, as it would over TCP: the relay, and whoever stands in between, sees
 only what that encrypts.

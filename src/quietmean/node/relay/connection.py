@@ -1,4 +1,4 @@
-"""One connection to a relay: HTTP, the upgrade, the proof of an identity, then a call, an answer, or the bytes of a joined pair."""
+"""One connection to a relay: HTTP, the upgrade, the proof of an identity, then a call, an answer, or the bytes of a pair."""
 
 from __future__ import annotations
 
