@@ -24,6 +24,7 @@ from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.transport import Connection, Endpoint, Traffic, printable
 from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
+from quietmean.node.net.web_proxy import is_loopback
 from quietmean.node.net.wire import (
     ACCEPTED,
     REFUSED,
@@ -100,6 +101,7 @@ __all__ = [
     "differing",
     "encode_vector",
     "format_address",
+    "is_loopback",
     "is_signed",
     "listed",
     "number_of",
