@@ -34,7 +34,7 @@ def values_of(plan: Plan) -> Vector:
 def test_parties_that_only_dial_out_finish(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
     plan = plan_of()
     values = values_of(plan)
-    with RelayProcess(*free_ports(1)) as relay:
+    with RelayProcess(free_ports(1)[0]) as relay:
         outcome = asyncio.run(run_local(plan, values, tmp_path / "run", proxies=relay.between))
         counts = relay.health()["since_start"]
         assert relay.stop() == 0
@@ -48,7 +48,7 @@ def test_parties_that_only_dial_out_finish(tmp_path: Path, free_ports: Callable[
 def test_a_relay_killed_in_mid_study_and_started_again(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
     plan = plan_of(rounds=6)
     values = values_of(plan)
-    with RelayProcess(*free_ports(1)) as relay:
+    with RelayProcess(free_ports(1)[0]) as relay:
         killed: list[int] = []
 
         def watch(name: str, event: dict[str, Any]) -> None:

@@ -157,6 +157,6 @@ def _members(path: Path) -> tuple[str | None, list[str]]:
 
 
 def _is_loopback(host: str) -> bool:
-    from quietmean.node.net import is_loopback
+    from quietmean.node.tunnel import is_loopback
 
     return bool(host) and is_loopback(host)

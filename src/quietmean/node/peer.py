@@ -20,7 +20,6 @@ from quietmean.node.net import (
     Listener,
     OnAnswer,
     Payload,
-    Reach,
     Route,
     Traffic,
 )
@@ -28,6 +27,7 @@ from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
+from quietmean.node.tunnel import Reach
 
 
 async def run_party(settings: NodeSettings) -> NodeResult:

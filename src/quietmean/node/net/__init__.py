@@ -1,13 +1,12 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
 from quietmean.node.net.duplex import Handler, OnAnswer
-from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, is_signed, public_key_bytes
+from quietmean.node.net.handshakes import HandshakePool, network_of
+from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, format_public_key, is_signed, public_key_bytes
 from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
-from quietmean.node.net.reach import Reach
 from quietmean.node.net.refusals import Refusals
-from quietmean.node.net.relay_route import RelayError
 from quietmean.node.net.roster import (
     Address,
     RelayAddress,
@@ -19,12 +18,12 @@ from quietmean.node.net.roster import (
     parse_address,
     parse_place,
 )
-from quietmean.node.net.routes import Route
+from quietmean.node.net.routes import DirectRoute, Route
+from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.transport import Connection, Endpoint, Traffic, printable
 from quietmean.node.net.vectors import VectorCodec, decode_vector, encode_vector
-from quietmean.node.net.web_proxy import is_loopback
 from quietmean.node.net.wire import (
     ACCEPTED,
     REFUSED,
@@ -59,6 +58,7 @@ __all__ = [
     "Address",
     "Answer",
     "AnyRequest",
+    "ByteStream",
     "CancelTransfer",
     "Check",
     "Commit",
@@ -66,9 +66,11 @@ __all__ = [
     "Connection",
     "Count",
     "Credentials",
+    "DirectRoute",
     "Endpoint",
     "GateLog",
     "Handler",
+    "HandshakePool",
     "Heartbeat",
     "Identity",
     "Limits",
@@ -78,12 +80,10 @@ __all__ = [
     "OnAnswer",
     "Payload",
     "Purpose",
-    "Reach",
     "Readiness",
     "Refusals",
     "Refused",
     "RelayAddress",
-    "RelayError",
     "ResendRequest",
     "Reveal",
     "Roster",
@@ -101,9 +101,10 @@ __all__ = [
     "differing",
     "encode_vector",
     "format_address",
-    "is_loopback",
+    "format_public_key",
     "is_signed",
     "listed",
+    "network_of",
     "number_of",
     "open_socket",
     "parse_address",

@@ -94,7 +94,7 @@ class Listener:
     def start(self) -> None:
         if self._listening is not None:
             self._listening.setblocking(False)
-            self._watch(self._listening)
+            self._watch()
 
     def cut_off(self, parties: Iterable[PartyId]) -> None:
         """Drop all connections with these parties: nothing that is on its way is read. Who comes back is told the position."""
@@ -129,16 +129,19 @@ class Listener:
         self._tasks.add(handshake.task)
         handshake.task.add_done_callback(self._tasks.discard)
 
-    def _watch(self, listening: socket.socket) -> None:
-        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+    def _watch(self) -> None:
+        if self._listening is not None and self._listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self) -> None:
+        if self._listening is None:
+            return
         # Not the loop's sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
         try:
-            accepted, address = listening.accept()
+            accepted, address = self._listening.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                self._pause(listening)
+                self._pause()
             return
         self.take(accepted, format_address(address[:2]), address[0])
 
@@ -149,15 +152,12 @@ class Listener:
         self._endpoint.refusal(handshake.address, reason)
         handshake.cancel()
 
-    def _pause(self, listening: socket.socket) -> None:
+    def _pause(self) -> None:
         # Out of file descriptors: accept again a little later.
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(listening)
-        loop.call_later(0.1, self._resume, listening)
-
-    def _resume(self, listening: socket.socket) -> None:
-        if listening.fileno() >= 0:
-            self._watch(listening)
+        if self._listening is not None:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listening)
+            loop.call_later(0.1, self._watch)
 
     async def _admit(self, handshake: PendingHandshake) -> None:
         who, connection = handshake.address, None

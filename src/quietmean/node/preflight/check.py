@@ -27,17 +27,16 @@ from quietmean.node.net import (
     Identity,
     Limits,
     Listener,
-    Reach,
     Readiness,
     Refusals,
     Refused,
-    RelayError,
     Roster,
     Traffic,
     printable,
 )
 from quietmean.node.phase import Phase
 from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
+from quietmean.node.tunnel import Reach, RelayError
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
 # Longest time of one attempt, in seconds; the first may take half of this even where the wait is shorter.

@@ -8,32 +8,30 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, cast
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net.relay_messages import (
+from quietmean.node.relay.limits import WRITE_BUFFER
+from quietmean.node.tunnel import (
+    BINARY,
+    CLOSE,
+    END_OF_HEAD,
     HEALTH,
+    LONGEST_HEAD,
     LONGEST_MESSAGE,
     NONCE_BYTES,
     PATH,
+    PING,
+    PONG,
+    FrameParser,
     FromRelay,
+    Head,
     Nonce,
+    Piece,
     Proof,
     Turned,
     decode_proof,
     encode_message,
-)
-from quietmean.node.net.websocket import (
-    BINARY,
-    CLOSE,
-    END_OF_HEAD,
-    LONGEST_HEAD,
-    PING,
-    PONG,
-    FrameParser,
-    Head,
-    Piece,
     frame,
     upgrade_answer,
 )
-from quietmean.node.relay.limits import WRITE_BUFFER
 from quietmean.randomness import fresh_bytes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import ssl
 from asyncio import sslproto
 from collections.abc import Callable, Iterable
 
-from quietmean.node.net.handshakes import HandshakePool, network_of
+from quietmean.node.net import HandshakePool, network_of
 from quietmean.node.relay.admission import Admission
 from quietmean.node.relay.connection import RelayConnection
 from quietmean.node.relay.exchange import Exchange

@@ -8,11 +8,18 @@ from collections.abc import Callable
 from typing import Literal
 
 from quietmean.core.party import PartyId
-from quietmean.node.net.identity import Identity, public_key_bytes
-from quietmean.node.net.listener import Listener, open_socket
-from quietmean.node.net.relay_route import Attendance, RelayAccess, RelayRoute
-from quietmean.node.net.roster import Address, RelayAddress, Roster
-from quietmean.node.net.routes import DirectRoute, Route
+from quietmean.node.net import (
+    Address,
+    DirectRoute,
+    Identity,
+    Listener,
+    RelayAddress,
+    Roster,
+    Route,
+    open_socket,
+    public_key_bytes,
+)
+from quietmean.node.tunnel.route import Attendance, RelayAccess, RelayRoute
 
 
 class Reach:

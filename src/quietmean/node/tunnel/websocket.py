@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net.wire import Payload
+from quietmean.node.net import Payload
 from quietmean.randomness import fresh_bytes
 
 CONTINUED: Final = 0x0

@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from quietmean.core.errors import InputError, PeerError
-from quietmean.node.net.identity import Identity, Purpose, format_public_key, is_signed, public_key_bytes
+from quietmean.node.net import Identity, Purpose, format_public_key, is_signed, public_key_bytes
 
 PATH: Final = "/quietmean/1"
 HEALTH: Final = "/health"

@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net.identity import Identity
-from quietmean.node.net.relay_messages import Attending, Call, Group, Joined, Nonce, Role, Turned, prove
-from quietmean.node.net.relay_stream import RelayStream
-from quietmean.node.net.roster import Address, format_address
-from quietmean.node.net.stream import ByteStream
-from quietmean.node.net.transport import printable
-from quietmean.node.net.web_proxy import connect_through, is_loopback, proxy_for
+from quietmean.node.net import Address, ByteStream, Identity, format_address, printable
+from quietmean.node.tunnel.messages import Attending, Call, Group, Joined, Nonce, Role, Turned, prove
+from quietmean.node.tunnel.stream import RelayStream
+from quietmean.node.tunnel.web_proxy import connect_through, is_loopback, proxy_for
 
 _HANDSHAKE_SECONDS: Final = 10.0
 _SHUTDOWN_SECONDS: Final = 1.0

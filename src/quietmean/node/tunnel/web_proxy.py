@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from quietmean.core.errors import InputError
-from quietmean.node.net.roster import Address, format_address
-from quietmean.node.net.websocket import END_OF_HEAD, LONGEST_HEAD
+from quietmean.node.net import Address, format_address
+from quietmean.node.tunnel.websocket import END_OF_HEAD, LONGEST_HEAD
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections import deque
 from typing import Final, cast
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net.relay_messages import (
+from quietmean.node.tunnel.messages import (
     LONGEST_MESSAGE,
     PATH,
     PING_SECONDS,
@@ -24,7 +24,7 @@ from quietmean.node.net.relay_messages import (
     decode_message,
     encode_message,
 )
-from quietmean.node.net.websocket import (
+from quietmean.node.tunnel.websocket import (
     BINARY,
     CLOSE,
     END_OF_HEAD,
