@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.secagg import SecAgg
     from quietmean.protocols.secagg_plus import SecAggPlus
     from quietmean.protocols.secret_sharing import SecretSharing
+    from quietmean.sessions import Session
 
     __version__: str
 
@@ -59,6 +60,7 @@ __all__ = [
     "SecAgg",
     "SecAggPlus",
     "SecretSharing",
+    "Session",
     "Study",
     "Target",
     "certify",
@@ -88,6 +90,7 @@ _PLACES = {
     "SecAgg": "protocols.secagg",
     "SecAggPlus": "protocols.secagg_plus",
     "SecretSharing": "protocols.secret_sharing",
+    "Session": "sessions",
     "Study": "api.study",
     "Target": "protocols",
     "certify": "api",

@@ -1,0 +1,1 @@
+"""Learning together: averages of models, and estimators, over sessions."""
