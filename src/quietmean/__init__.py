@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quietmean import learning as learning
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
     from quietmean.api.study import Study
@@ -100,6 +101,9 @@ _PLACES = {
     "simulate": "api",
 }
 
+# Parts of the interface that are modules.
+_MODULES = ("learning", "statistics")
+
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
@@ -110,15 +114,15 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("quietmean")
-    if name == "statistics":
+    if name in _MODULES:
         from importlib import import_module
 
-        return import_module("quietmean.statistics")
+        return import_module(f"quietmean.{name}")
     raise AttributeError(f"module 'quietmean' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__", "statistics"])
+    return sorted([*__all__, "__version__", *_MODULES])
 
 
 class _Package(ModuleType):

@@ -14,13 +14,13 @@ _INSIDE = 1.0 - 2.0**-40
 
 def clipped_vector(value: Vector, bound: float) -> Vector:
     """A vector (d,) over ``bound``, of L2 norm 1 at most. What is not a number counts as 0."""
-    found: Vector = _shortened(value[None], bound)[0]
+    found: Vector = shortened(value[None], bound)[0]
     return found
 
 
 def clipped_rows(records: NDArray[np.float64], bound: float, step: float) -> Vector:
     """The sum, shape (d,), of records (N, d), each over ``bound``, of L2 norm 1 at most and rounded to ``step`` (0 for none)."""
-    rows = _shortened(records, bound)
+    rows = shortened(records, bound)
     if step:
         # Each before they are added: a sum that is rounded later can change by more than one record does.
         rows = np.array([row if on_grid(row, step) else towards_zero(row, step) for row in rows])
@@ -37,7 +37,8 @@ def norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def _shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    """Rows (N, d) over ``bound``, each of L2 norm 1 at most. What is not a number counts as 0."""
     finite = _finite(rows)
     lengths = norms(finite) / bound
     # Divided first by what is largest, so that nothing overflows.

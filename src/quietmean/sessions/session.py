@@ -156,8 +156,8 @@ class Session:
         ``vectors``: one (d,) for each party in order, as an array (n, d) or a list with None for who misses this round, or by
         party; where records are protected, one array (N, d) of records each. What is not a number counts as 0. ``leaves``:
         parties that are killed in this round after so many steps of the protocol, to try what happens then. Raises
-        :class:`InputError`, and nothing is spent, for other shapes or if no round is left; :class:`ProtocolFailure` for a round
-        without a result, which is paid for: colluding parties have seen what it sent.
+        :class:`InputError`, and nothing is spent, for other shapes, too few parties, or if no round is left;
+        :class:`ProtocolFailure` for a round without a result, which is paid for: colluding parties have seen what it sent.
         """
         bound = self.clip if clip is None else _length(clip)
         plan, terms = self.terms.plan, self.terms
@@ -170,6 +170,7 @@ class Session:
             else:
                 total = clipped_vector(value, bound) * self._shares[party]
             values[party] = plan.admit(total, float(weights[party]))
+        self._require_enough(len(values))
         leaving = {party: last for party, last in (leaves or {}).items() if party in values}
         number = self.account.begin()
         found = self._engine.exchange(plan, number, values, weights, leaving)
@@ -185,6 +186,14 @@ class Session:
             self.account.epsilon,
             found.execution,
         )
+
+    def _require_enough(self, there: int) -> None:
+        """Raises :class:`InputError` where it is known before the start that so few parties get no result."""
+        least = int(getattr(self.terms.plan.protocol, "minimum", 1))
+        if there < least:
+            raise InputError(
+                f"{there} of {self.terms.parties} parties are there and a round takes {least}: wait, or plan for dropouts"
+            )
 
     def _given(self, vectors: Any) -> dict[PartyId, NDArray[np.float64]]:
         """The arrays of the parties that are there. Raises :class:`InputError` for parties or shapes that cannot be."""
