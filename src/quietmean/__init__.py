@@ -6,6 +6,7 @@ plan = qm.IncA(rounds=20).calibrate(target)
 result = plan.simulate(values, runs=100)
 study = qm.Study({"age": (0, 110)}, ["mean(age)"], epsilon=1.0, delta=1e-6)
 result = study.run(frame, parties=20)
+result = qm.join("study.sealed", key="north.key", data=frame, account="wards", accept=digest)
 certificate = qm.Execution.load("receipt.json").privacy(1e-6).against({0, 4})
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
+    from quietmean.api.joining import ajoin, contract, join
     from quietmean.api.study import Study
     from quietmean.core.errors import InputError, QuietmeanError
     from quietmean.core.input_domain import InputDomain
@@ -61,7 +63,10 @@ __all__ = [
     "SecretSharing",
     "Study",
     "Target",
+    "ajoin",
     "certify",
+    "contract",
+    "join",
     "node",
     "plan",
     "rank",
@@ -90,7 +95,10 @@ _PLACES = {
     "SecretSharing": "protocols.secret_sharing",
     "Study": "api.study",
     "Target": "protocols",
+    "ajoin": "api.joining",
     "certify": "api",
+    "contract": "api.joining",
+    "join": "api.joining",
     "node": "api",
     "plan": "api",
     "rank": "planning.candidates",
