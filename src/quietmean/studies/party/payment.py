@@ -19,7 +19,7 @@ from quietmean.ledger import Budget as AccountBudget
 from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Charge
+from quietmean.privacy import Charge, require_members
 from quietmean.studies.outcome import StudyOutcome
 from quietmean.studies.party.policy import Budget, Policy
 
@@ -241,6 +241,8 @@ def payer_for(
     the first study, one for each data set and unit. Raises :class:`InputError` where the policy wants every study charged.
     """
     budget = policy.budget
+    if group is not None:
+        require_members(group)
     if without:
         if budget is not None:
             raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
