@@ -6,6 +6,7 @@ plan = qm.IncA(rounds=20).calibrate(target)
 result = plan.simulate(values, runs=100)
 study = qm.Study({"age": (0, 110)}, ["mean(age)"], epsilon=1.0, delta=1e-6)
 result = study.run(frame, parties=20)
+result = qm.join("study.sealed", key="north.key", data=frame, account="wards", accept=digest)
 certificate = qm.Execution.load("receipt.json").privacy(1e-6).against({0, 4})
 """
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from quietmean import learning as learning
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
+    from quietmean.api.joining import ajoin, contract, join
     from quietmean.api.study import Study
     from quietmean.core.errors import InputError, QuietmeanError
     from quietmean.core.input_domain import InputDomain
@@ -64,7 +66,10 @@ __all__ = [
     "Session",
     "Study",
     "Target",
+    "ajoin",
     "certify",
+    "contract",
+    "join",
     "node",
     "plan",
     "rank",
@@ -94,7 +99,10 @@ _PLACES = {
     "Session": "sessions",
     "Study": "api.study",
     "Target": "protocols",
+    "ajoin": "api.joining",
     "certify": "api",
+    "contract": "api.joining",
+    "join": "api.joining",
     "node": "api",
     "plan": "api",
     "rank": "planning.candidates",

@@ -20,6 +20,7 @@ from quietmean.node.net import Identity
 from quietmean.privacy import Charge, mu_of_budget
 from quietmean.report.words import rounded_up
 from quietmean.studies import Study
+from support.site_policy import BETWEEN_TWO, write_policy
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)
 STUDY = """
@@ -50,6 +51,7 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
     (tmp_path / "roster.toml").write_text("\n".join(entries))
     (tmp_path / "study.toml").write_text(STUDY.format(protocol="inca", timeout=0.3))
+    write_policy(**BETWEEN_TWO)
     with Ledger.open(tmp_path / "ledger", create=True) as ledger:
         ledger.set_budget("ada", 1.0, 1e-6, when=NOON)
         ledger.set_budget("bob", 1.0, 1e-6, when=NOON)
@@ -58,7 +60,7 @@ def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
 
 def arguments(folder: Path, name: str, *extra: str) -> list[str]:
     study = [str(folder / "study.toml"), "--roster", str(folder / "roster.toml"), "--ledger", str(folder / "ledger")]
-    return ["join", *study, "--data", str(folder / f"{name}.csv"), "--key", str(folder / f"{name}.key"), *extra]
+    return ["join", *study, "--yes", "--data", str(folder / f"{name}.csv"), "--key", str(folder / f"{name}.key"), *extra]
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int) -> str:
@@ -108,10 +110,8 @@ def test_a_group_is_charged_as_many_times(consortium: Path, capsys: pytest.Captu
     refused(arguments(consortium, "ada", "--account", "whole", "--group", "4"), capsys, 3)
     (entry,) = entries(consortium, "whole")
     assert entry.mu == Study.load(consortium / "study.toml").plan(2).charge.of_group(4).mu
-    without = [
-        part for part in arguments(consortium, "ada", "--group", "4") if part not in ("--ledger", str(consortium / "ledger"))
-    ]
-    assert "group 4 is about what a ledger is charged" in refused(without, capsys, 2)
+    without = [part for part in arguments(consortium, "ada") if part not in ("--ledger", str(consortium / "ledger"))]
+    assert "--group stands beside --no-ledger" in refused([*without, "--group", "4", "--no-ledger"], capsys, 2)
 
 
 def test_refused_over_budget_before_anything_leaves(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,9 +138,7 @@ def test_a_protocol_without_privacy_is_never_charged_as_if_it_had_some(
 def test_mistakes(consortium: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "'wards' is not in ledger" in refused(arguments(consortium, "ada", "--account", "wards"), capsys, 2)
     assert not list(consortium.glob("*.store"))
-    without = [part for part in arguments(consortium, "ada", "--account", "ada") if part != "--ledger"]
-    without.remove(str(consortium / "ledger"))
-    assert "give --ledger FILE" in refused(without, capsys, 2)
+    assert "--ledger stands beside --no-ledger" in refused(arguments(consortium, "ada", "--no-ledger"), capsys, 2)
     (consortium / "ledger").unlink()
     assert "does not exist" in refused(arguments(consortium, "ada"), capsys, 2)
 

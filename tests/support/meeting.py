@@ -34,13 +34,18 @@ def meet(
     names: Sequence[str] = ("north", "south", "east"),
     tables: dict[str, Any] = AGES,
     known: dict[str, Identity] | None = None,
+    addresses: dict[str, str] | None = None,
 ) -> Meeting:
-    """All have accepted an invitation to the study in ``tables``; with the identities that are ``known``."""
+    """All have accepted an invitation to the study in ``tables``; with the identities that are ``known``, at ``addresses``."""
     identities = {name: (known or {}).get(name) or Identity.generate() for name in names}
     invitation = Invitation.make(Study.from_tables(tables, "the study"), next(iter(identities.values())))
     keys = {
         name: StudyKeys.make(
-            keys_path(folder / f"{name}.key", invitation.digest), invitation, identity, name, f"192.0.2.{place}:7001"
+            keys_path(folder / f"{name}.key", invitation.digest),
+            invitation,
+            identity,
+            name,
+            (addresses or {}).get(name, f"192.0.2.{place}:7001"),
         )
         for place, (name, identity) in enumerate(identities.items(), 1)
     }

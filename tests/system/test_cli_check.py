@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from quietmean.node import Identity, Roster, RosterEntry
+from support.site_policy import BETWEEN_TWO, write_policy
 
 STUDY = """
 [study]
@@ -47,6 +48,7 @@ class Consortium:
     def __post_init__(self) -> None:
         self.ports = dict(zip(self.names, self.free_ports(len(self.names)), strict=True))
         self.entries = {name: self.entry(name) for name in self.names}
+        write_policy(**BETWEEN_TWO)
         self.write("study.toml", STUDY)
         self.write_roster("roster.toml", *self.names)
         for number, name in enumerate(self.names):
@@ -64,6 +66,7 @@ class Consortium:
         self.write(file, Roster(tuple(self.entries[name] for name in names)).to_toml())
 
     def start(self, command: str, name: str, *more: str, study: str = "study.toml", roster: str = "roster.toml") -> Any:
+        more = (*more, "--yes") if command == "join" else more
         arguments = [command, study, "--roster", roster, "--data", f"{name}.csv", "--key", f"{name}.key", *more, "--json"]
         process = subprocess.Popen(
             [sys.executable, "-m", "quietmean.cli.main", *arguments],

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from support.json_documents import faults
+from support.site_policy import BETWEEN_TWO, write_policy
 
 STUDY = """
 [study]
@@ -47,13 +48,14 @@ def keygen(name: str, port: int, folder: Path) -> str:
 
 
 def join(name: str, folder: Path, study: str = "study.toml", roster: str = "roster.toml") -> subprocess.Popen[str]:
-    arguments = ["join", study, "--roster", roster, "--data", f"{name}.csv", "--key", f"{name}.key", "--json"]
+    arguments = ["join", study, "--roster", roster, "--data", f"{name}.csv", "--key", f"{name}.key", "--yes", "--json"]
     return quietmean(*arguments, "--store", f"{name}-{study}.store", "--receipt", f"{name}.receipt.json", folder=folder)
 
 
 @pytest.fixture
 def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Path:
     """Keys, data, study and roster of ada and bob; mallory has a key and an opinion."""
+    write_policy(**BETWEEN_TWO)
     ports = dict(zip(("ada", "bob", "mallory"), free_ports(3), strict=True))
     entries = {name: keygen(name, port, tmp_path) for name, port in ports.items()}
     (tmp_path / "roster.toml").write_text(entries["ada"] + entries["bob"])
@@ -120,7 +122,7 @@ def test_two_parties_agree_and_strangers_are_refused(consortium: Path) -> None:
         assert all(one in report for one in ("Who is left out?", "Nobody", "ada", "bob", receipt["origin"]["plan"]))
         assert "true mean" not in report
         officer = (consortium / f"{name}.privacy.html").read_text()
-        assert all(one in officer for one in ("A priori", "ada", "bob", "No ledger is stated"))
+        assert all(one in officer for one in ("A priori", "ada", "bob", "Budget: ε"))
 
 
 def test_a_key_outside_the_roster_is_refused_at_once(consortium: Path) -> None:

@@ -25,7 +25,7 @@ STUDY = """
 name = "ages"
 epsilon = 2.0
 delta = 1e-6
-colluding = 0
+colluding = 1
 round_timeout = {round_timeout}
 start_timeout = 120.0
 

@@ -143,7 +143,7 @@ def waiting_party(folder: Path) -> list[str]:
     (folder / "roster.toml").write_text("\n".join(lines))
     (folder / "study.toml").write_text('[study]\nprotocol = "local-dp"\n[[column]]\nname = "age"\nlow = 0\nhigh = 100\n')
     (folder / "data.csv").write_text("age\n1\n2\n")
-    join = ["join", "study.toml", "--roster", "roster.toml", "--data", "data.csv", "--key", "ada.key"]
+    join = ["join", "study.toml", "--roster", "roster.toml", "--data", "data.csv", "--key", "ada.key", "--no-ledger"]
     return [sys.executable, "-m", "quietmean", *join]
 
 

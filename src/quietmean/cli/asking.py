@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from quietmean.cli.console import err
+from quietmean.cli.console import err, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from quietmean.studies.party import Contract
 
 
 class AtTerminal:
@@ -13,6 +19,9 @@ class AtTerminal:
 
     def can_ask(self) -> bool:
         return sys.stdin.isatty()
+
+    def show(self, contract: Contract) -> None:
+        show_contract(contract, err)
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
         err.print(f"words  {words}", markup=False)
@@ -22,6 +31,22 @@ class AtTerminal:
 
     def yes(self) -> bool:
         return _answer("Take part? Type yes: ") == "yes"
+
+
+def show_contract(contract: Contract, console: Console) -> None:
+    """What is agreed to, in two columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    last = ""
+    for about, text in contract.lines():
+        # All of it is a stranger's.
+        table.add_row("" if about == last else about, Text(printable(text)))
+        last = about
+    console.print(table)
 
 
 def _answer(question: str) -> str:

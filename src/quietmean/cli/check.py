@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,16 +10,18 @@ from cyclopts import Parameter
 
 from quietmean.cli.check_view import Finding, show, to_json, watching
 from quietmean.cli.console import err, print_json, printable, progress, tell_notes, tell_owner, warn
-from quietmean.cli.ledger import balance_text, refuse_without_ledger
+from quietmean.cli.ledger import balance_text
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.node.preflight import CheckSession
     from quietmean.planning.plan import Plan
     from quietmean.statistics import Encoded
-    from quietmean.studies.party import Files, Payer
+    from quietmean.studies.party import Contract, Files, Payer, Policy
 
 _SHORT = 12
+# As many digits of a contract as join takes for a yes.
+_ACCEPTED = 32
 
 
 def command(
@@ -32,8 +33,10 @@ def command(
     plan: Path | None = None,
     store: Path | None = None,
     ledger: Path | None = None,
+    no_ledger: Annotated[bool, Parameter(negative="")] = False,
     account: str | None = None,
     group: int | None = None,
+    policy: Path | None = None,
     wait: float = 30.0,
     listen: str | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
@@ -60,11 +63,15 @@ def command(
     store
         Where this party will keep its state: a file, or a folder; by default STUDY-PARTY.store beside the study.
     ledger
-        Also check that the budget in this ledger allows the study.
+        Check that the budget in this ledger allows the study; by default the one that join would charge.
+    no_ledger
+        Nothing will be charged, as for join.
     account
         The ledger's account for these data; by default the name of the data file without its ending.
     group
         Charge for so many units that change together, by default one, as for join.
+    policy
+        What this site takes part in, as for join.
     wait
         Seconds to wait for the others.
     listen
@@ -79,16 +86,22 @@ def command(
     from quietmean.cli.identity import load_identity
     from quietmean.node.preflight import Agreed, CheckSession, package_version
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Files, Payer
+    from quietmean.studies.party import Contract, Files, Policy, payer_for
 
-    refuse_without_ledger(ledger, account, group)
     if not 0 <= wait < 1e9:
         raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
     files = Files.load(study, roster, key, load_identity, store)
+    rules = Policy.load(policy)
+    payer = payer_for(
+        rules, files.study.unit, account_name(data), ledger=ledger, account=account, group=group, without=no_ledger, tell=warn
+    )
     with progress("calibrating the noise"):
-        shared = files.plan(plan, no_privacy).plan
-    payer = None if ledger is None else Payer(ledger, account or account_name(data), group, tell=warn)
-    findings = _look(files, shared, data, files.store(store), payer)
+        choice = files.plan(plan, no_privacy)
+    shared = choice.plan
+    contract = Contract.of(files, choice)
+    # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
+    rules.refuse(contract)
+    findings = [_policy(rules, contract), *_look(files, shared, data, files.store(store), payer, rules)]
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
         findings.append(_listen(files, session, listen))
@@ -106,11 +119,16 @@ def command(
         raise SystemExit(3 if passed else 2)
 
 
-def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None) -> list[Finding]:
+def _policy(rules: Policy, contract: Contract) -> Finding:
+    return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
+
+
+def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
+        rules.refuse_records(len(records))
         encoded = files.encode(records, plan)
     except InputError as error:
         # Whether the store fits depends on the data.
@@ -129,10 +147,12 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
         return [*findings, Finding("store", False, str(error))]
     if payer is not None:
         try:
-            settings = files.settings(plan, encoded, store)
-            charged = replace(payer, inputs=list(records.T))
-            balance = balance_text(charged.check(files.study.name, settings))
-            findings.append(Finding("ledger", True, f"the study fits; before it, {balance}"))
+            payer = payer.of(records)
+            text = payer.new_account(plan)
+            if text is None:
+                account = payer.check(files.study.name, files.settings(plan, encoded, store))
+                text = f"the study fits; before it, {balance_text(account)}"
+            findings.append(Finding("ledger", True, text))
         except InputError as error:
             findings.append(Finding("ledger", False, str(error)))
     return findings

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from quietmean.cli.console import epsilon_text, out, print_json, tell_notes, tell_owner, warn
-from quietmean.cli.ledger import balance_json, refuse_without_ledger, show_balance
-
-if TYPE_CHECKING:
-    from quietmean.studies.sealed import Sealed
-    from quietmean.studies.study import Study
-    from quietmean.studies.study_keys import StudyKeys
-
-
-@dataclass(frozen=True)
-class _Asked:
-    study: Study
-    sealed: Sealed | None
-    keys: StudyKeys | None
+from quietmean.cli.ledger import balance_json, show_balance
 
 
 def command(
@@ -32,8 +19,10 @@ def command(
     out_: Annotated[Path | None, Parameter(name="--out")] = None,
     store: Path | None = None,
     ledger: Path | None = None,
+    no_ledger: Annotated[bool, Parameter(negative="")] = False,
     account: str | None = None,
     group: int | None = None,
+    policy: Path | None = None,
     accept: str | None = None,
     compared: list[str] | None = None,
     yes: Annotated[bool, Parameter(negative="")] = False,
@@ -56,11 +45,16 @@ def command(
     store
         The folder of this study's keys, as for accept; by default beside the private key.
     ledger
-        Charge the study to this ledger, and refuse it if the budget does not allow it. By default nothing is charged anywhere.
+        Charge the study to this ledger, and refuse it if the budget does not allow it; by default the policy's, or this user's
+        own, where an account is made at the first study of a data set.
+    no_ledger
+        Charge nothing: for rehearsals, and where something else keeps account.
     account
         The ledger's account for these data; by default the name of the data file without its ending.
     group
         Charge for so many units that change together, by default one.
+    policy
+        What this site takes part in; by default policy.toml in the user's folder for settings.
     accept
         Say yes by the digest of the study, or the first 32 digits of it or more, instead of at the terminal.
     compared
@@ -79,16 +73,10 @@ def command(
     from quietmean.studies.data import account_name, read_columns
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
-    from quietmean.studies.party import Payer, approve, file_name, own_keys
+    from quietmean.studies.party import Answer, Contract, Policy, approve, file_name, own_keys, payer_for
     from quietmean.studies.sealed import Sealed
     from quietmean.studies.study_keys import write_private
 
-    refuse_without_ledger(ledger, account, group)
-    if yes and accept is None:
-        raise InputError(
-            "--yes is for a site whose policy says unattended = true, and this site has no such policy: give --accept DIGEST, "
-            "from quietmean words, or answer at a terminal"
-        )
     forbid_core_dumps()
     forbid_tracing()
     sealed = Sealed.load(study)
@@ -100,23 +88,31 @@ def command(
     joined = study.parent / f"{study.with_suffix('').name}-{file_name(name)}.store"
     if joined.exists():
         raise InputError(f"{name} has joined this study, see {joined}: a contribution besides would tell more than was agreed")
-    plan = sealed.study.plan(len(sealed.entries))
+    rules = Policy.load(policy)
+    payer = payer_for(
+        rules, sealed.study.unit, account_name(data), ledger=ledger, account=account, group=group, without=no_ledger, tell=warn
+    )
+    choice = sealed.study.choice(len(sealed.entries))
+    plan = choice.plan
     require_by_file(plan)
     place = out_ or Path(f"{file_name(name)}.contribution")
     if not place.parent.is_dir():
         raise InputError(f"folder {place.parent} does not exist: name another place with --out")
     _require_free(place)
+    contract = Contract.by_file(sealed, identity, choice)
+    rules.refuse(contract)
     public = sealed.study.public_records(len(sealed.entries))
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
-    approve(_Asked(sealed.study, sealed, keys), accept, compared or (), AtTerminal(), warn)
+    approve(contract, rules, Answer(accept, compared or (), yes), AtTerminal(), warn, keys=keys)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
+    rules.refuse_records(len(records))
     encoded = sealed.study.workload.encode(records, step=plan.value_step)
     tell_owner([encoded])
     tell_notes(notes)
     giver = Giver(sealed, plan, identity, keys)
-    payer = None if ledger is None else Payer(ledger, account or account_name(data), group, list(records.T), warn)
+    payer = None if payer is None else payer.of(records)
     balances = []
 
     def charge(content: bytes) -> None:
@@ -140,7 +136,7 @@ def command(
         "session": sealed.digest,
         "epsilon_a_priori": plan.epsilon_a_priori,
         "delta": plan.target.delta,
-        **({"ledger": {"file": str(ledger), **balance_json(balances[0])}} if balances else {}),
+        **({"ledger": {"file": str(payer.ledger), **balance_json(balances[0])}} if payer is not None and balances else {}),
     }
     if json:
         print_json(document)

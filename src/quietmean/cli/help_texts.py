@@ -18,7 +18,7 @@ EXAMPLES = {
     "combine": "quietmean combine study.sealed north.contribution south.contribution",
     "relay": "quietmean relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
     "desk": "quietmean desk",
-    "contract": "quietmean contract study.sealed",
+    "contract": "quietmean contract study.sealed --key north.key",
     "status": "quietmean status --study study.toml",
     "stores": "quietmean stores studies --remove studies/stay-north.store",
     "certify": "quietmean certify study-north.receipt.json --colluding 2",

@@ -19,7 +19,7 @@ from quietmean.cli.console import (
     printable,
     warn,
 )
-from quietmean.cli.ledger import balance_json, refuse_without_ledger, show_balance
+from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.privacy_page import write_pages
 
@@ -51,10 +51,13 @@ def command(
     store: Path | None = None,
     receipt: Path | None = None,
     ledger: Path | None = None,
+    no_ledger: Annotated[bool, Parameter(negative="")] = False,
     account: str | None = None,
     group: int | None = None,
     events: Annotated[bool | Path, Parameter(negative="")] = False,
+    policy: Path | None = None,
     accept: str | None = None,
+    yes: Annotated[bool, Parameter(negative="")] = False,
     compared: list[str] | None = None,
     listen: str | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
@@ -81,8 +84,10 @@ def command(
     receipt
         Where to write the receipt; by default STUDY-PARTY.receipt.json beside the study.
     ledger
-        Charge the study to this ledger before the first message leaves, and refuse it if the budget does not allow it. By default
-        nothing is charged anywhere.
+        Charge the study to this ledger before the first message leaves, and refuse it if the budget does not allow it; by default
+        the policy's, or this user's own, where an account is made at the first study of a data set.
+    no_ledger
+        Charge nothing: for rehearsals, and where something else keeps account.
     account
         The ledger's account for these data; by default the name of the data file without its ending.
     group
@@ -90,8 +95,12 @@ def command(
         for an account that counts per party.
     events
         Write what happens as it happens, one JSON object a line, to this file; to standard error if no file is named.
+    policy
+        What this site takes part in (docs/how-to/policy.md); by default policy.toml in the user's folder for settings.
     accept
-        Say yes to a sealed study by its digest, or the first 32 digits of it or more, instead of at the terminal.
+        Say yes to the study by the digest of its contract, or the first 32 digits of it or more, instead of at the terminal.
+    yes
+        Say yes without naming the digest: only for a site whose policy says unattended = true.
     compared
         A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
     listen
@@ -106,52 +115,61 @@ def command(
 
     from quietmean.cli.asking import AtTerminal
     from quietmean.cli.identity import load_identity
-    from quietmean.core.errors import InputError
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Files, Payer, Show, approve, take_part
+    from quietmean.studies.party import Answer, Contract, Files, Policy, Show, agree, payer_for, prepare, take_part
 
-    refuse_without_ledger(ledger, account, group)
     forbid_core_dumps()
     forbid_tracing()
+    rules = Policy.load(policy)
     with display(events) as shown:
         with shown.asking():
             files = Files.load(study, roster, key, load_identity, store)
-            if files.keys is not None and files.keys.given is not None:
-                raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
-            approval = approve(files, accept, compared or (), AtTerminal(), warn)
         if shown.stream is not None:
             shown.stream.party = files.name
+        payer = payer_for(
+            rules,
+            files.study.unit,
+            account_name(data),
+            ledger=ledger,
+            account=account,
+            group=group,
+            without=no_ledger,
+            tell=lambda sentence: shown.warn([sentence]),
+        )
         shown.say("calibrating the noise")
         choice = files.plan(plan, no_privacy)
-        shared = choice.plan
-        records = files.records(data)
-        forecast = files.forecast(shared, records)
-        encoded = files.encode(records, shared)
-        shown.tell_owner(encoded, files.owner_notes)
-        settings = files.settings(shared, encoded, files.store(store), Show(shown.report, shown.observe), listen)
-        charge = None
-        if ledger is not None:
-            payer = Payer(ledger, account or account_name(data), group, list(records.T), warn)
-            charge = payer.reserve(files.study.name, settings)
-            # What holds the columns is not kept while the study runs.
-            del payer
-        del records
-        shown.warn(budget_warnings(shared.target))
+        contract, place = Contract.of(files, choice), files.store(store)
+        with shown.asking():
+            answer = Answer(accept, compared or (), yes)
+            approval = agree(files, contract, rules, place, answer, AtTerminal(), warn)
+        ready = prepare(
+            files,
+            contract,
+            rules,
+            approval,
+            data,
+            place,
+            payer,
+            shown.tell_owner,
+            show=Show(shown.report, shown.observe),
+            listen=listen,
+        )
+        shown.warn(budget_warnings(contract.plan.target))
         path = files.receipt(receipt)
-        end = asyncio.run(take_part(files, settings, path, charge=charge, approval=approval, say=shown.say))
+        end = asyncio.run(take_part(ready, path, shown.say))
         shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": end.account, "notes": tuple(end.notes)}
         document = {
             **end.to_json(),
             **choice_document(choice),
-            "expected": forecast.to_json(),
+            "expected": ready.forecast.to_json(),
             **write_pages(path, files.study.name, end.outcome, **shown_to, **end.effort()),
         }
         shown.result({name: document[name] for name in _RESULT_EVENT})
     outcome, charged = end.outcome, end.account
-    if charged is not None:
-        document["ledger"] = {"file": str(ledger), **balance_json(charged)}
+    if payer is not None and charged is not None:
+        document["ledger"] = {"file": str(payer.ledger), **balance_json(charged)}
     if json:
         print_json(document)
     else:

@@ -201,14 +201,6 @@ def show_balance(account: Account) -> None:
         )
 
 
-def refuse_without_ledger(ledger: Path | None, account: str | None, group: int | None) -> None:
-    """Raises :class:`InputError` for options about a ledger where there is none."""
-    if account is not None and ledger is None:
-        raise InputError(f"account {account!r} is in no ledger: give --ledger FILE with it")
-    if group is not None and ledger is None:
-        raise InputError(f"group {group} is about what a ledger is charged: give --ledger FILE with it")
-
-
 def _entry_json(entry: Entry, account: Account) -> dict[str, Any]:
     return {
         "study": entry.study,

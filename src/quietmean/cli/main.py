@@ -32,6 +32,7 @@ COMMANDS = {
     "seal": ("seal", "Seal a study with the entries of its parties."),
     "words": ("words", "A sealed study in eight words, to be compared with other parties."),
     "distrust": ("distrust", "Refuse a key at this site from now on."),
+    "contract": ("contract", "What a study asks and costs, before anybody says yes."),
     "check": ("check", "Before a study: who is ready, and what is wrong where."),
     "join": ("join", "Run one party of a study between machines."),
     "contribute": ("contribute", "Take part in a study by file: write this party's one contribution."),

@@ -13,6 +13,7 @@ import msgspec
 
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.extensions import sources
+from quietmean.core.folders import cache_folder
 from quietmean.protocols import registry
 
 _MOST_FILES = 500
@@ -22,8 +23,7 @@ class PlanCache:
     """A directory of JSON files. Where it cannot be written, nothing is kept and no error is raised."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self._directory = directory or home / "quietmean" / "plans"
+        self._directory = directory or cache_folder() / "plans"
 
     def find(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         with contextlib.suppress(OSError, msgspec.DecodeError):

@@ -158,6 +158,13 @@ class Ledger:
             )
             return tuple(sorted({account for account, digest in others if digest in mine}))
 
+    def accounts_of(self, inputs: Sequence[Array]) -> tuple[str, ...]:
+        """The accounts that were charged with one of these columns, each of shape (records,)."""
+        with self._database.transaction("DEFERRED"):
+            mine = set(self._digests(inputs))
+            charged = self._database.rows("SELECT entry.account, input.digest FROM input JOIN entry USING (study)")
+            return tuple(sorted({account for account, digest in charged if digest in mine}))
+
     # --- studies -----------------------------------------------------------------------------------------------------
 
     def reserve(

@@ -21,6 +21,7 @@ import numpy as np
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.folders import configuration_folder
 from quietmean.core.party import PartyId, Release, Vector
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
@@ -28,7 +29,6 @@ from quietmean.planning.plan import Plan
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 from quietmean.statistics import Encoded
 from quietmean.studies.contribution import AnotherStudyError, Contribution
-from quietmean.studies.distrust import configuration_folder
 from quietmean.studies.outcome import StudyOutcome, conclude
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import Signed, decode_base64

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.folders import configuration_folder
 from quietmean.node.net import KEY_PREFIX, Identity, Purpose, public_key_bytes
 from quietmean.studies.signed import Signed, read_signed
 from quietmean.studies.study_keys import write_private
@@ -70,8 +70,3 @@ class Distrusted:
         for what, key in holders:
             if key in known:
                 raise InputError(f"{what} has the key {key}, which this site distrusts ({self.path}): nothing is done with it")
-
-
-def configuration_folder() -> Path:
-    """The user's folder for settings of this site."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "quietmean"

@@ -6,7 +6,7 @@ from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
 from quietmean.node.net.refusals import Refusals
-from quietmean.node.net.roster import Address, Roster, RosterEntry, Seal, format_address, parse_address
+from quietmean.node.net.roster import Address, Roster, RosterEntry, Seal, format_address, number_of, parse_address
 from quietmean.node.net.routes import DirectRoutes, Route, Routes
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
@@ -89,6 +89,7 @@ __all__ = [
     "format_address",
     "is_signed",
     "listed",
+    "number_of",
     "open_socket",
     "parse_address",
     "printable",

@@ -1,23 +1,33 @@
-"""What one party of a study does: its files, the yes, what it pays, its part in the execution."""
+"""What one party of a study does: its files, what it agrees to and the yes, what it pays, its part in the execution."""
 
-from quietmean.studies.party.approval import Questions, approve
+from quietmean.studies.party.approval import Answer, Questions, approve
+from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.ending import notes_of
 from quietmean.studies.party.files import Files, Show, agreed_files, file_name, own_keys
 from quietmean.studies.party.part import Finished, take_part
-from quietmean.studies.party.payment import ChargedStudy, Payer, twins_text
+from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for, twins_text
+from quietmean.studies.party.policy import Policy
+from quietmean.studies.party.preparing import Prepared, agree, prepare
 
 __all__ = [
+    "Answer",
     "ChargedStudy",
+    "Contract",
     "Files",
     "Finished",
     "Payer",
+    "Policy",
+    "Prepared",
     "Questions",
     "Show",
+    "agree",
     "agreed_files",
     "approve",
     "file_name",
     "notes_of",
     "own_keys",
+    "payer_for",
+    "prepare",
     "take_part",
     "twins_text",
 ]

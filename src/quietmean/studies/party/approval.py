@@ -1,37 +1,27 @@
-"""The yes of who answers for the data, before anything of a sealed study leaves this machine."""
+"""The yes of who answers for the data, before anything leaves this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from quietmean.core.errors import InputError
 from quietmean.studies.fingerprint import fingerprint
-from quietmean.studies.sealed import Sealed
-from quietmean.studies.study import Study
+from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.policy import Policy
 from quietmean.studies.study_keys import StudyKeys
 
 # Hexadecimal digits of the digest that --accept needs: no search finds another study with the same ones.
 _FEWEST_DIGITS = 32
 
 
-class Asked(Protocol):
-    """What a yes is about."""
-
-    @property
-    def study(self) -> Study: ...
-
-    @property
-    def sealed(self) -> Sealed | None: ...
-
-    @property
-    def keys(self) -> StudyKeys | None: ...
-
-
 class Questions(Protocol):
     """Whom to ask: a person at a terminal, for instance."""
 
     def can_ask(self) -> bool: ...
+
+    def show(self, contract: Contract) -> None: ...
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
         """Which of the ``others`` read the same words."""
@@ -42,53 +32,110 @@ class Questions(Protocol):
         ...
 
 
-def approve(
-    files: Asked, accept: str | None, compared: Sequence[str], questions: Questions, warn: Callable[[str], None]
-) -> dict[str, Any]:
-    """Ask for a yes, unless this party has joined the same sealed study before, and bind the study's keys to it.
+@dataclass(frozen=True)
+class Answer:
+    """What was said in advance.
 
-    ``accept``: the digest of the sealed study, or its first 32 digits or more, in place of a yes at the terminal. ``compared``:
-    names of parties who read out the same words; the others count as colluders. Returns what a receipt says of it; nothing for
-    a study that was not sealed. Raises :class:`InputError` without a yes.
+    ``accept``: the digest of the contract, or its first 32 digits or more; ``yes``: without naming it. ``compared``: names of
+    parties who read out the same words of a sealed study; the others count as colluders.
     """
-    sealed, keys = files.sealed, files.keys
+
+    accept: str | None = None
+    compared: Sequence[str] = ()
+    yes: bool = False
+
+
+def approve(
+    contract: Contract,
+    policy: Policy,
+    answer: Answer,
+    questions: Questions,
+    warn: Callable[[str], None],
+    *,
+    keys: StudyKeys | None = None,
+    begun: bool = False,
+) -> dict[str, Any]:
+    """Require that the site's policy allows the study, and a yes to it; bind this party's ``keys`` to a sealed study.
+
+    ``begun``: this party has said yes before, and continues. Returns what a receipt says of it. Raises :class:`InputError` for a
+    broken rule, and without a yes.
+    """
+    policy.refuse(contract)
+    if contract.sealed is None and answer.compared:
+        raise InputError("--compared is about the words of a sealed study, this one is not sealed: leave it out")
+    begun = begun or (keys is not None and keys.sealed is not None)
+    if answer.accept is not None:
+        _require_digest(answer.accept, contract)
+    if answer.yes:
+        _require_unattended(policy)
+    ask = not begun and answer.accept is None and not answer.yes and _somebody_to_ask(contract, policy, questions)
+    if ask:
+        questions.show(contract)
+    words = _compare(contract, policy, answer, keys, questions if ask else None, warn)
+    if ask and not questions.yes():
+        raise InputError("you did not say yes: nothing has left this machine")
+    if keys is not None:
+        keys.bind(contract.digest, words.get("compared_with", ()))
+    return {"approval": {"contract": contract.digest, "policy": policy.digest}, **({"sealed": words} if words else {})}
+
+
+def _compare(
+    contract: Contract,
+    policy: Policy,
+    answer: Answer,
+    keys: StudyKeys | None,
+    questions: Questions | None,
+    warn: Callable[[str], None],
+) -> dict[str, Any]:
+    """With whom the words of a sealed study were compared, and for whose keys its convener is trusted."""
+    sealed = contract.sealed
     if sealed is None or keys is None:
-        if accept is not None or compared:
-            raise InputError("--accept and --compared are for a sealed study, this one is not: leave them out")
         return {}
     others = [entry.name for entry in sealed.entries if entry.name != keys.entry.name]
-    if keys.sealed is None and accept is None:
-        _require_somebody(questions)
-        compared = list(compared) or questions.compared(fingerprint(sealed.digest).spoken, others)
-    elif accept is not None:
-        _require_digest(accept, sealed.digest)
-    unknown = sorted(set(compared) - set(others))
+    said = list(answer.compared)
+    if questions is not None and not said:
+        said = questions.compared(fingerprint(sealed.digest).spoken, others)
+    unknown = sorted(set(said) - set(others))
     if unknown:
         raise InputError(f"{unknown[0]!r} is none of the other parties: choose from {', '.join(others)}")
-    compared = sorted({*compared, *keys.compared})
+    compared = sorted({*said, *keys.compared})
     unconfirmed = [name for name in others if name not in compared]
-    colluding = files.study.target(len(sealed.entries)).colluding
-    trusted = unconfirmed if len(unconfirmed) > colluding else []
+    trusted = unconfirmed if len(unconfirmed) > contract.plan.target.colluding else []
+    policy.refuse_trust(trusted)
     if trusted:
         warn(f"nobody compared the words with {', '.join(trusted)}: I trust the convener for their keys")
-    if keys.sealed is None and accept is None and not questions.yes():
-        raise InputError("you did not say yes: nothing has left this machine")
-    keys.bind(sealed.digest, compared)
     return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
-def _require_digest(accept: str, digest: str) -> None:
-    if len(accept) < _FEWEST_DIGITS or not digest.startswith(accept.lower()):
+def _require_digest(accept: str, contract: Contract) -> None:
+    if len(accept) < _FEWEST_DIGITS or not contract.digest.startswith(accept.lower()):
+        read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean contract"
         raise InputError(
-            f"--accept {accept} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of {digest}, "
-            "after you compared the words with other parties"
+            f"--accept {accept} is not the digest of this study: give at least {_FEWEST_DIGITS} digits of {contract.digest}, "
+            f"{read}"
         )
 
 
-def _require_somebody(questions: Questions) -> None:
-    """Raises :class:`InputError` where nobody can be asked."""
-    if not questions.can_ask():
+def _require_unattended(policy: Policy) -> None:
+    if not policy.rules.unattended:
+        where = f"{policy.path} does not" if policy.path else "this site has no policy"
         raise InputError(
-            "nobody said yes to this study, nothing has left this machine: give --accept DIGEST, from quietmean words, or join "
-            "at a terminal"
+            f"--yes is for a site whose policy says unattended = true, and {where}: give --accept DIGEST, from quietmean "
+            "contract, or answer at a terminal"
         )
+
+
+def _somebody_to_ask(contract: Contract, policy: Policy, questions: Questions) -> bool:
+    """Raises :class:`InputError` where a yes is needed and nobody can be asked.
+
+    Who gives a study file and a roster of their own to a command that nobody watches has read them; not so for what a convener
+    sealed, and not at a site with a policy of its own.
+    """
+    if questions.can_ask():
+        return True
+    if contract.sealed is None and policy.path is None:
+        return False
+    raise InputError(
+        f"nobody said yes to this study, nothing has left this machine: give --accept {contract.digest[:_FEWEST_DIGITS]} after "
+        "you read quietmean contract, or join at a terminal"
+    )

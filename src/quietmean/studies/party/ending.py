@@ -93,6 +93,6 @@ def origin_of(
         "party": files.party,
         "names": [entry.name for entry in files.roster.entries],
         "finished": now(),
-        **({"sealed": dict(approval)} if approval else {}),
+        **approval,
         **({} if result is None else {"public_seed": result.public_seed, **loose_ends(result)}),
     }

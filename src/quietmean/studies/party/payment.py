@@ -11,12 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.codec import digest
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.folders import data_folder
 from quietmean.ledger import Account, Ledger
+from quietmean.ledger import Budget as AccountBudget
 from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Charge
+from quietmean.privacy import Charge, require_members
 from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.party.policy import Budget, Policy
 
 
 @dataclass(frozen=True)
@@ -30,14 +35,21 @@ class Payer:
     account: str
     group: int | None = None
     inputs: Sequence[NDArray[np.float64]] = field(default=(), repr=False)
+    # The account is made at its first study, with this budget; None: it must be there.
+    opening: Budget | None = None
     # For sentences that do not depend on the data.
     tell: Callable[[str], None] = field(default=lambda sentence: None, repr=False)
 
+    def of(self, records: NDArray[np.float64]) -> Payer:
+        """For a study of these records, shape (records, columns)."""
+        return replace(self, inputs=list(records.T))
+
     def reserve(self, name: str, settings: NodeSettings) -> ChargedStudy:
         """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
-        with Ledger.open(self.ledger) as book:
-            # An unknown account is reported before the party's store is made.
-            book.account(self.account)
+        with self._book() as book:
+            if self.opening is None:
+                # An unknown account is reported before the party's store is made.
+                book.account(self.account)
             charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
             self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds)
         return charged
@@ -47,13 +59,14 @@ class Payer:
 
         Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
         """
-        with Ledger.open(self.ledger) as book:
+        with self._book() as book:
             self._charge(book, name, plan, study, refund=False)
             book.bind(study, content)
             return book.account(self.account)
 
     def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool) -> None:
         target = plan.target
+        made = self._make_account(book, plan)
         book.reserve(
             self.account,
             study,
@@ -67,7 +80,63 @@ class Payer:
             reason=_reason(plan),
             inputs=self.inputs,
         )
+        if made:
+            self.tell(f"{made} is made in {self.ledger}")
         self._warn(book)
+
+    def _book(self) -> Ledger:
+        if self.opening is None:
+            return Ledger.open(self.ledger)
+        try:
+            self.ledger.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"folder {self.ledger.parent} cannot be made ({error.strerror}): choose another --ledger") from None
+        return Ledger.open(self.ledger, create=True)
+
+    def _make_account(self, book: Ledger, plan: Plan) -> str:
+        """The account in words, if it had to be made for its first study."""
+        if self.opening is None or any(each.name == self.account for each in book.accounts()):
+            return ""
+        budget, target = self.opening, plan.target
+        self._refuse_another_name(book, target.unit)
+        book.set_budget(
+            self.account,
+            budget.epsilon,
+            budget.delta,
+            when=datetime.now(UTC),
+            unit=target.unit,
+            relation=target.neighbouring,
+        )
+        return _new(self.account, budget, target.unit)
+
+    def new_account(self, plan: Plan) -> str | None:
+        """What would be made for the plan, in words; None where the account is there. Nothing is made.
+
+        Raises :class:`InputError` if its budget does not allow the plan, or if another account has been charged for these data.
+        """
+        if self.opening is None:
+            return None
+        if self.ledger.exists():
+            with Ledger.open(self.ledger) as book:
+                if any(each.name == self.account for each in book.accounts()):
+                    return None
+                self._refuse_another_name(book, plan.target.unit)
+        if not AccountBudget.of(self.opening.epsilon, self.opening.delta, "").allows([plan.charge]):
+            raise InputError(
+                f"epsilon {plan.epsilon_a_priori:.4g} at delta {plan.target.delta:g} is more than "
+                f"{_new(self.account, self.opening, plan.target.unit)} allows: set another with quietmean ledger --budget"
+            )
+        return f"{_new(self.account, self.opening, plan.target.unit)} will be made in {self.ledger}"
+
+    def _refuse_another_name(self, book: Ledger, unit: PrivacyUnit) -> None:
+        """A file with another name is not another data set: no new account, with a new budget, is made for it."""
+        same = [name for name in book.accounts_of(self.inputs) if book.account(name).unit == unit]
+        if same:
+            raise InputError(
+                f"no account {self.account!r} is made in {self.ledger}: the same input columns were charged to account "
+                f"{same[0]!r}, so these are the same data. Charge them to it with --account {same[0]}, or make another account "
+                "for other data with quietmean ledger --account NAME --budget"
+            )
 
     def check(self, name: str, settings: NodeSettings) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
@@ -126,6 +195,10 @@ class ChargedStudy:
             book.settle(self.study, left, when=datetime.now(UTC), note="ended without a result: nobody published anything")
 
 
+def _new(account: str, budget: Budget, unit: PrivacyUnit) -> str:
+    return f"account {account!r} with a budget of epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {unit}"
+
+
 def _reason(plan: Plan) -> str:
     """Why no bound is known, for a protocol that has none."""
     return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
@@ -149,3 +222,36 @@ def twins_text(twins: Sequence[str]) -> str:
         f"the same input columns were charged to {names}, too: two accounts for the same data are two budgets, which together "
         "allow more than either says; charge all studies of a data set to one account"
     )
+
+
+def payer_for(
+    policy: Policy,
+    unit: PrivacyUnit,
+    data_name: str,
+    *,
+    ledger: Path | None = None,
+    account: str | None = None,
+    group: int | None = None,
+    without: bool = False,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> Payer | None:
+    """Who pays for a study of ``data_name``: an account of ``ledger``, of the policy's, or of this user's; None ``without``.
+
+    In a ledger that was named accounts are made by a person, unless the policy says a budget; in this user's they are made at
+    the first study, one for each data set and unit. Raises :class:`InputError` where the policy wants every study charged.
+    """
+    budget = policy.budget
+    if group is not None:
+        require_members(group)
+    if without:
+        if budget is not None:
+            raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")
+        if ledger is not None or account is not None or group is not None:
+            given = "--ledger" if ledger is not None else "--account" if account is not None else "--group"
+            raise InputError(f"{given} stands beside --no-ledger, which charges nothing: leave one of them out")
+        return None
+    suffix = "" if unit == PrivacyUnit.RECORD else f"-{unit}"
+    if ledger is not None and budget is None:
+        return Payer(ledger, account or data_name, group, tell=tell)
+    place = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+    return Payer(place, account or f"{data_name}{suffix}", group, opening=budget or Budget(), tell=tell)

@@ -1,0 +1,67 @@
+"""``quietmean contract``: what a party of a study agrees to, before anything leaves its machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import err, out, print_json, printable, progress
+from quietmean.core.errors import InputError
+
+
+def command(
+    study: Path,
+    *,
+    roster: Path | None = None,
+    key: Path = Path("quietmean.key"),
+    plan: Path | None = None,
+    store: Path | None = None,
+    policy: Path | None = None,
+    no_privacy: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Show what a study asks, from whom it protects, what it costs at most and takes for granted; and the digest for --accept.
+
+    Nothing is sent and no data are read. Exit code 2, with all rules that are broken, if this site's policy refuses the study.
+
+    Parameters
+    ----------
+    study
+        The sealed study, or a study file.
+    roster
+        Names, addresses and public keys of all parties; for a study that is not sealed.
+    key
+        This party's private key, from quietmean keygen.
+    plan
+        A plan that all parties share; by default each makes the same one from the study.
+    store
+        The folder of this party's keys for a sealed study, as for join.
+    policy
+        What this site takes part in; by default policy.toml in the user's folder for settings.
+    no_privacy
+        Show a study whose protocol protects nothing; refused otherwise.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.cli.asking import show_contract
+    from quietmean.cli.identity import load_identity
+    from quietmean.studies.party import Contract, Files, Policy
+
+    rules = Policy.load(policy)
+    files = Files.load(study, roster, key, load_identity, store)
+    with progress("calibrating the noise"):
+        choice = files.plan(plan, no_privacy)
+    contract = Contract.of(files, choice)
+    broken = rules.broken(contract)
+    if json:
+        print_json({**contract.to_json(), "policy": {"where": rules.place, "digest": rules.digest, "broken": broken}})
+    else:
+        show_contract(contract, out)
+    if broken:
+        for sentence in broken:
+            err.print(f"quietmean: refused by {printable(rules.place)}: {printable(sentence)}", markup=False)
+        raise SystemExit(InputError.exit_code)
+    if not json:
+        out.print(f"allowed by {printable(rules.place)}", markup=False)

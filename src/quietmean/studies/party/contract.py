@@ -1,0 +1,167 @@
+"""What a site agrees to before the first byte: all that is asked, from whom it protects, what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from quietmean.core.assumptions import assumptions_json
+from quietmean.core.codec import digest
+from quietmean.core.party import PartyId
+from quietmean.graphs import ExecutionTrace
+from quietmean.node.net import Address, Identity, format_address
+from quietmean.planning.automatic import Choice
+from quietmean.planning.plan import Plan
+from quietmean.randomness import Seed
+from quietmean.statistics import Column
+from quietmean.studies.forecast import Forecast
+from quietmean.studies.party.files import Files
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.study import Study
+
+_UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
+
+
+@dataclass(frozen=True)
+class Signatory:
+    """A party that a contract names; ``address``: where it is dialled, None where contributions go by file."""
+
+    name: str
+    key: str
+    address: Address | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.address is None else f"{self.name} at {format_address(self.address)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """What ``party`` of the ``parties`` agrees to; ``sealed``: where study and parties came sealed by a convener.
+
+    Nothing in it depends on anybody's data, so all parties of a study have the same, but for who they are.
+    """
+
+    study: Study
+    parties: tuple[Signatory, ...]
+    party: PartyId
+    choice: Choice
+    sealed: Sealed | None = None
+
+    @classmethod
+    def of(cls, files: Files, choice: Choice) -> Self:
+        """For a party that connects to the others."""
+        parties = tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in files.roster.entries)
+        return cls(files.study, parties, files.party, choice, files.sealed)
+
+    @classmethod
+    def by_file(cls, sealed: Sealed, identity: Identity, choice: Choice) -> Self:
+        """For the party with this key of a sealed study, which connects to nobody."""
+        parties = tuple(Signatory(entry.name, entry.identity) for entry in sealed.entries)
+        own = [party.key for party in parties].index(identity.public_key)
+        return cls(sealed.study, parties, own, choice, sealed)
+
+    @property
+    def own(self) -> Signatory:
+        return self.parties[self.party]
+
+    @property
+    def others(self) -> list[Signatory]:
+        return [party for party in self.parties if party is not self.own]
+
+    @property
+    def plan(self) -> Plan:
+        return self.choice.plan
+
+    @cached_property
+    def digest(self) -> str:
+        """What a yes is about, SHA-256, hexadecimal: the seal's; else of study, names and keys of all parties, and plan."""
+        if self.sealed is not None:
+            return self.sealed.digest
+        parties = [[party.name, party.key] for party in self.parties]
+        parts = {"study": self.study.tables(), "parties": parties, "plan": self.plan.digest}
+        return digest({"format": "quietmean-contract-1", **parts})
+
+    @cached_property
+    def everybody_else(self) -> float:
+        """Epsilon of this party if all others collude and nobody leaves; infinite where nothing is left then."""
+        plan = self.plan
+        everyone = ExecutionTrace.everyone(plan.protocol.rounds, plan.target.parties)
+        analysis = plan.execution(Seed.public("contract"), everyone).privacy(plan.target.delta)
+        others = [one for one in range(plan.target.parties) if one != self.party]
+        return analysis.epsilon(analysis.against(others).max_mu)
+
+    def expected(self) -> list[str]:
+        """How wide intervals will be, a sentence for each statistic; nothing where nobody said how many records there are."""
+        records = self.study.public_records(len(self.parties))
+        return [] if records is None else Forecast(self.study, self.plan, records).sentences()
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``quietmean contract --json`` prints. epsilon: a bound, unless it is said to be what the study asks for."""
+        plan, target = self.plan, self.plan.target
+        return {
+            "study": self.study.name,
+            "digest": self.digest,
+            "sealed": self.sealed is not None,
+            "party": self.own.name,
+            "statistics": [statistic.text for statistic in self.study.workload.statistics],
+            "columns": [column.describe() for column in self.study.workload.columns],
+            "unit": str(target.unit),
+            "neighbouring": str(target.neighbouring),
+            "epsilon_a_priori": plan.epsilon_a_priori,
+            "epsilon_asked": target.epsilon,
+            "delta": target.delta,
+            "enforced_by": plan.a_priori.enforced_by,
+            "colluding": target.colluding,
+            "epsilon_if_all_others_collude": self.everybody_else,
+            "dropouts": target.dropouts,
+            "protocol": plan.protocol.name,
+            "trust": plan.protocol.trust,
+            "why": self.choice.why,
+            "parties": [_party_json(party) for party in self.parties],
+            "expected": self.expected(),
+            "plan": plan.digest,
+            "assumptions": assumptions_json(plan.assumptions),
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What it is about, and what it says: for people."""
+        plan, target = self.plan, self.plan.target
+        at = f"at delta {target.delta:g}"
+        others = "not bounded" if math.isinf(self.everybody_else) else f"epsilon {self.everybody_else:.4g} {at}"
+        expected = self.expected() or ["not known beforehand: the study does not say how many records there are (records = ...)"]
+        return [
+            ("study", self.study.name),
+            ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
+            ("of", _listed([_column(column) for column in self.study.workload.columns])),
+            ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}"),
+            ("costs at most", f"epsilon {_up(plan.epsilon_a_priori)} {at}, known beforehand: {plan.a_priori.enforced_by}"),
+            ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
+            ("if all others collude", others),
+            ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),
+            ("with" if self.own.address is None else "connects to", _listed([str(party) for party in self.others])),
+            *(("expected", sentence) for sentence in expected),
+            *(("taken for granted", str(one)) for one in plan.assumptions),
+            ("digest", self.digest),
+        ]
+
+
+def _party_json(party: Signatory) -> dict[str, Any]:
+    return {"name": party.name, "key": party.key, "address": None if party.address is None else format_address(party.address)}
+
+
+def _column(column: Column) -> str:
+    if column.boolean:
+        return f"{column.name} (yes or no)"
+    said = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
+    return f"{column.name} ({said})"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return "; ".join(parts)
+
+
+def _up(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{math.ceil(value * 1e4 * (1 - 1e-9)) / 1e4:g}"

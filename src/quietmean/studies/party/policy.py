@@ -1,0 +1,289 @@
+"""What a site takes part in: limits that hold for every study, whoever asks and whoever said yes."""
+
+from __future__ import annotations
+
+import ipaddress
+import stat
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from quietmean.core.codec import digest
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.folders import configuration_folder
+from quietmean.core.schema import nearest
+from quietmean.node.net import number_of
+from quietmean.protocols import get_protocol
+from quietmean.statistics import Column, get_statistic
+from quietmean.studies.party.contract import Contract, Signatory
+
+
+class Budget(BaseModel):
+    """What all studies of one data set may cost together, and the file that keeps the account."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epsilon: float = Field(default=10.0, gt=0)
+    delta: float = Field(default=1e-4, gt=0, lt=1)
+    ledger: Path | None = None
+
+
+class Rules(BaseModel):
+    """The table [policy] of a policy file. What is None is not limited. The defaults hold where a site has no policy file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    largest_epsilon: float = Field(default=10.0, gt=0)
+    largest_delta: float = Field(default=1e-4, gt=0, lt=1)
+    # So many of the parties, whichever they are, learn no more than the study says.
+    least_colluding: int = Field(default=1, ge=0)
+    smallest_parties: int = Field(default=2, ge=2)
+    # Of this site: so that it is not recognised by what changes with it.
+    smallest_records: int = Field(default=1, ge=0)
+    units: tuple[PrivacyUnit, ...] | None = None
+    statistics: tuple[str, ...] | None = None
+    protocols: tuple[str, ...] | None = None
+    # Columns that no study may use.
+    never: tuple[str, ...] = ()
+    # Names with * and ?, and networks such as 10.0.0.0/8, that this site may dial.
+    hosts: tuple[str, ...] | None = None
+    ports: tuple[int, ...] | None = None
+    # Whether who sealed the study may be trusted for the keys of more parties than may collude.
+    trust_convener: bool = True
+    no_privacy: bool = True
+    # Whether --yes is an answer, where nobody is there to be asked.
+    unattended: bool = False
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: Rules = Rules()
+    budget: Budget | None = None
+    column: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class Policy:
+    """``rules`` of a site, ``budget`` of each data set if it says one, and the bounds or levels with which columns may be used.
+
+    ``path``: of the file; None for the limits that hold without one.
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    budget: Budget | None = None
+    columns: tuple[Column, ...] = ()
+    path: Path | None = None
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Self:
+        """From a file; by default policy.toml in the user's folder for settings, if there is one.
+
+        Raises :class:`InputError` for a file that cannot be read, that others may write, or with an unknown field.
+        """
+        place = configuration_folder() / "policy.toml" if path is None else path
+        try:
+            mode = place.stat().st_mode
+            raw = tomllib.loads(place.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if path is None:
+                return cls()
+            raise InputError(f"policy {place} does not exist: check the path") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"policy {place} cannot be read ({reason_of(error)}): mend it") from None
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise InputError(f"policy {place} can be written by others (mode {stat.S_IMODE(mode):04o}): run chmod go-w {place}")
+        try:
+            file = _File.model_validate(raw)
+        except ValidationError as error:
+            raise InputError(f"policy {place} is not as it should be ({_faults(error)}): mend these fields") from None
+        # A name that nothing has would forbid everything, or nothing.
+        for name in file.policy.protocols or ():
+            get_protocol(name)
+        for name in file.policy.statistics or ():
+            get_statistic(name)
+        return cls(file.policy, file.budget, file.column, place)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that it says, hexadecimal."""
+        rules = self.rules.model_dump(mode="json")
+        budget = None if self.budget is None else self.budget.model_dump(mode="json")
+        columns = [column.describe() for column in self.columns]
+        return digest({"format": "quietmean-policy-1", "rules": rules, "budget": budget, "columns": columns})
+
+    @property
+    def place(self) -> str:
+        """Where the rules stand, for a sentence."""
+        return f"the policy of this site, {self.path}" if self.path else "the limits of a site without a policy"
+
+    def broken(self, contract: Contract) -> list[str]:
+        """A sentence for each rule that the study breaks, with the name of the rule."""
+        return [f"{name}: {sentence}" for name, rule in _RULES.items() for sentence in rule(self, contract)]
+
+    def refuse(self, contract: Contract) -> None:
+        """Raises :class:`InputError` for a study that breaks a rule; nothing has left this machine."""
+        self._raise(self.broken(contract))
+
+    def refuse_records(self, records: int) -> None:
+        """Raises :class:`InputError` where this site has too few records."""
+        if records < self.rules.smallest_records:
+            self._raise([f"smallest_records: this site has fewer than {self.rules.smallest_records} records"])
+
+    def refuse_trust(self, trusted: Sequence[str]) -> None:
+        """Raises :class:`InputError` where the convener alone vouches for the keys of ``trusted`` and must not."""
+        if trusted and not self.rules.trust_convener:
+            self._raise(
+                [f"trust_convener: nobody compared the words with {', '.join(trusted)}; do, and name each with --compared"]
+            )
+
+    def _raise(self, broken: Sequence[str]) -> None:
+        if broken:
+            raise InputError(f"this study is refused by {self.place}: {'; '.join(broken)}. Nothing has left this machine")
+
+
+def _epsilon(policy: Policy, asked: Contract) -> Iterator[str]:
+    most, target = policy.rules.largest_epsilon, asked.plan.target
+    if target.epsilon > most:
+        yield f"the study asks for epsilon {target.epsilon:g}, at most {most:g} is allowed"
+    elif not asked.plan.epsilon_a_priori <= most * (1 + 1e-6) and asked.plan.protocol.is_private:
+        yield f"nothing promises beforehand that it costs at most {most:g}: {asked.plan.a_priori.enforced_by}"
+
+
+def _delta(policy: Policy, asked: Contract) -> Iterator[str]:
+    most = policy.rules.largest_delta
+    if asked.plan.target.delta > most:
+        yield f"the study asks for delta {asked.plan.target.delta:g}, at most {most:g} is allowed"
+
+
+def _colluding(policy: Policy, asked: Contract) -> Iterator[str]:
+    least, given = policy.rules.least_colluding, asked.plan.target.colluding
+    if given < least:
+        yield f"the study protects against {given} colluding parties, at least {least} must be assumed"
+
+
+def _parties(policy: Policy, asked: Contract) -> Iterator[str]:
+    least = policy.rules.smallest_parties
+    if len(asked.parties) < least:
+        yield f"{len(asked.parties)} parties take part, at least {least} must"
+
+
+def _unit(policy: Policy, asked: Contract) -> Iterator[str]:
+    allowed = policy.rules.units
+    if allowed is not None and asked.study.unit not in allowed:
+        yield f"the study protects one {asked.study.unit}, allowed is {', '.join(allowed)}"
+
+
+def _statistics(policy: Policy, asked: Contract) -> Iterator[str]:
+    allowed = policy.rules.statistics
+    for one in asked.study.workload.statistics if allowed is not None else ():
+        if one.name not in (allowed or ()):
+            yield f"{one.text} is not allowed, these kinds are: {', '.join(allowed or ())}"
+
+
+def _protocols(policy: Policy, asked: Contract) -> Iterator[str]:
+    allowed, name = policy.rules.protocols, asked.plan.protocol.name
+    if allowed is not None and name not in allowed:
+        yield f"{name} is not allowed, these are: {', '.join(allowed)}"
+
+
+def _no_privacy(policy: Policy, asked: Contract) -> Iterator[str]:
+    if not policy.rules.no_privacy and not asked.plan.protocol.is_private:
+        yield f"{asked.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
+
+
+def _never(policy: Policy, asked: Contract) -> Iterator[str]:
+    # Whoever transforms a column declares it, too.
+    for name in sorted(set(policy.rules.never) & {column.name for column in asked.study.columns}):
+        yield f"column {name!r} must not be used"
+
+
+def _columns(policy: Policy, asked: Contract) -> Iterator[str]:
+    declared = {column.name: column for column in policy.columns}
+    for column in asked.study.workload.columns:
+        own = declared.get(column.name)
+        if own is not None and _said(own) != _said(column):
+            yield f"column {column.name!r} is declared as {_said(column)}, at this site it is {_said(own)}"
+
+
+def _hosts(policy: Policy, asked: Contract) -> Iterator[str]:
+    rehearsal = asked.own.address is not None and _loopback(asked.own.address[0])
+    allowed = policy.rules.hosts
+    for party, host in _dialled(asked):
+        number = number_of(host)
+        if number is not None and (number.is_link_local or number.is_multicast or number.is_unspecified):
+            yield f"{party}, an address inside a machine or a network's own, which is never dialled"
+        elif _loopback(host) and not rehearsal:
+            yield f"{party}, on this very machine, which is dialled in rehearsals only, where all parties are on it"
+        elif allowed is not None and not any(_matches(host, one) for one in allowed):
+            yield f"{party}, allowed are: {', '.join(allowed)}"
+
+
+def _ports(policy: Policy, asked: Contract) -> Iterator[str]:
+    allowed = policy.rules.ports
+    for party, _ in _dialled(asked):
+        if allowed is not None and party.address is not None and party.address[1] not in allowed:
+            yield f"{party}, allowed are: {', '.join(map(str, allowed))}"
+
+
+def _dialled(asked: Contract) -> Iterator[tuple[Signatory, str]]:
+    """The other parties that are connected to, with their hosts."""
+    for party in asked.others:
+        if party.address is not None:
+            yield party, party.address[0]
+
+
+_RULES: dict[str, Callable[[Policy, Contract], Iterator[str]]] = {
+    "largest_epsilon": _epsilon,
+    "largest_delta": _delta,
+    "least_colluding": _colluding,
+    "smallest_parties": _parties,
+    "units": _unit,
+    "statistics": _statistics,
+    "protocols": _protocols,
+    "no_privacy": _no_privacy,
+    "never": _never,
+    "column": _columns,
+    "hosts": _hosts,
+    "ports": _ports,
+}
+
+
+def _said(column: Column) -> str:
+    if column.boolean:
+        return "boolean"
+    return f"levels {', '.join(column.levels)}" if column.levels else f"{column.low!r} to {column.high!r}"
+
+
+def _loopback(host: str) -> bool:
+    number = number_of(host)
+    return number.is_loopback if number is not None else host == "localhost" or host.endswith(".localhost")
+
+
+def _matches(host: str, allowed: str) -> bool:
+    number = number_of(host)
+    if number is None:
+        return fnmatchcase(host.lower(), allowed.lower())
+    try:
+        return number in ipaddress.ip_network(allowed)
+    except ValueError:
+        return False
+
+
+def _faults(error: ValidationError) -> str:
+    return "; ".join(_fault(fault["loc"], fault["type"], fault["msg"]) for fault in error.errors())
+
+
+def _fault(place: tuple[int | str, ...], kind: str, message: str) -> str:
+    text = ".".join(map(str, place))
+    if kind != "extra_forbidden":
+        return f"{text}: {message.lower()}"
+    models: dict[Any, type[BaseModel]] = {"policy": Rules, "budget": Budget, "column": Column}
+    known = models.get(place[0], _File) if len(place) > 1 else _File
+    return f"{text} is unknown{nearest(str(place[-1]), list(known.model_fields))}"

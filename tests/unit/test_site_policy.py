@@ -1,0 +1,293 @@
+"""A site's policy file, the contract that it is held against, and who pays: files that are refused, digests, budgets, a yes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError
+from quietmean.core.folders import configuration_folder, data_folder
+from quietmean.ledger import Ledger
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.studies import Study
+from quietmean.studies.party import Answer, Contract, Policy, approve
+from quietmean.studies.party.contract import Signatory
+from support.pages import blocks
+from support.site_policy import toml, write_policy
+
+TABLES: dict[str, Any] = {
+    "study": {"name": "ages", "epsilon": 1.0, "delta": 1e-6, "colluding": 1, "protocol": "local-dp", "records": 4000},
+    "column": [{"name": "age", "low": 0, "high": 100}],
+}
+PARTIES = tuple(Signatory(name, Identity.generate().public_key, ("192.0.2.7", 7001 + n)) for n, name in enumerate("abc"))
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+def contract(changed: dict[str, Any] | None = None, parties: tuple[Signatory, ...] = PARTIES, party: int = 0) -> Contract:
+    tables = {**TABLES, "study": {**TABLES["study"], **(changed or {})}}
+    study = Study.from_tables(tables, "the study")
+    return Contract(study, parties, party, study.choice(len(parties)))
+
+
+class Person:
+    """At a terminal, with an answer."""
+
+    def __init__(self, says: bool | None) -> None:
+        self.says = says
+        self.shown: list[Contract] = []
+
+    def can_ask(self) -> bool:
+        return self.says is not None
+
+    def show(self, contract: Contract) -> None:
+        self.shown.append(contract)
+
+    def compared(self, words: str, others: Sequence[str]) -> list[str]:
+        raise AssertionError("nothing is sealed here")
+
+    def yes(self) -> bool:
+        return bool(self.says)
+
+
+def agreed(
+    asked: Contract, policy: Policy | None = None, answer: Answer | None = None, says: bool | None = None, **more: Any
+) -> Any:
+    return approve(asked, policy or Policy(), answer or Answer(), Person(says), lambda sentence: None, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[policy]\nlargest_epsilom = 1.0\n", "policy.largest_epsilom is unknown (did you mean 'largest_epsilon'?)"),
+        ("[polcy]\nlargest_epsilon = 1.0\n", "polcy is unknown (did you mean 'policy'?)"),
+        ("[budget]\nepsilom = 1.0\n", "budget.epsilom is unknown (did you mean 'epsilon'?)"),
+        ("[[column]]\nname = 'age'\nlo = 3\n", "column.0.lo is unknown (did you mean 'low'?)"),
+        ("[policy]\nlargest_epsilon = 0\n", "policy.largest_epsilon"),
+        ("[policy]\nlargest_delta = 1.5\n", "policy.largest_delta"),
+        ("[policy]\nunits = ['person']\n", "policy.units"),
+        ("[policy]\nprotocols = ['inka']\n", "protocol 'inka' is unknown (did you mean 'inca'?)"),
+        ("[policy]\nstatistics = ['meen']\n", "meen"),
+        ("[policy\n", "cannot be read"),
+    ],
+)
+def test_a_file_with_a_mistake_is_no_policy(text: str, said: str) -> None:
+    """Not one with fewer rules than its owner believes."""
+    path = write_policy()
+    path.write_text(text)
+    with pytest.raises(InputError, match=re.escape(said)):
+        Policy.load()
+
+
+def test_who_else_may_write_it() -> None:
+    path = write_policy()
+    Policy.load()
+    path.chmod(0o620)
+    with pytest.raises(InputError, match="chmod go-w"):
+        Policy.load()
+
+
+def test_a_policy_that_was_named_must_be_there() -> None:
+    assert Policy.load().path is None
+    with pytest.raises(InputError, match="does not exist"):
+        Policy.load(Path("policy.toml"))
+    write_policy(Path("policy.toml"), largest_epsilon=0.5)
+    assert Policy.load(Path("policy.toml")).rules.largest_epsilon == 0.5
+
+
+def test_its_digest_is_of_all_that_it_says() -> None:
+    variants = [{}, {"largest_epsilon": 1.0}, {"never": ["age"]}, {"budget": {"epsilon": 3.0}}, {"columns": TABLES["column"]}]
+    assert len({Policy.load(write_policy(**one)).digest for one in variants}) == len(variants)  # type: ignore[arg-type]
+
+
+def test_without_a_file_limits_hold() -> None:
+    assert Policy().broken(contract()) == []
+    (broken,) = Policy().broken(contract({"epsilon": 11.0}))
+    assert broken.startswith("largest_epsilon: the study asks for epsilon 11, at most 10")
+    assert [one.split(":")[0] for one in Policy().broken(contract({"colluding": 0, "delta": 1e-3}))] == [
+        "largest_delta",
+        "least_colluding",
+    ]
+
+
+def test_a_contract_is_the_same_at_all_parties_and_another_for_anything_else() -> None:
+    """What a yes names: study, names, keys, order and plan; not where parties are."""
+    asked = contract()
+    assert asked.digest == contract(party=2).digest
+    moved = (*PARTIES[:2], Signatory("c", PARTIES[2].key, ("192.0.2.9", 1)))
+    assert asked.digest == contract(parties=moved).digest
+    others = [
+        contract({"epsilon": 1.01}),
+        contract({"name": "age"}),
+        contract({"records": 5000}),
+        contract(parties=(PARTIES[1], PARTIES[0], PARTIES[2])),
+        contract(parties=(*PARTIES[:2], Signatory("d", PARTIES[2].key))),
+        contract(parties=(*PARTIES[:2], Signatory("c", Identity.generate().public_key))),
+    ]
+    assert len({asked.digest, *(other.digest for other in others)}) == 1 + len(others)
+
+
+def test_what_it_says() -> None:
+    asked = contract()
+    document = asked.to_json()
+    assert document["epsilon_a_priori"] <= 1.0
+    # Its own noise alone protects whoever stands against all others.
+    assert document["epsilon_if_all_others_collude"] == pytest.approx(1.0, rel=1e-3)
+    lines = dict(asked.lines())
+    assert "any 1 of the 3 parties together" in lines["against"]
+    assert "one record of one party" in lines["protects"]
+    assert "b at 192.0.2.7:7002; c at 192.0.2.7:7003" in lines["connects to"]
+    assert asked.digest in lines["digest"]
+
+
+def test_whose_yes_counts(tmp_path: Path) -> None:
+    asked, own = contract(), Policy.load(write_policy(largest_epsilon=2.0))
+    # A plain study beside a roster of one's own, where nobody watches and nobody wrote a policy.
+    assert agreed(asked)["approval"]["contract"] == asked.digest
+    with pytest.raises(InputError, match="nobody said yes"):
+        agreed(asked, own)
+    with pytest.raises(InputError, match="you did not say yes"):
+        agreed(asked, own, says=False)
+    assert agreed(asked, own, says=True)["approval"] == {"contract": asked.digest, "policy": own.digest}
+    with pytest.raises(InputError, match="unattended = true"):
+        agreed(asked, own, Answer(yes=True))
+    agreed(asked, Policy.load(write_policy(unattended=True)), Answer(yes=True))
+    agreed(asked, own, Answer(accept=asked.digest[:32]))
+    agreed(asked, own, begun=True)
+    for accept in (asked.digest[:31], contract({"epsilon": 1.01}).digest, ""):
+        with pytest.raises(InputError, match="is not the digest of this study"):
+            agreed(asked, own, Answer(accept=accept), says=True)
+    # No yes lifts a rule.
+    with pytest.raises(InputError, match="largest_epsilon"):
+        agreed(contract({"epsilon": 2.5}), own, Answer(accept=contract({"epsilon": 2.5}).digest), says=True, begun=True)
+
+
+def site(**changed: Any) -> list[str]:
+    """A study of three parties in files, of which this is one; the options of join and check."""
+    tables = {**TABLES, "study": {**TABLES["study"], "records": 40, "epsilon": 5.0, **changed}}
+    if not Path("a.key").exists():
+        Identity.generate().save(Path("a.key"))
+    identity = Identity.load(Path("a.key"))
+    keys = [identity.public_key, *(one.key for one in PARTIES[1:])]
+    entries = [RosterEntry(one.name, one.address or ("", 0), key) for one, key in zip(PARTIES, keys, strict=True)]
+    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    Path("study.toml").write_text(toml(tables))
+    Path("wards.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+    return ["study.toml", "--roster", "roster.toml", "--key", "a.key"]
+
+
+def test_the_contract_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = site()
+    main(["contract", *asked, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["policy"]["broken"] == []
+    main(["contract", *asked])
+    shown = capsys.readouterr().out
+    assert document["digest"] in shown.replace("\n", "").replace(" ", "")
+    assert all(one in shown for one in ("mean(age)", "epsilon 5", "local-dp", "allowed by the limits of a site without a policy"))
+    write_policy(largest_epsilon=2.0, smallest_parties=4)
+    with pytest.raises(SystemExit) as ended:
+        main(["contract", *asked])
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert "largest_epsilon" in errors
+    assert "smallest_parties" in errors
+    # What was agreed to on one machine, and changed on another.
+    write_policy()
+    site(epsilon=5.5)
+    with pytest.raises(SystemExit) as ended:
+        main(["join", *asked, "--data", "wards.csv", "--accept", document["digest"]])
+    assert ended.value.code == 2
+    assert "is not the digest of this study" in capsys.readouterr().err
+    assert not list(Path().glob("*.store"))
+
+
+def checked(asked: list[str], capsys: pytest.CaptureFixture[str], *more: str, data: str = "wards.csv") -> str:
+    """What ``check`` finds about the ledger."""
+    with pytest.raises(SystemExit):
+        main(["check", *asked, "--data", data, "--wait", "0", "--json", *more])
+    output = capsys.readouterr()
+    if not output.out.startswith('{\n  "ready"'):
+        return output.err
+    findings = json.loads(output.out)["here"]
+    return next((one["text"] for one in findings if one["name"] == "ledger"), "")
+
+
+def join(asked: list[str], capsys: pytest.CaptureFixture[str], *more: str, data: str = "wards.csv") -> str:
+    """Until its address, which no machine has, stops it."""
+    with pytest.raises(SystemExit):
+        main(["join", *asked, "--data", data, *more])
+    return capsys.readouterr().err
+
+
+def test_studies_are_charged_unless_somebody_says_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    asked, ledger = site(), data_folder() / "ledger"
+    assert "account 'wards' with a budget of epsilon 10 at delta 0.0001 for one record will be made" in checked(asked, capsys)
+    assert not ledger.exists()
+    assert checked(asked, capsys, "--no-ledger") == ""
+    join(asked, capsys, "--no-ledger", "--store", "rehearsal.store")
+    assert not ledger.exists()
+    assert "account 'wards' with a budget of epsilon 10" in join(asked, capsys)
+    with Ledger.open(ledger) as book:
+        (account,) = book.accounts()
+    assert account.entries[0].mu == Study.load(Path("study.toml")).plan(3).charge.mu
+    # The same data under another name are the same data.
+    Path("copy.csv").write_text(Path("wards.csv").read_text())
+    for said in (checked(asked, capsys, data="copy.csv"), join(asked, capsys, data="copy.csv")):
+        assert "--account wards" in said
+    with Ledger.open(ledger) as book:
+        assert [one.name for one in book.accounts()] == ["wards"]
+    # Each of two more would be allowed alone.
+    join(site(name="second", epsilon=10.0), capsys, "--store", "second.store")
+    assert "'wards' has epsilon" in join(site(name="third", epsilon=10.0), capsys, "--store", "third.store")
+
+
+def test_a_budget_of_the_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = site()
+    write_policy(unattended=True, budget={"epsilon": 3.0, "delta": 1e-5})
+    assert "leave --no-ledger out" in join(asked, capsys, "--no-ledger", "--yes")
+    assert "is more than account 'wards' with a budget of epsilon 3 at delta 1e-05 for one record allows" in checked(
+        asked, capsys
+    )
+    assert "asks for epsilon" in join(asked, capsys, "--yes")
+    write_policy(unattended=True, budget={"epsilon": 8.0, "ledger": str(Path("own.ledger").resolve())})
+    join(asked, capsys, "--yes", "--store", "third.store")
+    with Ledger.open(Path("own.ledger")) as book:
+        assert book.account("wards").budget.epsilon == 8.0
+    assert configuration_folder().is_dir()
+
+
+def test_the_page() -> None:
+    """Its example is a policy, and its table names all rules with what holds without a policy."""
+    path = write_policy()
+    path.write_text("\n".join(blocks("how-to/policy.md", "toml")))
+    policy = Policy.load()
+    assert policy.budget is not None
+    assert policy.columns
+    fields = type(policy.rules).model_fields
+    assert all(getattr(policy.rules, name) != field.default for name, field in fields.items() if name != "unattended")
+    page = (Path(__file__).parents[2] / "docs/how-to/policy.md").read_text()
+    rows = [line.split("|")[1:3] for line in page.partition("| rule |")[2].splitlines() if line.startswith("| `")]
+    said = {name.strip(" `"): default.strip() for names, default in rows for name in names.split(",")}
+    assert set(fields) == set(said) - {"[[column]]"}
+    for name, field in fields.items():
+        assert said[name] == _in_words(field.default), name
+
+
+def _in_words(default: Any) -> str:
+    if default is None:
+        return "all"
+    if isinstance(default, bool | tuple):
+        return str(default).lower() if isinstance(default, bool) else "none"
+    return f"{default:.10g}"
