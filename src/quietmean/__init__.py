@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quietmean import learning as learning
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
     from quietmean.api.joining import ajoin, contract, join
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.secagg import SecAgg
     from quietmean.protocols.secagg_plus import SecAggPlus
     from quietmean.protocols.secret_sharing import SecretSharing
+    from quietmean.sessions import Session
 
     __version__: str
 
@@ -61,6 +63,7 @@ __all__ = [
     "SecAgg",
     "SecAggPlus",
     "SecretSharing",
+    "Session",
     "Study",
     "Target",
     "ajoin",
@@ -93,6 +96,7 @@ _PLACES = {
     "SecAgg": "protocols.secagg",
     "SecAggPlus": "protocols.secagg_plus",
     "SecretSharing": "protocols.secret_sharing",
+    "Session": "sessions",
     "Study": "api.study",
     "Target": "protocols",
     "ajoin": "api.joining",
@@ -105,6 +109,9 @@ _PLACES = {
     "simulate": "api",
 }
 
+# Parts of the interface that are modules.
+_MODULES = ("learning", "statistics")
+
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
@@ -115,15 +122,15 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("quietmean")
-    if name == "statistics":
+    if name in _MODULES:
         from importlib import import_module
 
-        return import_module("quietmean.statistics")
+        return import_module(f"quietmean.{name}")
     raise AttributeError(f"module 'quietmean' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__", "statistics"])
+    return sorted([*__all__, "__version__", *_MODULES])
 
 
 class _Package(ModuleType):
