@@ -6,6 +6,7 @@ plan = qm.IncA(rounds=20).calibrate(target)
 result = plan.simulate(values, runs=100)
 study = qm.Study({"age": (0, 110)}, ["mean(age)"], epsilon=1.0, delta=1e-6)
 result = study.run(frame, parties=20)
+result = qm.join("study.sealed", key="north.key", data=frame, account="wards", accept=digest)
 certificate = qm.Execution.load("receipt.json").privacy(1e-6).against({0, 4})
 """
 
@@ -16,8 +17,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quietmean import learning as learning
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
+    from quietmean.api.joining import ajoin, contract, join
     from quietmean.api.study import Study
     from quietmean.core.errors import InputError, QuietmeanError
     from quietmean.core.input_domain import InputDomain
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from quietmean.protocols.secagg import SecAgg
     from quietmean.protocols.secagg_plus import SecAggPlus
     from quietmean.protocols.secret_sharing import SecretSharing
+    from quietmean.sessions import Session
 
     __version__: str
 
@@ -59,9 +63,13 @@ __all__ = [
     "SecAgg",
     "SecAggPlus",
     "SecretSharing",
+    "Session",
     "Study",
     "Target",
+    "ajoin",
     "certify",
+    "contract",
+    "join",
     "node",
     "plan",
     "rank",
@@ -88,14 +96,21 @@ _PLACES = {
     "SecAgg": "protocols.secagg",
     "SecAggPlus": "protocols.secagg_plus",
     "SecretSharing": "protocols.secret_sharing",
+    "Session": "sessions",
     "Study": "api.study",
     "Target": "protocols",
+    "ajoin": "api.joining",
     "certify": "api",
+    "contract": "api.joining",
+    "join": "api.joining",
     "node": "api",
     "plan": "api",
     "rank": "planning.candidates",
     "simulate": "api",
 }
+
+# Parts of the interface that are modules.
+_MODULES = ("learning", "statistics")
 
 
 def __getattr__(name: str) -> Any:
@@ -107,15 +122,15 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("quietmean")
-    if name == "statistics":
+    if name in _MODULES:
         from importlib import import_module
 
-        return import_module("quietmean.statistics")
+        return import_module(f"quietmean.{name}")
     raise AttributeError(f"module 'quietmean' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__", "statistics"])
+    return sorted([*__all__, "__version__", *_MODULES])
 
 
 class _Package(ModuleType):

@@ -1,7 +1,7 @@
 """Studies that ask for what no site should give: none sends a number, opens a connection or writes a contribution.
 
-Each is sealed by its convener or lies in a file beside a roster, and is given to ``join``, ``check`` and ``contribute`` of a site
-with the policy of a careful hospital, which says yes to all of them. The other parties listen: who dials them is seen.
+Each is sealed by its convener or lies in a file beside a roster, and is given to ``join``, ``check``, ``contribute`` and Python
+at a site with the policy of a careful hospital, which says yes to all of them. The other parties listen: who dials them is seen.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
@@ -178,6 +180,21 @@ def nothing_left(street: Street) -> None:
     assert not list(Path().glob("*.contribution*"))
 
 
+def join_from_python(asked: Hostile) -> None:
+    with warnings.catch_warnings():
+        # That an account is made.
+        warnings.simplefilter("ignore")
+        qm.join(
+            "study.toml",
+            "roster.toml",
+            "south.key",
+            data="wards.csv",
+            accept="0" * 64 if "--accept" in asked.more else None,
+            yes="--accept" not in asked.more,
+            no_privacy="--no-privacy" in asked.more,
+        )
+
+
 OWN = ("--data", "wards.csv", "--key", "south.key")
 COMPARED = tuple(part for name in NAMES if name != SITE for part in ("--compared", name))
 
@@ -197,6 +214,11 @@ def test_none_sends_a_number(name: str, street: Street, capsys: pytest.CaptureFi
         assert (code, asked.refused in errors) == (2, True), errors
         # What fails on the site's own data says that it is not ready, to parties whom its policy allows.
         assert street.callers() == 0 or asked.refused in ABOUT_DATA
+    if asked.refused != "trust_convener":
+        with pytest.raises(InputError) as found:
+            join_from_python(asked)
+        assert asked.refused in str(found.value)
+        nothing_left(street)
     sealed = seal(asked, street, identities)
     if isinstance(sealed, str):
         assert asked.refused in sealed

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from quietmean.core.errors import InputError
 from quietmean.core.extras import can_report, no_report_sentence
 from quietmean.core.schema import nearest
 from quietmean.core.tables import Tabular, table_text
+from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate
 from quietmean.protocols.execution import Execution
 from quietmean.statistics import Estimates
 from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.party import Finished
 from quietmean.studies.study import Study
 
 
@@ -21,7 +24,9 @@ from quietmean.studies.study import Study
 class StudyResult(Tabular):
     """Estimates in the units of the data, by statistic: ``result["mean(age)"]``. Epsilons are upper bounds.
 
-    ``names``: of all parties, in order. ``messages``, ``bytes`` and ``seconds``: what the exchange took.
+    ``names``: of all parties, in order. ``messages``, ``bytes`` and ``seconds``: what the exchange took. For one party of a study
+    between machines also ``receipt``, the file with the public record, ``notes``, what the execution could not settle, and
+    ``account``, the ledger's after the study.
     """
 
     study: Study
@@ -30,6 +35,27 @@ class StudyResult(Tabular):
     messages: int
     bytes: int
     seconds: float
+    receipt: Path | None = None
+    notes: tuple[str, ...] = ()
+    account: Account | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_party(cls, end: Finished) -> Self:
+        """What a party has at the end."""
+        result = end.result
+        return cls(
+            end.files.study,
+            end.outcome,
+            tuple(end.names),
+            result.transfers,
+            result.bytes_sent,
+            end.seconds,
+            end.receipt,
+            tuple(end.notes),
+            end.account,
+            end.origin,
+        )
 
     def __repr__(self) -> str:
         return f"{table_text(self.rows())}\n{self.outcome.certificate.terms.figures(self.outcome.a_priori, self.epsilon)}"
@@ -85,13 +111,13 @@ class StudyResult(Tabular):
 
     def save_receipt(self, path: str | Path) -> None:
         """Write the public record, which ``quietmean certify`` reads."""
-        self.outcome.save_receipt(Path(path))
+        self.outcome.save_receipt(Path(path), self.origin)
 
     def save_report(self, path: str | Path) -> None:
         """Write the page with figures and tables. Raises :class:`InputError` if the extra for pages is not installed."""
         if not can_report():
             raise InputError(no_report_sentence("the result"))
-        from quietmean.report import StudyReport, write_study_report
+        from quietmean.report import StudyReport, digests_of, write_study_report
 
         report = StudyReport.of_outcome(
             self.study.name,
@@ -100,6 +126,12 @@ class StudyResult(Tabular):
             messages=self.messages,
             bytes=self.bytes,
             seconds=self.seconds,
+            notes=self.notes,
+            account=self.account,
+            receipt="receipt.json" if self.receipt is None else self.receipt.name,
+            digests=digests_of(self.origin),
+            finished=str(self.origin.get("finished") or ""),
+            version=str(self.origin.get("quietmean") or ""),
         )
         write_study_report(report, Path(path))
 

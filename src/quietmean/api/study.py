@@ -96,6 +96,11 @@ class Study:
         return hash(self._terms.model_dump_json())
 
     @property
+    def terms(self) -> StudyTerms:
+        """All that the study states, as its file does."""
+        return self._terms
+
+    @property
     def columns(self) -> Columns:
         return self._terms.workload.columns
 

@@ -115,11 +115,10 @@ def command(
 
     from quietmean.cli.asking import AtTerminal
     from quietmean.cli.identity import load_identity
-    from quietmean.core.errors import InputError
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Answer, Contract, Files, Policy, Show, approve, payer_for, take_part
+    from quietmean.studies.party import Answer, Contract, Files, Policy, Show, agree, payer_for, prepare, take_part
 
     forbid_core_dumps()
     forbid_tracing()
@@ -127,8 +126,6 @@ def command(
     with display(events) as shown:
         with shown.asking():
             files = Files.load(study, roster, key, load_identity, store)
-        if files.keys is not None and files.keys.given is not None:
-            raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
         if shown.stream is not None:
             shown.stream.party = files.name
         payer = payer_for(
@@ -143,34 +140,30 @@ def command(
         )
         shown.say("calibrating the noise")
         choice = files.plan(plan, no_privacy)
-        shared, place = choice.plan, files.store(store)
+        contract, place = Contract.of(files, choice), files.store(store)
         with shown.asking():
-            approval = approve(
-                Contract.of(files, choice),
-                rules,
-                Answer(accept, compared or (), yes),
-                AtTerminal(),
-                warn,
-                keys=files.keys,
-                begun=place.exists() and place.stat().st_size > 0,
-            )
-        records = files.records(data)
-        rules.refuse_records(len(records))
-        forecast = files.forecast(shared, records)
-        encoded = files.encode(records, shared)
-        shown.tell_owner(encoded, files.owner_notes)
-        settings = files.settings(shared, encoded, place, Show(shown.report, shown.observe), listen)
-        charge = None if payer is None else payer.of(records).reserve(files.study.name, settings)
-        # Nothing of the data but this party's vector is kept while the study runs.
-        del records
-        shown.warn(budget_warnings(shared.target))
+            answer = Answer(accept, compared or (), yes)
+            approval = agree(files, contract, rules, place, answer, AtTerminal(), warn)
+        ready = prepare(
+            files,
+            contract,
+            rules,
+            approval,
+            data,
+            place,
+            payer,
+            shown.tell_owner,
+            show=Show(shown.report, shown.observe),
+            listen=listen,
+        )
+        shown.warn(budget_warnings(contract.plan.target))
         path = files.receipt(receipt)
-        end = asyncio.run(take_part(files, settings, path, charge=charge, approval=approval, say=shown.say))
+        end = asyncio.run(take_part(ready, path, shown.say))
         shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": end.account, "notes": tuple(end.notes)}
         document = {
             **end.to_json(),
             **choice_document(choice),
-            "expected": forecast.to_json(),
+            "expected": ready.forecast.to_json(),
             **write_pages(path, files.study.name, end.outcome, **shown_to, **end.effort()),
         }
         shown.result({name: document[name] for name in _RESULT_EVENT})

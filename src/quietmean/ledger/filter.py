@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.ledger.account import RESERVED, SPENT, Account, Entry, Freeze, Refund, charged_text, left_text
-from quietmean.privacy.charge import Charge
+from quietmean.privacy.charge import Charge, require_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ def _factor(account: Account, request: Request) -> int:
             f"study {request.name!r} is about data set {request.data_set!r}, account {account.name!r} about "
             f"{account.data_set!r}: use the account of that data set"
         )
-    if request.members is not None and request.members < 1:
-        raise InputError(f"a group of {request.members} is none: choose a whole number >= 1")
+    if request.members is not None:
+        require_members(request.members)
     # What hides a whole party hides each of its records, but not the other way round.
     if account.unit == PrivacyUnit.PARTY and request.unit != PrivacyUnit.PARTY and request.members is None:
         raise InputError(

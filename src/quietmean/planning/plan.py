@@ -176,6 +176,11 @@ class Plan:
         path.write_bytes(canonical_json(self.to_json()) + b"\n")
 
     @property
+    def releases_are_copies(self) -> bool:
+        """Does each party send its release itself to the others, rather than parts of sums?"""
+        return self.protocol.releases_are_public and not self.dissemination.transfers_mass
+
+    @property
     def digest(self) -> str:
         """What the parties agree on: SHA-256, hexadecimal."""
         return digest(self.to_json())

@@ -3,7 +3,7 @@
 from quietmean.privacy.adversary import Adversary
 from quietmean.privacy.analysis import GAUSSIAN_GUARANTEE, PrivacyAnalysis
 from quietmean.privacy.certificate import Certificate, Terms
-from quietmean.privacy.charge import Charge, compose
+from quietmean.privacy.charge import Charge, compose, require_members
 from quietmean.privacy.coalitions import CoalitionCertificate
 from quietmean.privacy.composition import (
     classical_renyi_epsilon,
@@ -55,6 +55,7 @@ __all__ = [
     "noise_levels",
     "remaining_mu",
     "renyi_epsilon",
+    "require_members",
     "set_mu",
     "type_two_error",
 ]

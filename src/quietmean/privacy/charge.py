@@ -68,7 +68,7 @@ class Charge:
         """
         if not (math.isfinite(epsilon) and epsilon >= 0):
             raise InputError(f"epsilon is {epsilon:g}: choose a finite number >= 0")
-        _check_members(members)
+        require_members(members)
         if not 0 <= delta <= 1:
             raise InputError(f"delta is {delta:g}: choose a number between 0 and 1")
         return cls(_mu_of_pure(members * epsilon), _group_delta(epsilon, delta, members))
@@ -80,7 +80,7 @@ class Charge:
         A group of ``members`` units has members^2 rho. Raises :class:`InputError` for a negative or infinite rho, unless
         0 < delta < 1, or for fewer members than 1.
         """
-        _check_members(members)
+        require_members(members)
         return cls.of_mechanism(epsilon_of_rho(members**2 * rho, delta), delta)
 
     @classmethod
@@ -142,7 +142,7 @@ class Charge:
         Raises :class:`InputError` for fewer members than 1, and for a beta > 0: its event is about one change, and what it is for
         several does not follow.
         """
-        _check_members(members)
+        require_members(members)
         if members == 1:
             return self
         if self.beta:
@@ -210,6 +210,7 @@ def _group_delta(epsilon: float, delta: float, members: int) -> float:
     return min(1.0, delta * factor * (1 + _SAFETY))
 
 
-def _check_members(members: int) -> None:
+def require_members(members: int) -> None:
+    """Raises :class:`InputError` unless so many units can change together."""
     if members < 1:
         raise InputError(f"a group of {members} is none: choose a whole number >= 1")

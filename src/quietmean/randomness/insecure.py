@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
 from quietmean.randomness.exchange import ExchangeKey
 from quietmean.randomness.layered_gaussian import layered_gaussian
-from quietmean.randomness.noise import SecureNoise
 from quietmean.randomness.seed import SEED_BYTES, Seed
+from quietmean.randomness.stacked import StackedNoise
 from quietmean.randomness.stream import BitStream
 
 # Blocks are drawn again when they were evicted: memory stays bounded, values do not change.
@@ -113,36 +112,12 @@ class _OneRow:
         return self._population.secret(self._party, purpose, index)
 
 
-class InsecureStackedNoise:
-    """The population view of n separate :class:`SecureNoise` sources, as n real parties would hold them."""
+class InsecureStackedNoise(StackedNoise):
+    """As of n real parties, from a small public number."""
 
     def __init__(self, seed: int, parties: int) -> None:
-        self._keys = [ExchangeKey(insecure_seed(seed, "exchange", party)) for party in range(parties)]
-        self._sources = [
-            SecureNoise(insecure_seed(seed, "party", party), partial(self._shared_seed, party)) for party in range(parties)
-        ]
-
-    def _shared_seed(self, party: PartyId, other: PartyId) -> Seed:
-        return self._keys[party].shared_seed(self._keys[other].public, "insecure")
-
-    def normal(self, purpose: str, index: int, dimension: int) -> Vector:
-        return np.stack([source.normal(purpose, index, dimension) for source in self._sources])
-
-    def shared_normal(self, pairs: NDArray[np.int64], purpose: str, index: int, dimension: int) -> Vector:
-        """Shape (M, d), for pairs of shape (M, 2)."""
-        drawn = [self._sources[one].shared_normal(other, purpose, index, dimension) for one, other in pairs.tolist()]
-        return np.array(drawn).reshape(len(pairs), dimension)
-
-    def discrete(self, purpose: str, index: int, scale: float, dimension: int) -> Units:
-        return np.stack([source.discrete(purpose, index, scale, dimension) for source in self._sources])
-
-    def shared_discrete(self, pairs: NDArray[np.int64], purpose: str, index: int, scale: float, dimension: int) -> Units:
-        """Shape (M, d), for pairs of shape (M, 2)."""
-        drawn = [self._sources[one].shared_discrete(other, purpose, index, scale, dimension) for one, other in pairs.tolist()]
-        return np.array(drawn, dtype=np.int64).reshape(len(pairs), dimension)
-
-    def party(self, party: PartyId) -> NoiseSource:
-        return self._sources[party]
+        keys = [ExchangeKey(insecure_seed(seed, "exchange", party)) for party in range(parties)]
+        super().__init__([insecure_seed(seed, "party", party) for party in range(parties)], keys, "insecure")
 
 
 class InsecureSilence:

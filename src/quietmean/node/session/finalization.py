@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 
 
 def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
+    """This party's log; ``heard``: whose release is in its total. Those are named, too, of whom it was handed one besides."""
     store = context.store
     mixing = Phase.MIXING
+    if context.settings.plan.releases_are_copies:
+        heard = tuple(sorted({*heard, *(sender for _, sender in store.seen_here(Phase.DISSEMINATION))}))
     return PartyLog(
         store.rounds_online(mixing),
         store.arrived_there(mixing),

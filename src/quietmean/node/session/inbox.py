@@ -52,10 +52,12 @@ class Inbox:
         merge_gossip: Callable[[bytes], None],
         rounds: int,
         grid: float = 0.0,
+        *,
+        copies: bool = False,
     ) -> None:
         """``merge_gossip`` takes over the encoded logs of a message, or raises PeerError. ``rounds``: of the mixing phase.
 
-        ``grid``: of all vectors, or 0.
+        ``grid``: of all vectors, or 0. ``copies``: each party's release is sent to the others, rather than parts of sums.
         """
         self._store = store
         self._party = party
@@ -64,6 +66,7 @@ class Inbox:
         self._merge_gossip = merge_gossip
         self._rounds = rounds
         self._grid = grid
+        self._copies = copies
         self._parked: dict[PartyId, _Parked] = {}
         self._cancelled: dict[PartyId, Position] = {}
         # The last message of each sender whose gossip is durable.
@@ -153,20 +156,23 @@ class Inbox:
             self._noted[sender] = place
 
     def note_seen(self, messages: Iterable[tuple[Position, PartyId]]) -> None:
-        """In the log of the mixing rounds, durably: their sender may tell nobody that it sent them."""
+        """In the log, durably: their sender may tell nobody that it sent them."""
         new = {
             message
             for message in messages
-            if self._is_mixing(message[0]) and not self._store.has_accepted(*message[0], message[1])
+            if self._is_logged(message[0]) and not self._store.has_accepted(*message[0], message[1])
         }
         new -= self._seen
         if new:
-            self._store.note_seen(int(Phase.MIXING), sorted((round_, sender) for (_, round_), sender in new))
+            self._store.note_seen(sorted((*place, sender) for place, sender in new))
             self._seen |= new
             self._on_change()
 
-    def _is_mixing(self, place: Position) -> bool:
-        return place[0] == Phase.MIXING and 1 <= place[1] <= self._rounds
+    def _is_logged(self, place: Position) -> bool:
+        """Shares of the mixing rounds, and releases: whoever was handed one knows it, whether or not it is in any total."""
+        if place[0] == Phase.MIXING:
+            return 1 <= place[1] <= self._rounds
+        return self._copies and place == (int(Phase.DISSEMINATION), 1)
 
     def _note_parked(self, transfer: Transfer) -> None:
         # Not durable, which would cost a write for each: if it is used or refused, that is. Before the agreement there is
@@ -177,7 +183,7 @@ class Inbox:
     async def _park(self, sender: PartyId, transfer: Transfer, arrival: _Arrival) -> bool:
         loop = asyncio.get_running_loop()
         self._note_parked(transfer)
-        if self._is_mixing(_place(transfer)):
+        if self._is_logged(_place(transfer)):
             # Whatever becomes of it: its connection may be lost, or a later one of the same sender take its place.
             self._early[_place(transfer), sender] = transfer.agreement
         earlier = self._parked.pop(sender, None)

@@ -13,7 +13,8 @@ from quietmean.node.net import Count, Limits, Payload
 class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """``online``: rounds in which the party took part. ``sent``: (round, receiver) of its messages that arrived.
 
-    ``received``: (round, sender) of messages that it accepted. ``heard``: parties whose release it has. ``settled``: (round,
+    ``received``: (round, sender) of messages that it accepted. ``heard``: parties whose release it has, or
+    was handed and does not use. ``settled``: (round,
     receiver, later round) of cancelled shares that had been used, with the round at whose end they were taken out; 0 for never.
     ``seen``: (round, sender) of messages that were handed to it and that it does not use: refused, too late, or taken back.
     """

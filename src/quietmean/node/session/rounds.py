@@ -75,7 +75,7 @@ class PhaseRunner:
             return load_state(self._machine.state_type, stored[2], self._context.store.kept), True
         step = self._machine.start()
         self._context.store.record(self._phase, step)
-        return step.state, self._restarted
+        return step.state, self._restarted and self._phase == Phase.MIXING
 
     async def _round(self, state: Any, resumed: bool) -> Any:
         context, here = self._context, (int(self._phase), int(state.round))
@@ -83,6 +83,9 @@ class PhaseRunner:
         context.inbox.enter(here, expected, self._senders(state.round) - expected)
         if resumed:
             await self._catch_up(here)
+        elif self._restarted and self._copies:
+            # What came early to the process that died, in a phase before this one.
+            context.inbox.note_seen(self._may_have_come(here[1]))
         outgoing = context.store.outgoing(*here)
         self._report(here, expected | outgoing.keys())
         statuses = await self._exchange(here, outgoing, expected)
@@ -200,7 +203,11 @@ class PhaseRunner:
         context.inbox.note_seen(self._may_have_come(here[1]))
 
     def _may_have_come(self, first: int) -> list[tuple[Position, PartyId]]:
-        """What may have been handed to the process that died and was not durable: all that was sent since, as far as is known."""
+        """What may have been handed to the process that died and was not durable: all that was sent since, as far as is known.
+
+        Who does not answer may have gone on to any round before it left, and sent to nobody else: it counts as if it had. How
+        far others have come bounds nothing: who is cut off from them goes on without them.
+        """
         places = [(int(self._phase), round_) for round_ in range(first, self._machine.rounds + 1)]
         sent = self._context.failure_detector.may_have_begun
         return [(place, sender) for place in places for sender in sorted(self._senders(place[1])) if sent(sender, place)]

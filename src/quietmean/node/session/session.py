@@ -90,7 +90,14 @@ class Session:
             settings=settings,
             store=store,
             inbox=Inbox(
-                store, settings.party, lambda: self._context.agreement, changed.set, self._merge_gossip, rounds, plan.grid
+                store,
+                settings.party,
+                lambda: self._context.agreement,
+                changed.set,
+                self._merge_gossip,
+                rounds,
+                plan.grid,
+                copies=plan.releases_are_copies,
             ),
             links=make_links(self),
             failure_detector=self.failure_detector,
@@ -206,10 +213,31 @@ class Session:
         shares = self._settings.plan.dissemination.transfers_mass
         # Releases are public, and late ones are accepted: no round of dissemination is skipped.
         gossips = self._settings.plan.protocol.transfers_mass
-        runner = PhaseRunner(self._context, Phase.DISSEMINATION, machine, may_miss=False, transfers_mass=shares, gossips=gossips)
+        runner = PhaseRunner(
+            self._context,
+            Phase.DISSEMINATION,
+            machine,
+            may_miss=False,
+            transfers_mass=shares,
+            gossips=gossips,
+            senders=lambda round_: self._may_have_released(),
+            restarted=self._restarted,
+        )
         state = await runner.run()
         heard: tuple[PartyId, ...] = getattr(state, "heard", ())
         return heard
+
+    def _may_have_released(self) -> frozenset[PartyId]:
+        """Who else may have sent its release to a process of this party that died."""
+        plan, store = self._settings.plan, self._store
+        if not plan.releases_are_copies:
+            return frozenset()
+        others = plan.protocol.releasers(plan.target.parties) - {self._settings.party}
+        if not plan.gated or not store.passed_gate():
+            return others
+        # More than half voted for the history that this party has. Nobody else passed the gate, and the logs of who did are here.
+        known = self._context.required_gossip.until
+        return frozenset(other for other in others if known[other] == self._rounds)
 
     async def _finalize(self, seed: Seed, heard: tuple[PartyId, ...], started: float) -> NodeResult:
         plan, store = self._settings.plan, self._store
@@ -338,7 +366,7 @@ class Session:
         """Send the own release to a party that was away, once this party has finished dissemination; one sending at a time."""
         context, plan, place = self._context, self._settings.plan, (request.phase, request.round)
         over = place == (int(Phase.DISSEMINATION), 1) and context.inbox.position[0] == Phase.FINALIZATION
-        if not over or not plan.protocol.releases_are_public or plan.dissemination.transfers_mass:
+        if not over or not plan.releases_are_copies:
             return REFUSED
         sending = self._sending_again.get(receiver)
         if sending is None or sending.done():

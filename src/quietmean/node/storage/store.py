@@ -310,11 +310,10 @@ class Store(Database):
             self._database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (phase, round_, sender))
         self._arrived.get((phase, round_), {}).pop(sender, None)
 
-    def note_seen(self, phase: int, messages: Sequence[tuple[int, PartyId]]) -> None:
-        """These messages, (round, sender), were handed to this party, though it does not use them."""
+    def note_seen(self, messages: Sequence[tuple[int, int, PartyId]]) -> None:
+        """These messages, (phase, round, sender), were handed to this party, though it does not use them."""
         with self._transaction():
-            rows = [(phase, round_, sender) for round_, sender in messages]
-            self._database.executemany("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", rows)
+            self._database.executemany("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", messages)
 
     def has_accepted(self, phase: int, round_: int, sender: PartyId) -> bool:
         return sender in self._arrived.get((phase, round_), ())

@@ -7,6 +7,7 @@ from quietmean.studies.party.files import Files, Show, agreed_files, file_name, 
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for, twins_text
 from quietmean.studies.party.policy import Policy
+from quietmean.studies.party.preparing import Prepared, agree, prepare
 
 __all__ = [
     "Answer",
@@ -16,14 +17,17 @@ __all__ = [
     "Finished",
     "Payer",
     "Policy",
+    "Prepared",
     "Questions",
     "Show",
+    "agree",
     "agreed_files",
     "approve",
     "file_name",
     "notes_of",
     "own_keys",
     "payer_for",
+    "prepare",
     "take_part",
     "twins_text",
 ]

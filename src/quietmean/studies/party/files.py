@@ -18,7 +18,7 @@ from quietmean.node.net import parse_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
-from quietmean.studies.data import read_columns
+from quietmean.studies.data import Source, read_columns
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.sealed import Sealed
@@ -86,6 +86,15 @@ class Files:
         stem = study.parent / f"{study.with_suffix('').name}-{file_name(members.name(party))}"
         return cls(agreed, members, identity, party, stem, sealed, keys)
 
+    @classmethod
+    def of(cls, study: Study, roster: Path, key: Path, unlock: Callable[[Path], Identity]) -> Files:
+        """For a study that is in no file: its other files are named after it, in the folder where the process is."""
+        members = Roster.load(roster)
+        Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
+        identity = unlock(key)
+        party = members.find(identity)
+        return cls(study, members, identity, party, Path(f"{file_name(study.name)}-{file_name(members.name(party))}"))
+
     @property
     def name(self) -> str:
         return self.roster.name(self.party)
@@ -102,7 +111,7 @@ class Files:
     def receipt(self, given: Path | None) -> Path:
         return given or self.stem.with_name(f"{self.stem.name}.receipt.json")
 
-    def records(self, data: Path) -> NDArray[np.float64]:
+    def records(self, data: Source) -> NDArray[np.float64]:
         """The columns that the study uses, shape (records, columns); NaN where a cell has no number."""
         return read_columns(data, self.workload.columns, self.owner_notes.append)
 

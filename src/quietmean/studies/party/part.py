@@ -11,12 +11,12 @@ from typing import Any
 
 from quietmean.core.errors import NothingPublished, ProtocolFailure
 from quietmean.ledger import Account
-from quietmean.node import NodeResult, NodeSettings, run_party
+from quietmean.node import NodeResult, run_party
 from quietmean.planning.gate import GateRefused
 from quietmean.studies.outcome import StudyOutcome, conclude, save_refusal
 from quietmean.studies.party.ending import loose_ends, notes_of, origin_of
 from quietmean.studies.party.files import Files
-from quietmean.studies.party.payment import ChargedStudy
+from quietmean.studies.party.preparing import Prepared
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,13 @@ class Finished:
         return {"messages": self.result.transfers, "bytes": self.result.bytes_sent, "seconds": self.seconds}
 
 
-async def take_part(
-    files: Files,
-    settings: NodeSettings,
-    receipt: Path,
-    *,
-    charge: ChargedStudy | None = None,
-    approval: Mapping[str, Any] | None = None,
-    say: Callable[[str], None] = lambda text: None,
-) -> Finished:
+async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] = lambda text: None) -> Finished:
     """Run this party's node, certify what happened, settle what was charged, and write ``receipt``.
 
-    ``approval``: what the receipt says of who said yes; ``say`` gets what is being done. Raises :class:`ProtocolFailure` for an
-    execution without a result; what it cost is settled all the same.
+    ``say`` gets what is being done. Raises :class:`ProtocolFailure` for an execution without a result; what it cost is settled
+    all the same.
     """
-    approved = dict(approval or {})
+    files, settings, charge, approved = ready.files, ready.settings, ready.charge, ready.approval
     begun = time.monotonic()
     target = settings.plan.target
     try:

@@ -19,7 +19,7 @@ from quietmean.ledger import Budget as AccountBudget
 from quietmean.node import NodeSettings
 from quietmean.planning.gate import GateRecord
 from quietmean.planning.plan import Plan
-from quietmean.privacy import Charge
+from quietmean.privacy import Charge, require_members
 from quietmean.studies.outcome import StudyOutcome
 from quietmean.studies.party.policy import Budget, Policy
 
@@ -46,9 +46,10 @@ class Payer:
 
     def reserve(self, name: str, settings: NodeSettings) -> ChargedStudy:
         """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
-        with self._open(settings.plan) as book:
-            # An unknown account is reported before the party's store is made.
-            book.account(self.account)
+        with self._book() as book:
+            if self.opening is None:
+                # An unknown account is reported before the party's store is made.
+                book.account(self.account)
             charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
             self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds)
         return charged
@@ -58,13 +59,14 @@ class Payer:
 
         Raises :class:`InputError` if the budget forbids it, or if this party has contributed something else to this study.
         """
-        with self._open(plan) as book:
+        with self._book() as book:
             self._charge(book, name, plan, study, refund=False)
             book.bind(study, content)
             return book.account(self.account)
 
     def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool) -> None:
         target = plan.target
+        made = self._make_account(book, plan)
         book.reserve(
             self.account,
             study,
@@ -78,29 +80,34 @@ class Payer:
             reason=_reason(plan),
             inputs=self.inputs,
         )
+        if made:
+            self.tell(f"{made} is made in {self.ledger}")
         self._warn(book)
 
-    def _open(self, plan: Plan) -> Ledger:
+    def _book(self) -> Ledger:
         if self.opening is None:
             return Ledger.open(self.ledger)
         try:
             self.ledger.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"folder {self.ledger.parent} cannot be made ({error.strerror}): choose another --ledger") from None
-        book = Ledger.open(self.ledger, create=True)
-        if all(each.name != self.account for each in book.accounts()):
-            self._refuse_another_name(book, plan.target.unit)
-            budget, target = self.opening, plan.target
-            book.set_budget(
-                self.account,
-                budget.epsilon,
-                budget.delta,
-                when=datetime.now(UTC),
-                unit=target.unit,
-                relation=target.neighbouring,
-            )
-            self.tell(f"{_new(self.account, budget, target.unit)} is made in {self.ledger}")
-        return book
+        return Ledger.open(self.ledger, create=True)
+
+    def _make_account(self, book: Ledger, plan: Plan) -> str:
+        """The account in words, if it had to be made for its first study."""
+        if self.opening is None or any(each.name == self.account for each in book.accounts()):
+            return ""
+        budget, target = self.opening, plan.target
+        self._refuse_another_name(book, target.unit)
+        book.set_budget(
+            self.account,
+            budget.epsilon,
+            budget.delta,
+            when=datetime.now(UTC),
+            unit=target.unit,
+            relation=target.neighbouring,
+        )
+        return _new(self.account, budget, target.unit)
 
     def new_account(self, plan: Plan) -> str | None:
         """What would be made for the plan, in words; None where the account is there. Nothing is made.
@@ -127,7 +134,8 @@ class Payer:
         if same:
             raise InputError(
                 f"no account {self.account!r} is made in {self.ledger}: the same input columns were charged to account "
-                f"{same[0]!r}, so these are the same data. Charge them to it with --account {same[0]}"
+                f"{same[0]!r}, so these are the same data. Charge them to it with --account {same[0]}, or make another account "
+                "for other data with quietmean ledger --account NAME --budget"
             )
 
     def check(self, name: str, settings: NodeSettings) -> Account:
@@ -233,6 +241,8 @@ def payer_for(
     the first study, one for each data set and unit. Raises :class:`InputError` where the policy wants every study charged.
     """
     budget = policy.budget
+    if group is not None:
+        require_members(group)
     if without:
         if budget is not None:
             raise InputError(f"{policy.place} says a budget, so every study is charged: leave --no-ledger out")

@@ -1,0 +1,203 @@
+"""One party of a real study from Python: what it agrees to, and its part, as a call that blocks or as a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from pathlib import Path
+from threading import Thread
+from typing import Any, ParamSpec, TypeVar
+
+from quietmean.api.result import StudyResult
+from quietmean.api.study import Study
+from quietmean.core.errors import InputError
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.node import Identity
+from quietmean.node.monitor import event_json
+from quietmean.protocols.target import budget_warnings
+from quietmean.statistics import Encoded, what_did_not_fit
+from quietmean.studies.data import Source, account_name
+from quietmean.studies.party import Answer, Contract, Files, Policy, Prepared, Show, agree, payer_for, prepare, take_part
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+@refuses_unknown_keywords
+def contract(
+    study: str | Path | Study,
+    roster: str | Path | None = None,
+    key: str | Path = "quietmean.key",
+    *,
+    store: str | Path | None = None,
+    plan: str | Path | None = None,
+    policy: str | Path | None = None,
+    no_privacy: bool = False,
+    passphrase: str | None = None,
+) -> Contract:
+    """What the party with this ``key`` agrees to, before anything leaves its machine: give it to :func:`join` as ``accept``.
+
+    ``study``: a sealed study, or a study file or a :class:`Study` together with a ``roster``. Nothing is sent and no data are
+    read. Raises :class:`InputError` for a study that this site's ``policy`` refuses, with all rules that are broken.
+    """
+    files = _files(study, roster, key, store, passphrase)
+    found = Contract.of(files, files.plan(_path(plan), no_privacy))
+    Policy.load(_path(policy)).refuse(found)
+    return found
+
+
+@refuses_unknown_keywords
+async def ajoin(
+    study: str | Path | Study,
+    roster: str | Path | None = None,
+    key: str | Path = "quietmean.key",
+    *,
+    data: Source,
+    accept: str | Contract | None = None,
+    compared: Sequence[str] = (),
+    yes: bool = False,
+    policy: str | Path | None = None,
+    ledger: str | Path | None = None,
+    no_ledger: bool = False,
+    account: str | None = None,
+    group: int | None = None,
+    plan: str | Path | None = None,
+    store: str | Path | None = None,
+    receipt: str | Path | None = None,
+    listen: str | None = None,
+    no_privacy: bool = False,
+    passphrase: str | None = None,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> StudyResult:
+    """Take part in a study as the party with this ``key``, with ``data``, a path or a data frame; until it has ended.
+
+    The options are those of ``quietmean join``, and so are contract, policy, charge, store and receipt: called again after a
+    crash or Ctrl-C, it continues where it stopped, with the same noise. ``accept``: the digest of the contract, or what
+    :func:`contract` returned. ``account``: what the ledger calls the data, which a data frame cannot say itself. ``passphrase``:
+    of the key file. ``report`` gets each event as a dictionary, as ``--events`` writes it. Warns of what did not fit its bounds:
+    for the owner of the data only. Raises :class:`InputError` before anything is sent, and :class:`ProtocolFailure` for an
+    execution without a result.
+    """
+
+    def make_ready() -> tuple[Prepared, Path]:
+        rules = Policy.load(_path(policy))
+        files = _files(study, roster, key, store, passphrase)
+        payer = payer_for(
+            rules,
+            files.study.unit,
+            _account(data, account, no_ledger),
+            ledger=_path(ledger),
+            account=account,
+            group=group,
+            without=no_ledger,
+            tell=_warn,
+        )
+        asked, place = Contract.of(files, files.plan(_path(plan), no_privacy)), files.store(_path(store))
+        answer = Answer(accept.digest if isinstance(accept, Contract) else accept, tuple(compared), yes)
+        approval = agree(files, asked, rules, place, answer, _Nobody(), _warn)
+        show = Show(lambda event: None if report is None else report(event_json(event)))
+        ready = prepare(files, asked, rules, approval, data, place, payer, _tell_owner, show=show, listen=listen)
+        for sentence in budget_warnings(asked.plan.target):
+            _warn(sentence)
+        return ready, files.receipt(_path(receipt))
+
+    # A plan takes seconds of computing, in which other coroutines go on.
+    ready, place = await asyncio.to_thread(make_ready)
+    end = await take_part(ready, place)
+    return StudyResult.of_party(end)
+
+
+def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callable[Given, Result]:
+    """The coroutine as a plain call, also where an event loop runs already, as in a notebook: in a thread of its own then."""
+
+    @wraps(function)
+    def call(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(function(*arguments, **keywords))
+        return _in_a_thread(function(*arguments, **keywords))
+
+    call.__name__ = call.__qualname__ = function.__name__.removeprefix("a")
+    return call
+
+
+join = _blocking(ajoin)
+
+
+def _in_a_thread(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="quietmean", daemon=True)
+    thread.start()
+    found = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    try:
+        return found.result()
+    except KeyboardInterrupt:
+        # The party stops as it does on the command line: what it has is in its store.
+        found.cancel()
+        raise
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+class _Nobody:
+    """No question is asked: a yes is an argument."""
+
+    def can_ask(self) -> bool:
+        return False
+
+    def show(self, contract: Contract) -> None:
+        raise NotImplementedError
+
+    def compared(self, words: str, others: Sequence[str]) -> list[str]:
+        raise NotImplementedError
+
+    def yes(self) -> bool:
+        raise NotImplementedError
+
+
+def _files(
+    study: str | Path | Study, roster: str | Path | None, key: str | Path, store: str | Path | None, passphrase: str | None
+) -> Files:
+    def unlock(path: Path) -> Identity:
+        if passphrase is None:
+            return Identity.load(path, lambda: _no_passphrase(path))
+        return Identity.load(path, passphrase.encode)
+
+    if not isinstance(study, Study):
+        return Files.load(Path(study), _path(roster), Path(key), unlock, _path(store))
+    if roster is None:
+        raise InputError("this study does not say who takes part: give the roster with names, addresses and keys")
+    return Files.of(study.terms, Path(roster), Path(key), unlock)
+
+
+def _no_passphrase(path: Path) -> bytes:
+    raise InputError(f"the key file {path} has a passphrase: give it as passphrase")
+
+
+def _account(data: Source, account: str | None, no_ledger: bool) -> str:
+    if isinstance(data, str | Path):
+        return account_name(data)
+    if account is None and not no_ledger:
+        raise InputError(
+            "a data frame does not say which data set it is: give account, what the ledger calls these data in all studies, or "
+            "no_ledger=True"
+        )
+    return account or ""
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=2)
+
+
+def _tell_owner(encoded: Encoded, notes: Sequence[str]) -> None:
+    for sentence in [*(f"{note} (for you only)" for note in notes), *what_did_not_fit([encoded])]:
+        _warn(sentence)

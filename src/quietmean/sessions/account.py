@@ -1,0 +1,81 @@
+"""What a session has spent: rounds are written down before they begin, so that a crash can only count too many."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from quietmean.core.codec import canonical_json
+from quietmean.core.errors import InputError
+from quietmean.core.json_file import read_json
+from quietmean.privacy import Charge
+from quietmean.sessions.terms import SessionTerms
+
+FORMAT = "quietmean-session-account-1"
+
+
+class SessionAccount:
+    """Counts the rounds that began. With a ``store``, a small file that is rewritten before each round, it outlives the process.
+
+    Raises :class:`InputError` for a store of a session with other terms.
+    """
+
+    def __init__(self, terms: SessionTerms, store: Path | None = None) -> None:
+        self.terms = terms
+        self._store = store
+        self._begun = 0
+        if store is not None and store.exists():
+            self._begun = self._read(store)
+
+    @property
+    def begun(self) -> int:
+        """How many rounds began; each is paid for, whatever came of it."""
+        return self._begun
+
+    @property
+    def left(self) -> int:
+        return self.terms.rounds - self._begun
+
+    @property
+    def spent(self) -> Charge:
+        """What all rounds so far cost at most. Those that never begin cost nothing."""
+        return self.terms.charge(self._begun)
+
+    @property
+    def epsilon(self) -> float:
+        """The same at the session's delta; rounded up."""
+        return self.spent.epsilon(self.terms.delta) if self._begun else 0.0
+
+    def begin(self) -> int:
+        """Pay for one more round, and its number from 1. Raises :class:`InputError` if the budget has no more rounds."""
+        if self.left <= 0:
+            raise InputError(
+                f"the session's {self.terms.rounds} rounds are over and its budget is spent: keep what it has, or agree anew"
+            )
+        if self._store is not None:
+            _write(self._store, {"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1})
+        self._begun += 1
+        return self._begun
+
+    def _read(self, store: Path) -> int:
+        raw = read_json(store)
+        if raw.get("format") != FORMAT or not isinstance(raw.get("begun"), int) or raw["begun"] < 0:
+            raise InputError(f"file {store} is no account of a session of this version: name another file")
+        if raw.get("terms") != self.terms.digest:
+            raise InputError(f"file {store} belongs to a session with other terms: give it the same ones, or name another file")
+        return int(raw["begun"])
+
+
+def _write(store: Path, content: dict[str, object]) -> None:
+    """Replace the file at once, and durably: after a crash it holds the old content or the new."""
+    fresh = store.with_name(f"{store.name}.new")
+    with fresh.open("wb") as file:
+        file.write(canonical_json(content) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(store)
+    folder = os.open(store.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,53 @@
+"""From private vectors to the unit ball: divided by the public bound C, and shortened where they are longer."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.grid import on_grid, towards_zero
+from quietmean.core.party import Vector
+
+# A vector on the boundary must not be outside of it by rounding.
+_INSIDE = 1.0 - 2.0**-40
+
+
+def clipped_vector(value: Vector, bound: float) -> Vector:
+    """A vector (d,) over ``bound``, of L2 norm 1 at most. What is not a number counts as 0."""
+    found: Vector = shortened(value[None], bound)[0]
+    return found
+
+
+def clipped_rows(records: NDArray[np.float64], bound: float, step: float) -> Vector:
+    """The sum, shape (d,), of records (N, d), each over ``bound``, of L2 norm 1 at most and rounded to ``step`` (0 for none)."""
+    rows = shortened(records, bound)
+    if step:
+        # Each before they are added: a sum that is rounded later can change by more than one record does.
+        rows = np.array([row if on_grid(row, step) else towards_zero(row, step) for row in rows])
+    total: Vector = rows.sum(axis=0)
+    return total
+
+
+def norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """L2 norms of rows (N, d), shape (N,), also where squares would overflow; what is not a number counts as 0."""
+    finite = _finite(rows)
+    largest = np.abs(finite).max(axis=1, initial=0.0)
+    scaled = finite / np.where(largest > 0, largest, 1.0)[:, None]
+    found: NDArray[np.float64] = np.linalg.norm(scaled, axis=1) * largest
+    return found
+
+
+def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    """Rows (N, d) over ``bound``, each of L2 norm 1 at most. What is not a number counts as 0."""
+    finite = _finite(rows)
+    lengths = norms(finite) / bound
+    # Divided first by what is largest, so that nothing overflows.
+    found: NDArray[np.float64] = (
+        finite / bound / np.maximum(lengths, 1.0)[:, None] * np.where(lengths >= _INSIDE, _INSIDE, 1.0)[:, None]
+    )
+    return found
+
+
+def _finite(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    most = np.finfo(np.float64).max / 2**16
+    return np.clip(np.nan_to_num(rows, nan=0.0, posinf=most, neginf=-most), -most, most)

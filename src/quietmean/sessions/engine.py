@@ -1,0 +1,91 @@
+"""How one round of a session is carried out: an interface, and all parties in this process with real noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.party import PartyId, PopulationNoise, Vector
+from quietmean.graphs import ExecutionTrace
+from quietmean.planning.accuracy import noise_variance
+from quietmean.planning.gate import decide
+from quietmean.planning.plan import Plan
+from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
+from quietmean.randomness.stacked import StackedNoise
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """What a round released: the mean (d,) of the vectors counted, and the execution that says what happened."""
+
+    mean: Vector
+    execution: Execution
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """The parties whose vectors are in the mean, shape (n,)."""
+        return self.execution.contributors()
+
+    @property
+    def variance(self) -> float:
+        """Of the noise in each coordinate of the mean."""
+        used = self.execution.in_result
+        stated = used.error_variance()
+        return noise_variance(used.transcript(), used.weights) if stated is None else stated
+
+
+class Engine(Protocol):
+    """Carries out rounds. One for all parties in memory is here; one for a single party between machines can take its place."""
+
+    def exchange(
+        self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]
+    ) -> Exchange:
+        """One round of a session. ``values``: of the parties that are there, each (d,); ``weights``, (n,), are public.
+
+        ``leaves``: parties that are gone for the rest of this round after so many steps of the protocol. Raises
+        :class:`ProtocolFailure` if the round has no result.
+        """
+
+
+class MemoryEngine:
+    """All parties in this process: the same programs as between machines, each with noise of its own.
+
+    ``noise``: of the n parties in a round, fresh from the operating system by default.
+    """
+
+    def __init__(self, noise: Callable[[int, int], PopulationNoise] | None = None) -> None:
+        self._noise = noise
+
+    def exchange(
+        self, plan: Plan, round_: int, values: Mapping[PartyId, Vector], weights: Vector, leaves: Mapping[PartyId, int]
+    ) -> Exchange:
+        parties, dimension, protocol = plan.target.parties, plan.target.dimension, plan.protocol
+        rows = np.zeros((parties, dimension))
+        for party, value in values.items():
+            rows[party] = value
+        trace = ExecutionTrace.everyone(protocol.rounds, parties)
+        for party in range(parties):
+            last = leaves.get(party, protocol.rounds) if party in values else 0
+            trace.online[last + 1 :, party] = False
+        execution = plan.execution(Seed.from_os(), trace, weights)
+        if plan.gated and not decide(plan, execution).passes:
+            raise ProtocolFailure("the round has no result: what was seen of it would be more than the session allows")
+        noise = StackedNoise.from_os(parties) if self._noise is None else self._noise(round_, parties)
+        releases = protocol.batch(execution.schedule, trace, rows, weights, noise)
+        by = releases.by
+        if not protocol.releases_are_public:
+            # Every party has the result; that of the first stands for all.
+            by = by & (by.cumsum() == 1)
+        weight = float(releases.weight[by].sum())
+        if not weight > 0:
+            there = len(values)
+            raise ProtocolFailure(
+                f"the round has no result: {there} of {parties} parties were there, of whom {len(leaves)} left; wait for more"
+            )
+        return Exchange(protocol.decode(parties, releases.vector[by].sum(axis=0), weight), execution)

@@ -1,0 +1,247 @@
+"""A session: many means of vectors under one agreement and one budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.party import PartyId, Vector
+from quietmean.core.tables import Tabular
+from quietmean.planning.automatic import AUTO
+from quietmean.protocols.execution import Execution
+from quietmean.protocols.target import colluding_count
+from quietmean.sessions.account import SessionAccount
+from quietmean.sessions.clipping import clipped_rows, clipped_vector
+from quietmean.sessions.engine import Engine, MemoryEngine
+from quietmean.sessions.terms import SessionTerms
+
+# A party's vector (d,), or its records (N, d); None for a party that misses the round.
+Given = ArrayLike | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundResult(Tabular):
+    """``mean``: shape (d,), in the units of the vectors. ``standard_error``: of its noise, per coordinate, in the same units.
+
+    ``counted``: the parties whose vectors are in it. ``epsilon``: what the session has cost so far, at most, at its delta.
+    """
+
+    round: int
+    mean: Vector
+    standard_error: float
+    counted: tuple[PartyId, ...]
+    epsilon: float
+    execution: Execution
+
+    def __repr__(self) -> str:
+        error = f"standard error {self.standard_error:.3g}"
+        return f"RoundResult(round {self.round}, {len(self.counted)} parties, {error}, epsilon so far {self.epsilon:.4g})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each coordinate."""
+        return [
+            {"coordinate": place, "mean": float(one), "standard_error": self.standard_error}
+            for place, one in enumerate(self.mean)
+        ]
+
+
+class Session:
+    """Means of vectors of ``parties`` parties, one each round, for at most ``rounds`` rounds; all parties in this process.
+
+    ``epsilon`` and ``delta``: the budget of one ``unit``, a whole party or one record of a party, over all rounds, under
+    replacement. ``clip`` C: each vector is shortened to an L2 norm of C at most, in the units of the vectors; it may change from
+    round to round if that depends on nothing but what is public. ``colluding``: how many parties may put together what they see
+    in all rounds, by default one in ten; ``dropouts``: the fraction that may miss a round. ``weights``: public weights of the
+    parties, shape (n,), where whole parties are protected; records count alike. ``store``: a small file with what was spent, with
+    which a session that was killed goes on. Raises :class:`InputError` for terms that nobody can keep.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        *,
+        parties: int,
+        dimension: int,
+        epsilon: float,
+        delta: float,
+        rounds: int,
+        clip: float = 1.0,
+        unit: str = "party",
+        colluding: float = 0.1,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        weights: ArrayLike | None = None,
+        store: str | Path | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        if unit not in list(PrivacyUnit):
+            raise InputError(f"unit is {unit!r}: choose one of {', '.join(PrivacyUnit)}")
+        self.terms = SessionTerms(
+            parties=parties,
+            dimension=dimension,
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds,
+            unit=PrivacyUnit(unit),
+            colluding=colluding_count(parties, colluding),
+            dropouts=dropouts,
+            protocol=protocol,
+            options=dict(options or {}),
+        )
+        self.clip = _length(clip)
+        self.account = SessionAccount(self.terms, None if store is None else Path(store))
+        self._engine = MemoryEngine() if engine is None else engine
+        self._shares = self._checked_weights(weights)
+        # Before anything is spent.
+        self.terms.plan  # noqa: B018 - computed once, and refused here
+
+    def __repr__(self) -> str:
+        terms, name = self.terms, self.terms.plan.protocol.name
+        spent = f"{self.begun} of {terms.rounds} rounds, epsilon {self.epsilon:.4g} of {terms.epsilon:g} at delta {terms.delta:g}"
+        return f"Session({name}, {terms.parties} parties, {terms.dimension} coordinates, {spent})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    @property
+    def begun(self) -> int:
+        """Rounds that began, with a result or without."""
+        return self.account.begun
+
+    @property
+    def rounds_left(self) -> int:
+        return self.account.left
+
+    @property
+    def over(self) -> bool:
+        """Whether no round is left."""
+        return self.account.left <= 0
+
+    @property
+    def epsilon(self) -> float:
+        """What the rounds so far cost at most at the session's delta, whatever happened in them; rounded up."""
+        return self.account.epsilon
+
+    def noise(self, clip: float | None = None) -> float:
+        """The standard deviation of the noise in a mean of all parties' vectors, per coordinate, as planned: an estimate."""
+        predicted = float(self.terms.plan.prediction["mse_noise"])
+        return math.sqrt(predicted) * (self.clip if clip is None else _length(clip))
+
+    @refuses_unknown_keywords
+    def mean(
+        self,
+        vectors: Sequence[Given] | NDArray[Any] | Mapping[PartyId, ArrayLike],
+        *,
+        clip: float | None = None,
+        leaves: Mapping[PartyId, int] | None = None,
+    ) -> RoundResult:
+        """One round: the mean of the parties' vectors, each shortened to ``clip``, with noise.
+
+        ``vectors``: one (d,) for each party in order, as an array (n, d) or a list with None for who misses this round, or by
+        party; where records are protected, one array (N, d) of records each. What is not a number counts as 0. ``leaves``:
+        parties that are killed in this round after so many steps of the protocol, to try what happens then. Raises
+        :class:`InputError`, and nothing is spent, for other shapes, too few parties, or if no round is left;
+        :class:`ProtocolFailure` for a round without a result, which is paid for: colluding parties have seen what it sent.
+        """
+        bound = self.clip if clip is None else _length(clip)
+        plan, terms = self.terms.plan, self.terms
+        given = self._given(vectors)
+        values, weights = {}, np.ones(terms.parties)
+        for party, value in given.items():
+            if terms.unit == PrivacyUnit.RECORD:
+                weights[party] = len(value)
+                total = clipped_rows(value, bound, plan.value_step)
+            else:
+                total = clipped_vector(value, bound) * self._shares[party]
+            values[party] = plan.admit(total, float(weights[party]))
+        self._require_enough(len(values))
+        leaving = {party: last for party, last in (leaves or {}).items() if party in values}
+        number = self.account.begin()
+        found = self._engine.exchange(plan, number, values, weights, leaving)
+        scale = bound
+        if terms.unit == PrivacyUnit.PARTY:
+            shares = self._shares[found.counted]
+            scale *= len(shares) / float(shares.sum())
+        return RoundResult(
+            number,
+            found.mean * scale,
+            math.sqrt(found.variance) * scale,
+            tuple(np.nonzero(found.counted)[0].tolist()),
+            self.account.epsilon,
+            found.execution,
+        )
+
+    def _require_enough(self, there: int) -> None:
+        """Raises :class:`InputError` where it is known before the start that so few parties get no result."""
+        least = int(getattr(self.terms.plan.protocol, "minimum", 1))
+        if there < least:
+            raise InputError(
+                f"{there} of {self.terms.parties} parties are there and a round takes {least}: wait, or plan for dropouts"
+            )
+
+    def _given(self, vectors: Any) -> dict[PartyId, NDArray[np.float64]]:
+        """The arrays of the parties that are there. Raises :class:`InputError` for parties or shapes that cannot be."""
+        parties, dimension = self.terms.parties, self.terms.dimension
+        listed = vectors if isinstance(vectors, Mapping) else dict(enumerate(vectors))
+        if not isinstance(vectors, Mapping) and len(listed) != parties:
+            raise InputError(f"there are {len(listed)} vectors for {parties} parties: give one each, None for who is missing")
+        by_record = self.terms.unit == PrivacyUnit.RECORD
+        found = {}
+        for party, value in listed.items():
+            if party not in range(parties):
+                raise InputError(f"there is no party {party}: they are 0 to {parties - 1}")
+            if value is None or (by_record and len(value) == 0):
+                continue
+            array = _numbers(value, party)
+            if array.shape[-1:] != (dimension,) or array.ndim != 1 + by_record:
+                wanted = f"(N, {dimension}), a row for each record" if by_record else f"({dimension},)"
+                raise InputError(f"party {party} gave an array of shape {array.shape}, this session takes {wanted}")
+            found[int(party)] = array
+        if not found:
+            raise InputError("nobody is there: give the vector of at least one party")
+        return found
+
+    def _checked_weights(self, weights: ArrayLike | None) -> NDArray[np.float64]:
+        """Weights (n,) as parts of the largest. Raises :class:`InputError` for those that cannot be."""
+        parties = self.terms.parties
+        if weights is None:
+            return np.ones(parties)
+        if self.terms.unit == PrivacyUnit.RECORD:
+            raise InputError("weights are for whole parties, records count alike: leave weights out, or protect unit party")
+        if self.terms.plan.protocol.transfers_mass:
+            name = self.terms.plan.protocol.name
+            raise InputError(f"weights need to know whose vectors are in the mean, which {name} does not say: leave them out")
+        found = _numbers(weights, None)
+        if found.shape != (parties,) or not (np.isfinite(found).all() and (found > 0).all()):
+            raise InputError(f"weights must be {parties} finite numbers > 0, one for each party")
+        return np.asarray(found / found.max(), dtype=np.float64)
+
+
+def _numbers(value: Any, party: PartyId | None) -> NDArray[np.float64]:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        whose = "weights are" if party is None else f"the vector of party {party} is"
+        raise InputError(f"{whose} no array of numbers: give numbers in one shape") from None
+
+
+def _length(clip: float) -> float:
+    if isinstance(clip, bool) or not isinstance(clip, int | float | np.floating) or not (math.isfinite(clip) and clip > 0):
+        raise InputError(f"clip is {clip!r}: choose a finite number > 0, the largest L2 norm of a vector")
+    return float(clip)

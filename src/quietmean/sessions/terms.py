@@ -1,0 +1,126 @@
+r"""What the parties of a session agree on once: a budget for at most T means, and the plan that every round has.
+
+Every round releases one mean of vectors in the unit ball, by the same plan with noise of its own. If a round costs
+(mu, beta, tv) whatever happens in it, T rounds cost (sqrt(T) mu, T beta, T tv), also where what is asked in later rounds depends
+on what earlier ones released (Smith and Thakurta 2022): mu adds in squares, against any one coalition for all rounds. The noise
+of a round follows from that at the start and never changes.
+
+Neighbouring relation: replacement of one unit, in all rounds at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from quietmean.core.codec import digest
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
+from quietmean.planning.automatic import AUTO, choose
+from quietmean.planning.calibrate import calibrate
+from quietmean.planning.plan import Plan
+from quietmean.privacy import Charge, compose, mu_of_budget
+from quietmean.privacy.composition import epsilon_within
+from quietmean.protocols import Target, get_protocol
+
+# Of two points in the unit ball.
+_DIAMETER = 2.0
+# What is taken off mu if the sum of all rounds is above the budget by rounding or by the additive columns.
+_MARGINS = (0.0, 1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionTerms:
+    """``epsilon`` and ``delta``: the budget of one ``unit`` over all ``rounds``; ``dimension`` d: coordinates of a vector.
+
+    ``colluding`` parties put together what they see in all rounds; a fraction ``dropouts`` may be missing in each round, other
+    ones each time. Raises :class:`InputError` for terms that nobody can keep.
+    """
+
+    parties: int
+    dimension: int
+    epsilon: float
+    delta: float
+    rounds: int
+    unit: PrivacyUnit = PrivacyUnit.PARTY
+    colluding: int = 1
+    dropouts: float = 0.0
+    protocol: str = AUTO
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise InputError(f"a session of {self.rounds} rounds releases nothing: choose at least 1")
+        # Checks every other number.
+        self._target(self.epsilon, self.delta)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON data: what the parties agree on, the plan of a round with it."""
+        return {
+            "format": "quietmean-session-1",
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rounds": self.rounds,
+            "plan": self.plan.to_json(),
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, hexadecimal."""
+        return digest(self.describe())
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of every round, for vectors in the unit ball. Raises :class:`InputError` if the budget cannot be kept."""
+        share, spare = 1.0, 0.0
+        for margin in _MARGINS:
+            mu = self._whole_mu(spare) / math.sqrt(self.rounds) * (1 - margin)
+            plan = self._planned(mu, min(self.delta * share, mu / 100))
+            total = compose([plan.charge] * self.rounds)
+            if total.epsilon(self.delta) <= self.epsilon:
+                return plan
+            # What each round takes of delta besides mu has to fit as often as there are rounds.
+            share = 1 / (2 * self.rounds) if plan.charge.beta else 1.0
+            spare = float(total.additive(self.epsilon))
+        raise InputError(
+            f"{self.rounds} rounds of {plan.protocol.name} do not fit into epsilon {self.epsilon:g} at delta {self.delta:g}: "
+            "plan fewer rounds, or a larger delta"
+        )
+
+    def charge(self, rounds: int) -> Charge:
+        """What so many rounds cost at most, whatever happens in them."""
+        return compose([self.plan.charge] * rounds)
+
+    def _whole_mu(self, spare: float) -> float:
+        left = self.delta - spare
+        if left <= 0:
+            raise InputError(f"delta {self.delta:g} is below what {self.rounds} rounds take of it: choose a larger delta")
+        return mu_of_budget(self.epsilon, left)
+
+    def _planned(self, mu: float, delta: float) -> Plan:
+        target = self._target(max(epsilon_within(mu, delta), 1e-12), delta)
+        domain = InputDomain.ball(self.dimension, _DIAMETER / 2)
+        if self.protocol == AUTO:
+            return choose(target, self.options, domain).plan.with_domain(domain)
+        protocol = get_protocol(self.protocol).from_options(self.options)
+        protocol.require_privacy(False)
+        return calibrate(target, protocol).with_domain(domain)
+
+    def _target(self, epsilon: float, delta: float) -> Target:
+        return Target(
+            parties=self.parties,
+            epsilon=epsilon,
+            delta=delta,
+            dimension=self.dimension,
+            sensitivity=_DIAMETER,
+            colluding=self.colluding,
+            dropouts=self.dropouts,
+            unit=self.unit,
+        )
