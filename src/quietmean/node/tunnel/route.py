@@ -33,8 +33,9 @@ class RelayAccess:
     """One relay, as one party of one session uses it. ``session``: digest (hexadecimal) of the sealed study, or of the roster."""
 
     def __init__(self, address: Address, identity: Identity, session: str) -> None:
-        self.name = format_address((address[0], address[1]))
-        self._address = address
+        # An ordinary one from here on: what a proxy is asked for, and a certificate is for.
+        self._address: Address = (address[0], address[1])
+        self.name = format_address(self._address)
         self._identity = identity
         self._group = Group.of_session(session)
         self._tls = None if is_loopback(address[0]) else ssl.create_default_context()

@@ -42,6 +42,7 @@ _READ: Final = 64 * 1024
 _BUFFER: Final = 64 * 1024
 # Messages that wait to be looked at.
 _MESSAGES: Final = 1024
+_CLOSING_SECONDS: Final = 15.0
 
 
 class RelayStream(asyncio.BufferedProtocol):
@@ -114,6 +115,8 @@ class RelayStream(asyncio.BufferedProtocol):
         if self._transport is not None and not self._transport.is_closing():
             self.send(CLOSE, (1000).to_bytes(2, "big"))
             self._transport.close()
+            # Who does not read does not keep it.
+            self._loop.call_later(_CLOSING_SECONDS, self.abort)
 
     def send(self, opcode: int, payload: bytes | memoryview) -> None:
         if self._transport is not None and not self._transport.is_closing():
