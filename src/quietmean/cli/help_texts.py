@@ -17,7 +17,7 @@ EXAMPLES = {
     "contribute": "quietmean contribute study.sealed --key north.key --data visits.csv --out north.contribution",
     "combine": "quietmean combine study.sealed north.contribution south.contribution",
     "relay": "quietmean relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
-    "desk": "quietmean desk",
+    "desk": "quietmean desk studies --party north",
     "contract": "quietmean contract study.sealed --key north.key",
     "status": "quietmean status --study study.toml",
     "stores": "quietmean stores studies --remove studies/stay-north.store",
