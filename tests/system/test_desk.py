@@ -110,7 +110,7 @@ def test_who_gets_in_and_who_does_not(desk: Running) -> None:
     assert all(name in headers for name in HEADERS)
     assert "'unsafe" not in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
-    refused: list[dict[str, str]] = [
+    refused: list[dict[str, Any]] = [
         {"Host": "localhost:1"},
         {"Host": f"localhost:{desk.port}"},
         {"Host": "evil.example"},
@@ -168,6 +168,7 @@ def test_what_the_pages_say(desk: Running, tmp_path: Path) -> None:
     assert "--accept" not in page
     # What a stranger wrote is text.
     (tmp_path / "<b>\u202e.privacy.html").write_text("a page")
+    (tmp_path / "other").mkdir()
     tables = {**AGES, "study": {**AGES["study"], "name": "<script>alert(1)</script>", "records": 3000}}
     (tmp_path / "<i>.sealed").write_bytes(meet(tmp_path / "other", tables=tables).seal().signed.to_file())
     write_policy()
@@ -182,11 +183,14 @@ def test_what_the_pages_say(desk: Running, tmp_path: Path) -> None:
 def test_another_user_of_the_machine_is_refused(desk: Running) -> None:
     """With the link in hand."""
     code = (
-        f"import http.client; c = http.client.HTTPConnection('127.0.0.1', {desk.port}); "
-        f"c.request('GET', '/login', headers={{'Host': '127.0.0.1:{desk.port}'}}); print(c.getresponse().status)"
+        "import encodings.idna, http.client, os, sys; os.setuid(int(sys.argv[2])); port = sys.argv[1]; "
+        "c = http.client.HTTPConnection('127.0.0.1', int(port)); "
+        "c.request('GET', '/login', headers={'Host': f'127.0.0.1:{port}'}); print(c.getresponse().status)"
     )
     for user, expected in ((65534, "403"), (0, "200")):
-        asked = subprocess.run([sys.executable, "-S", "-c", code], user=user, capture_output=True, text=True, check=False)
+        asked = subprocess.run(
+            [sys.executable, "-c", code, str(desk.port), str(user)], capture_output=True, text=True, check=False
+        )
         assert asked.stdout.strip() == expected, asked.stderr
 
 

@@ -49,7 +49,7 @@ class Desk:
         def content() -> dict[str, Any]:
             policy = Policy.load(self.policy)
             return {
-                "folder": self.shelf.folder,
+                "folder": self.shelf.folder.resolve(),
                 "policy": policy,
                 "studies": list(self.shelf.studies()),
                 "nodes": [_node(self.shelf, name) for name in self.shelf.nodes()],
@@ -205,7 +205,14 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["shown"] = shown
+    made.filters["said"] = _said
     return made
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def shown(text: object) -> str:
