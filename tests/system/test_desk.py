@@ -12,13 +12,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from quietmean.cli.main import main
 from quietmean.desk.door import LINK_LASTS, Door, same_user
+from quietmean.node import Identity
+from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.party import OwnerApproval
+from quietmean.studies.sealed import Sealed
 from support.meeting import AGES, meet
 from support.site_policy import write_policy
 
@@ -83,7 +89,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     tables = {**AGES, "study": {**AGES["study"], "name": "ages", "records": 3000}}
     meeting = meet(tmp_path, tables=tables)
     (tmp_path / "ages.sealed").write_bytes(meeting.seal().signed.to_file())
-    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--no-browser"]
+    Identity.generate().save(tmp_path / "owner.key", b"open sesame")
+    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--owner-key", "owner.key", "--no-browser"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert select.select([process.stderr], [], [], 60)[0]
@@ -177,6 +184,42 @@ def test_what_the_pages_say(desk: Running, tmp_path: Path) -> None:
     assert not any(raw in page for raw in ("<script>alert", "<i>", "<b>", "\u202e"))
 
 
+def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    sealed = Sealed.load(tmp_path / "ages.sealed")
+    owner = Identity.load(tmp_path / "owner.key", lambda: b"open sesame")
+    write_policy(approvers=[owner.public_key], unattended=True)
+    until = (datetime.now(UTC).date() + timedelta(days=3)).isoformat()
+    right = {
+        "form": browser.form(),
+        "words": fingerprint(sealed.digest).spoken.upper(),
+        "account": "wards",
+        "until": until,
+        "passphrase": "open sesame",
+    }
+    for changed, said in (
+        ({"words": "abandon " * 8}, "not the words"),
+        ({"account": " "}, "which data set"),
+        ({"until": "soon"}, "no date"),
+        ({"until": "2020-01-01"}, "not over"),
+        ({"passphrase": "wrong"}, "passphrase"),
+    ):
+        status, page, _ = browser.ask("/study/ages.sealed/approve", {**right, **changed})
+        assert (status, said in page) == (400, True), page
+    assert browser.ask("/study/ages.sealed/approve", {**right, "form": "x"})[0] == 403
+    assert browser.ask("/study/other.sealed/approve", right)[0] == 404
+    assert not list(tmp_path.glob("*.approval"))
+    status, page, _ = browser.ask("/study/ages.sealed/approve", right)
+    assert (status, "ages-south.approval" in page, "sesame" in page) == (200, True, False)
+    signed = OwnerApproval.load(tmp_path / "ages-south.approval")
+    assert (signed.terms.contract, signed.terms.party, signed.terms.account) == (sealed.digest, "south", "wards")
+    # What this site's policy refuses, nobody signs.
+    write_policy(approvers=[owner.public_key], largest_epsilon=0.001)
+    status, page, _ = browser.ask("/study/ages.sealed/approve", right)
+    assert (status, "largest_epsilon" in page) == (400, True)
+
+
 @pytest.mark.skipif(
     not Path("/proc/net/tcp").exists() or os.getuid() != 0, reason="needs Linux, and the right to become another user"
 )
@@ -192,6 +235,13 @@ def test_another_user_of_the_machine_is_refused(desk: Running) -> None:
             [sys.executable, "-c", code, str(desk.port), str(user)], capture_output=True, text=True, check=False
         )
         assert asked.stdout.strip() == expected, asked.stderr
+
+
+def test_a_port_that_is_taken(desk: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["desk", "--port", str(desk.port), "--no-browser"])
+    assert ended.value.code == 2
+    assert "choose another with --port" in capsys.readouterr().err
 
 
 def test_a_link_is_for_a_minute() -> None:

@@ -16,13 +16,14 @@ def command(
     party: str | None = None,
     policy: Path | None = None,
     ledger: Path | None = None,
+    owner_key: Path | None = None,
     port: int = 0,
     no_browser: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Show studies, contracts, running nodes, results and the budget in a browser on this machine.
 
-    Only this machine and this user reach the pages, by a link that works once. They read what lies in the folder, and start
-    nothing.
+    Only this machine and this user reach the pages, by a link that works once. They read what lies in the folder, write
+    approvals there, and start nothing.
 
     Parameters
     ----------
@@ -34,6 +35,8 @@ def command(
         What this site takes part in; by default policy.toml in the user's folder for settings.
     ledger
         By default the policy's, or this user's own.
+    owner_key
+        The private key of who answers for the data: studies can be signed on their pages, as approve does.
     port
         Of this machine; by default a free one.
     no_browser
@@ -54,4 +57,4 @@ def command(
     def say(link: str) -> None:
         err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
 
-    serve(Shelf(folder, party), say, policy=policy, ledger=ledger, port=port, browser=not no_browser)
+    serve(Shelf(folder, party), say, policy=policy, ledger=ledger, owner_key=owner_key, port=port, browser=not no_browser)

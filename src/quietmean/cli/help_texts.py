@@ -18,6 +18,7 @@ EXAMPLES = {
     "combine": "quietmean combine study.sealed north.contribution south.contribution",
     "relay": "quietmean relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
     "desk": "quietmean desk studies --party north",
+    "approve": "quietmean approve study.sealed --party north --owner-key owner.key --account wards --until 2030-12-31",
     "contract": "quietmean contract study.sealed --key north.key",
     "status": "quietmean status --study study.toml",
     "stores": "quietmean stores studies --remove studies/stay-north.store",

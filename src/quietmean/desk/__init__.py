@@ -1,4 +1,4 @@
-"""The site's page on this machine: for who answers for the data and has no shell. It reads, and shows; studies run elsewhere."""
+"""The site's pages on this machine, for who answers for the data and has no shell: they show, and sign; studies run elsewhere."""
 
 from quietmean.desk.app import Desk, make_app
 from quietmean.desk.serving import serve

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +16,21 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from quietmean.core.errors import QuietmeanError
+from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.folders import data_folder
 from quietmean.desk.door import Door, Guard, form_of, refusal, same_user
 from quietmean.desk.shelf import Shelf, words_of
 from quietmean.ledger import Ledger
+from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
-from quietmean.studies.party import Policy
+from quietmean.studies.party import OwnerApproval, Policy
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = Path(__file__).parent
+# For which an approval is good, unless somebody says otherwise.
+_USUAL_DAYS = 30
 _STATIC = {"desk.css": "text/css", "desk.js": "text/javascript", "login.js": "text/javascript"}
 # A report is one file with pictures and styles in it; it runs nothing and is in no frame.
 _REPORT_POLICY = (
@@ -43,6 +47,7 @@ class Desk:
     door: Door
     policy: Path | None = None
     ledger: Path | None = None
+    owner_key: Path | None = None
     stop: Callable[[], None] = field(default=lambda: None)
 
     async def home(self, request: Request) -> Response:
@@ -74,9 +79,37 @@ class Desk:
                 "broken": self.shelf.verdict(contract, policy),
                 "words": words_of(sealed.digest),
                 "parties": [one.name for one in contract.others],
+                "signs": self.owner_key is not None,
+                "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             }
 
         return await self._page("study.html", content)
+
+    async def approve(self, request: Request) -> Response:
+        """Sign the study with the key of who answers for the data, once they have read the words."""
+        name, fields = request.path_params["name"], await form_of(request, self.door)
+        if fields is None:
+            return refusal()
+        if name not in self.shelf.studies() or self.owner_key is None:
+            return self._missing()
+        owner_key = self.owner_key
+
+        def content() -> dict[str, Any]:
+            sealed = self.shelf.sealed(name)
+            if fields.get("words", "").lower().split() != list(words_of(sealed.digest).words):
+                raise InputError(
+                    "these are not the words of the study: compare them with another party, and type what you compared"
+                )
+            until, account = _day(fields.get("until", "")), fields.get("account", "").strip()
+            if not account:
+                raise InputError("which data set it is about is not clear: type what the ledger calls it")
+            owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
+            signed = OwnerApproval.sign(self.shelf.contract(sealed), Policy.load(self.policy), account, until, owner)
+            place = self.shelf.folder / f"{Path(name).stem}-{self.shelf.party}.approval"
+            place.write_bytes(signed.signed.to_file())
+            return {"name": name, "place": place, "until": until, "account": account}
+
+        return await self._page("approved.html", content)
 
     async def node(self, request: Request) -> Response:
         return await self._node("node.html", request)
@@ -159,6 +192,7 @@ def make_app(desk: Desk, is_same_user: Callable[[int, int], bool] = same_user) -
             Route("/", desk.home),
             Route("/login", desk.login, methods=["GET", "POST"]),
             Route("/study/{name}", desk.study),
+            Route("/study/{name}/approve", desk.approve, methods=["POST"]),
             Route("/node/{name}", desk.node),
             Route("/node/{name}/part", desk.node_part),
             Route("/result/{name}", desk.result),
@@ -184,6 +218,13 @@ def _node(shelf: Shelf, name: str) -> dict[str, Any]:
         "peers": peers,
         "study": status.get("study"),
     }
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InputError("the last day is no date: write it as 2030-12-31") from None
 
 
 def _field(document: Any, *path: str) -> Any:

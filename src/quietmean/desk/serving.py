@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
+from quietmean.core.errors import InputError
 from quietmean.desk.app import Desk, make_app
 from quietmean.desk.door import Door
 from quietmean.desk.shelf import Shelf
+from quietmean.node.net import open_socket
 
 
 def serve(
@@ -20,19 +21,24 @@ def serve(
     *,
     policy: Path | None = None,
     ledger: Path | None = None,
+    owner_key: Path | None = None,
     port: int = 0,
     browser: bool = True,
 ) -> None:
     """Until the page is left, or Ctrl-C. ``say`` gets the link."""
     import uvicorn
 
-    with socket.create_server(("127.0.0.1", port)) as listening:
+    try:
+        opened = open_socket(("127.0.0.1", port))
+    except InputError:
+        raise InputError(f"port {port} of this machine is taken: choose another with --port, or none for a free one") from None
+    with opened as listening:
         door = Door(listening.getsockname()[1])
 
         def stop() -> None:
             server.should_exit = True
 
-        desk = Desk(shelf, door, policy, ledger, stop)
+        desk = Desk(shelf, door, policy, ledger, owner_key, stop)
         config = uvicorn.Config(
             make_app(desk), log_config=None, access_log=False, server_header=False, date_header=False, ws="none", lifespan="off"
         )

@@ -9,14 +9,13 @@ from typing import Any
 
 import msgspec
 
-from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.planning.automatic import Choice
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.fingerprint import Fingerprint, fingerprint
 from quietmean.studies.party import Contract, Policy
-from quietmean.studies.party.contract import Signatory
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import is_signed_document
 
@@ -54,13 +53,7 @@ class Shelf:
 
     def contract(self, sealed: Sealed) -> Contract:
         """What this site agrees to. Raises :class:`InputError` where it is not in the study."""
-        names = [entry.name for entry in sealed.entries]
-        if self.party not in names:
-            raise InputError(
-                f"{self.party or 'this site'} is none of its parties, {', '.join(names)}: say which with --party NAME"
-            )
-        parties = tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in sealed.entries)
-        return Contract(sealed.study, parties, names.index(self.party), _choice(sealed), sealed)
+        return Contract.for_party(self.party, sealed, _choice(sealed))
 
     def verdict(self, contract: Contract, policy: Policy) -> list[str]:
         """The rules of the site's policy that the study breaks."""
@@ -99,7 +92,3 @@ def _choice(sealed: Sealed) -> Choice:
     if sealed.digest not in _CHOICES:
         _CHOICES[sealed.digest] = sealed.study.choice(len(sealed.entries))
     return _CHOICES[sealed.digest]
-
-
-def reason(error: QuietmeanError) -> str:
-    return str(error)

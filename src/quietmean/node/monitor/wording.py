@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from quietmean.node.monitor.monitor import NodeView
-from quietmean.node.net.transport import printable
+from quietmean.node.net import printable
 
 
 def sentence(event: Mapping[str, Any]) -> str:
