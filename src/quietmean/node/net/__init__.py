@@ -1,7 +1,7 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
 from quietmean.node.net.duplex import Handler, OnAnswer
-from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, is_signed, public_key_bytes
+from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, is_signed, parse_public_key, public_key_bytes
 from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
@@ -92,6 +92,7 @@ __all__ = [
     "number_of",
     "open_socket",
     "parse_address",
+    "parse_public_key",
     "printable",
     "public_key_bytes",
     "require_distinct",
