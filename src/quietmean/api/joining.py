@@ -19,7 +19,19 @@ from quietmean.node.monitor import event_json
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
-from quietmean.studies.party import Answer, Contract, Files, Policy, Prepared, Show, agree, payer_for, prepare, take_part
+from quietmean.studies.party import (
+    Answer,
+    Contract,
+    Files,
+    OwnerApproval,
+    Policy,
+    Prepared,
+    Show,
+    agree,
+    payer_for,
+    prepare,
+    take_part,
+)
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -58,6 +70,7 @@ async def ajoin(
     accept: str | Contract | None = None,
     compared: Sequence[str] = (),
     yes: bool = False,
+    approvals: Sequence[str | Path] = (),
     policy: str | Path | None = None,
     ledger: str | Path | None = None,
     no_ledger: bool = False,
@@ -75,9 +88,10 @@ async def ajoin(
 
     The options are those of ``quietmean join``, and so are contract, policy, charge, store and receipt: called again after a
     crash or Ctrl-C, it continues where it stopped, with the same noise. ``accept``: the digest of the contract, or what
-    :func:`contract` returned. ``account``: what the ledger calls the data, which a data frame cannot say itself. ``passphrase``:
-    of the key file. ``report`` gets each event as a dictionary, as ``--events`` writes it. Warns of what did not fit its bounds:
-    for the owner of the data only. Raises :class:`InputError` before anything is sent, and :class:`ProtocolFailure` for an
+    :func:`contract` returned. ``approvals``: files that were signed by who answers for the data. ``account``: what the ledger
+    calls the data, which a data frame cannot say itself. ``passphrase``: of the key file. ``report`` gets each event as a
+    dictionary, as ``--events`` writes it. Warns of what did not fit its bounds: for the owner of the data only. Raises
+    :class:`InputError` before anything is sent, and :class:`ProtocolFailure` for an
     execution without a result.
     """
 
@@ -95,8 +109,10 @@ async def ajoin(
             tell=_warn,
         )
         asked, place = Contract.of(files, files.plan(_path(plan), no_privacy)), files.store(_path(store))
-        answer = Answer(accept.digest if isinstance(accept, Contract) else accept, tuple(compared), yes)
-        approval = agree(files, asked, rules, place, answer, _Nobody(), _warn)
+        digest = accept.digest if isinstance(accept, Contract) else accept
+        answer = Answer(digest, tuple(compared), yes, [OwnerApproval.load(Path(path)) for path in approvals])
+        data_set = _account(data, account, no_ledger) if payer is None else payer.account
+        approval = agree(files, asked, rules, place, answer, _Nobody(), _warn, data_set)
         show = Show(lambda event: None if report is None else report(event_json(event)))
         ready = prepare(files, asked, rules, approval, data, place, payer, _tell_owner, show=show, listen=listen)
         for sentence in budget_warnings(asked.plan.target):

@@ -26,6 +26,7 @@ def command(
     accept: str | None = None,
     compared: list[str] | None = None,
     yes: Annotated[bool, Parameter(negative="")] = False,
+    approval: list[Path] | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Write this party's one contribution to a sealed study. Nobody needs to be online, and the file may travel anyhow.
@@ -61,6 +62,8 @@ def command(
         A party with whom the words were compared; repeat for several. The others count as colluders.
     yes
         Say yes without naming the digest: only for a site whose policy lets its studies run unattended.
+    approval
+        A yes that was signed by who answers for the data, from approve; repeat for several.
     json
         One JSON document on standard output.
     """
@@ -73,7 +76,7 @@ def command(
     from quietmean.studies.data import account_name, read_columns
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
-    from quietmean.studies.party import Answer, Contract, Policy, approve, file_name, own_keys, payer_for
+    from quietmean.studies.party import Answer, Contract, OwnerApproval, Policy, approve, file_name, own_keys, payer_for
     from quietmean.studies.sealed import Sealed
     from quietmean.studies.study_keys import write_private
 
@@ -104,7 +107,9 @@ def command(
     public = sealed.study.public_records(len(sealed.entries))
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
-    approve(contract, rules, Answer(accept, compared or (), yes), AtTerminal(), warn, keys=keys)
+    answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
+    data_set = account or account_name(data) if payer is None else payer.account
+    approve(contract, rules, answer, AtTerminal(), warn, account=data_set, keys=keys)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
     rules.refuse_records(len(records))

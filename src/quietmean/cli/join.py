@@ -58,6 +58,7 @@ def command(
     policy: Path | None = None,
     accept: str | None = None,
     yes: Annotated[bool, Parameter(negative="")] = False,
+    approval: list[Path] | None = None,
     compared: list[str] | None = None,
     listen: str | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
@@ -101,6 +102,8 @@ def command(
         Say yes to the study by the digest of its contract, or the first 32 digits of it or more, instead of at the terminal.
     yes
         Say yes without naming the digest: only for a site whose policy says unattended = true.
+    approval
+        A yes that was signed by who answers for the data, from approve; repeat for several.
     compared
         A party with whom the words of the sealed study were compared; repeat for several. The others count as colluders.
     listen
@@ -118,7 +121,7 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies.data import account_name
-    from quietmean.studies.party import Answer, Contract, Files, Policy, Show, agree, payer_for, prepare, take_part
+    from quietmean.studies.party import Answer, Contract, Files, OwnerApproval, Policy, Show, agree, payer_for, prepare, take_part
 
     forbid_core_dumps()
     forbid_tracing()
@@ -142,13 +145,14 @@ def command(
         choice = files.plan(plan, no_privacy)
         contract, place = Contract.of(files, choice), files.store(store)
         with shown.asking():
-            answer = Answer(accept, compared or (), yes)
-            approval = agree(files, contract, rules, place, answer, AtTerminal(), warn)
+            answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
+            data_set = account or account_name(data) if payer is None else payer.account
+            agreed = agree(files, contract, rules, place, answer, AtTerminal(), warn, data_set)
         ready = prepare(
             files,
             contract,
             rules,
-            approval,
+            agreed,
             data,
             place,
             payer,

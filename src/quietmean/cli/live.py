@@ -90,7 +90,7 @@ class NodeDisplay:
 
     def report(self, event: Event) -> None:
         """An event of the node."""
-        from quietmean.node.monitor import event_json
+        from quietmean.node.monitor import event_json, sentence
 
         document = event_json(event)
         if self.stream is not None:
@@ -110,6 +110,8 @@ class NodeDisplay:
 
     def _line(self, event: Mapping[str, Any]) -> None:
         kind, now = event["event"], time.monotonic()
+        from quietmean.node.monitor import sentence
+
         text = sentence(event)
         topic, told_at = self._last_line.get(kind, ("", -1e9))
         # A round of another phase, or other names to wait for, are news at once.
@@ -167,26 +169,10 @@ def _stream(events: bool | Path) -> Iterator[EventStream | None]:
             yield EventStream(file)
 
 
-def sentence(event: Mapping[str, Any]) -> str:
-    """An event in words, from its JSON object."""
-    names = ", ".join(event.get("waiting_for") or event.get("names") or [])
-    match event["event"]:
-        case "round":
-            return f"{event['phase']}: round {event['round']} of {event['of']}" + (f", with {names}" if names else "")
-        case "late":
-            return f"{event['phase']}, round {event['round']}: went on without {names}"
-        case "waiting":
-            return f"{event['phase']}, round {event['round']}: waiting for {names}"
-        case "refused":
-            return f"refused {event['peer']}: {event['reason']}"
-        case "over":
-            return "this party's part is over: the result is from its store"
-        case kind:
-            return f"{kind}: waiting for {names}" if names else str(kind)
-
-
 def screen(view: NodeView, height: int) -> RenderableType:
     """At most ``height`` parties: those that are waited for first, then those that were late."""
+    from quietmean.node.monitor import headline, traffic_text
+
     peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
     shown = peers if len(peers) <= height else peers[: max(height - 1, 1)]
     table = Table(box=None, pad_edge=False)
@@ -199,30 +185,10 @@ def screen(view: NodeView, height: int) -> RenderableType:
 
 
 def _cells(peer: PeerView, view: NodeView) -> list[Text]:
+    from quietmean.node.monitor import seconds_between
+
     heard = "never" if peer.last_heard is None else f"{seconds_between(peer.last_heard, view.updated):.0f} s ago"
     place = "" if peer.phase is None else f"{peer.phase} {peer.round or ''}".strip()
     style = "yellow" if peer.name in view.waiting_for else ""
     marks = ["yes" if peer.sent else "", "yes" if peer.received else "", str(peer.late or "")]
     return [Text(printable(cell), style=style) for cell in (peer.name, heard, place, *marks)]
-
-
-def headline(view: NodeView) -> str:
-    """Where a node is, for how long, and whom it waits for."""
-    place = f"{view.phase}: round {view.round} of {view.of}" if view.of else view.phase
-    seconds = seconds_between(view.since, view.updated)
-    waiting = f", waiting for {', '.join(view.waiting_for)}" if view.waiting_for else ""
-    return printable(f"{view.party}, {place}, since {seconds:.0f} s{waiting}")
-
-
-def traffic_text(view: NodeView) -> str:
-    """Messages, bytes and the pace of rounds."""
-    pace = f"; a round took {sum(view.seconds) / len(view.seconds):.2f} s" if view.seconds else ""
-    return (
-        f"{view.messages_sent} messages out, {view.messages_received} in; "
-        f"{view.bytes_sent / 1000:.1f} kB out, {view.bytes_received / 1000:.1f} kB in{pace}"
-    )
-
-
-def seconds_between(earlier: str, later: str) -> float:
-    """Between two times in ISO 8601; never below 0."""
-    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())

@@ -33,6 +33,8 @@ COMMANDS = {
     "words": ("words", "A sealed study in eight words, to be compared with other parties."),
     "distrust": ("distrust", "Refuse a key at this site from now on."),
     "contract": ("contract", "What a study asks and costs, before anybody says yes."),
+    "approve": ("approve", "Sign a yes to a study, with the key of who answers for the data."),
+    "desk": ("desk", "Studies, contracts, nodes and results in a browser on this machine."),
     "check": ("check", "Before a study: who is ready, and what is wrong where."),
     "join": ("join", "Run one party of a study between machines."),
     "contribute": ("contribute", "Take part in a study by file: write this party's one contribution."),

@@ -10,7 +10,6 @@ import msgspec
 from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json, printable
-from quietmean.cli.live import headline, seconds_between, sentence, traffic_text
 from quietmean.core.errors import InputError
 
 # A running process writes every second; without an update for longer it hangs, or its machine is overloaded.
@@ -74,7 +73,7 @@ def _judged(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(node: dict[str, Any]) -> None:
-    from quietmean.node.monitor import NodeView
+    from quietmean.node.monitor import NodeView, headline, seconds_between, sentence, traffic_text
 
     try:
         view = msgspec.convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView)

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from quietmean.core.errors import InputError
 from quietmean.node.net import (
+    Address,
     Identity,
     Purpose,
     RelayAddress,
@@ -151,6 +152,11 @@ class Entry:
         """All that the sealed digest covers of it: everything but the address."""
         names = ("name", "identity", "exchange", "mailbox", "nonce", "formerly")
         return {name: getattr(self, name) or "" for name in names}
+
+    @property
+    def dialled(self) -> Address | None:
+        """Where the party is dialled; None if it gave no address."""
+        return parse_address(self.address) if self.address else None
 
     def in_roster(self) -> RosterEntry:
         """Raises :class:`InputError` for a party that gave no address."""

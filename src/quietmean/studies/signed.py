@@ -23,6 +23,7 @@ _ARTICLES = {
     Purpose.ENTRY: "an entry",
     Purpose.SEAL: "a sealed study",
     Purpose.CONTRIBUTION: "a contribution",
+    Purpose.APPROVAL: "an approval",
 }
 Document = TypeVar("Document", bound=msgspec.Struct)
 

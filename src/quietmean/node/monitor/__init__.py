@@ -17,6 +17,7 @@ from quietmean.node.monitor.events import (
 )
 from quietmean.node.monitor.monitor import Monitor, NodeView, PeerView
 from quietmean.node.monitor.status import now, process_identity, read_status, status_path, write_status
+from quietmean.node.monitor.wording import headline, seconds_between, sentence, traffic_text
 
 __all__ = [
     "AgreementWaits",
@@ -35,9 +36,13 @@ __all__ = [
     "Waiting",
     "event_fields",
     "event_json",
+    "headline",
     "now",
     "process_identity",
     "read_status",
+    "seconds_between",
+    "sentence",
     "status_path",
+    "traffic_text",
     "write_status",
 ]

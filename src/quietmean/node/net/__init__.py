@@ -2,7 +2,15 @@
 
 from quietmean.node.net.duplex import Handler, OnAnswer
 from quietmean.node.net.handshakes import HandshakePool, network_of
-from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, format_public_key, is_signed, public_key_bytes
+from quietmean.node.net.identity import (
+    KEY_PREFIX,
+    Identity,
+    Purpose,
+    format_public_key,
+    is_signed,
+    parse_public_key,
+    public_key_bytes,
+)
 from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
@@ -109,6 +117,7 @@ __all__ = [
     "open_socket",
     "parse_address",
     "parse_place",
+    "parse_public_key",
     "printable",
     "public_key_bytes",
     "require_distinct",

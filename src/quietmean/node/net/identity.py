@@ -43,6 +43,7 @@ class Purpose(StrEnum):
     REVOCATION = "revocation"
     CONTRIBUTION = "contribution"
     RELAY = "relay"
+    APPROVAL = "approval"
 
     @property
     def label(self) -> bytes:

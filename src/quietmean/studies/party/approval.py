@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from quietmean.core.errors import InputError
 from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.study_keys import StudyKeys
 
@@ -37,12 +38,14 @@ class Answer:
     """What was said in advance.
 
     ``accept``: the digest of the contract, or its first 32 digits or more; ``yes``: without naming it. ``compared``: names of
-    parties who read out the same words of a sealed study; the others count as colluders.
+    parties who read out the same words of a sealed study; the others count as colluders. ``approvals``: signed by those whom
+    the policy names.
     """
 
     accept: str | None = None
     compared: Sequence[str] = ()
     yes: bool = False
+    approvals: Sequence[OwnerApproval] = ()
 
 
 def approve(
@@ -52,23 +55,25 @@ def approve(
     questions: Questions,
     warn: Callable[[str], None],
     *,
+    account: str = "",
     keys: StudyKeys | None = None,
     begun: bool = False,
 ) -> dict[str, Any]:
     """Require that the site's policy allows the study, and a yes to it; bind this party's ``keys`` to a sealed study.
 
-    ``begun``: this party has said yes before, and continues. Returns what a receipt says of it. Raises :class:`InputError` for a
-    broken rule, and without a yes.
+    ``account``: what the ledger calls the data. ``begun``: this party has said yes before, and continues. Returns what a receipt
+    says of it. Raises :class:`InputError` for a broken rule, and without a yes.
     """
     policy.refuse(contract)
     if contract.sealed is None and answer.compared:
         raise InputError("--compared is about the words of a sealed study, this one is not sealed: leave it out")
     begun = begun or (keys is not None and keys.sealed is not None)
     if answer.accept is not None:
-        _require_digest(answer.accept, contract)
+        require_digest(answer.accept, contract)
     if answer.yes:
         _require_unattended(policy)
-    ask = not begun and answer.accept is None and not answer.yes and _somebody_to_ask(contract, policy, questions)
+    approvers = require_approvals(answer.approvals, contract, policy, account, begun=begun)
+    ask = not (begun or approvers or answer.accept or answer.yes) and _somebody_to_ask(contract, policy, questions)
     if ask:
         questions.show(contract)
     words = _compare(contract, policy, answer, keys, questions if ask else None, warn)
@@ -76,7 +81,8 @@ def approve(
         raise InputError("you did not say yes: nothing has left this machine")
     if keys is not None:
         keys.bind(contract.digest, words.get("compared_with", ()))
-    return {"approval": {"contract": contract.digest, "policy": policy.digest}, **({"sealed": words} if words else {})}
+    said = {"contract": contract.digest, "policy": policy.digest}
+    return {"approval": {**said, **({"approvers": approvers} if approvers else {})}, **({"sealed": words} if words else {})}
 
 
 def _compare(
@@ -107,7 +113,8 @@ def _compare(
     return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
-def _require_digest(accept: str, contract: Contract) -> None:
+def require_digest(accept: str, contract: Contract) -> None:
+    """Raises :class:`InputError` unless ``accept`` names the contract by enough of its digest."""
     if len(accept) < _FEWEST_DIGITS or not contract.digest.startswith(accept.lower()):
         read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean contract"
         raise InputError(

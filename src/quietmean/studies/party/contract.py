@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.codec import digest
+from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace
-from quietmean.node.net import Address, Identity, format_address
+from quietmean.node.net import Address, Identity, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.randomness import Seed
@@ -59,9 +60,22 @@ class Contract:
     @classmethod
     def by_file(cls, sealed: Sealed, identity: Identity, choice: Choice) -> Self:
         """For the party with this key of a sealed study, which connects to nobody."""
-        parties = tuple(Signatory(entry.name, entry.identity) for entry in sealed.entries)
-        own = [party.key for party in parties].index(identity.public_key)
-        return cls(sealed.study, parties, own, choice, sealed)
+        own = next(entry.name for entry in sealed.entries if entry.identity == identity.public_key)
+        return cls.for_party(own, sealed, choice)
+
+    @classmethod
+    def for_party(cls, name: str | None, agreed: Sealed | tuple[Study, Roster], choice: Choice) -> Self:
+        """For the party of this name, by somebody without its key. Raises :class:`InputError` if there is none."""
+        if isinstance(agreed, Sealed):
+            study, sealed = agreed.study, agreed
+            parties = tuple(Signatory(entry.name, entry.identity, entry.dialled) for entry in agreed.entries)
+        else:
+            study, sealed = agreed[0], None
+            parties = tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in agreed[1].entries)
+        names = [party.name for party in parties]
+        if name not in names:
+            raise InputError(f"{name or 'this site'} is none of the parties, {', '.join(names)}: say which with --party NAME")
+        return cls(study, parties, names.index(name), choice, sealed)
 
     @property
     def own(self) -> Signatory:

@@ -27,8 +27,8 @@ from quietmean.studies.study import Study
 from quietmean.studies.study_keys import StudyKeys, keys_path
 
 
-def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Sealed | None]:
-    """Study and roster from a sealed study, or from a study file and a roster; no key in them is distrusted here.
+def agreed_terms(study: Path, roster: Path | None) -> Sealed | tuple[Study, Roster]:
+    """A sealed study, or a study file with a roster; no key in them is distrusted here.
 
     Raises :class:`InputError` that names the file and what to do.
     """
@@ -37,16 +37,19 @@ def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Seale
             raise InputError(f"{study} is sealed with its parties: leave --roster out")
         sealed = Sealed.load(study)
         Distrusted().refuse(sealed.holders())
-        agreed, members = sealed.study, sealed.roster
-    else:
-        sealed, agreed = None, Study.load(study)
-        if roster is None:
-            raise InputError(
-                f"{study} does not say who takes part: give --roster with names, addresses and keys, or a sealed study"
-            )
-        members = Roster.load(roster)
+        return sealed
+    agreed = Study.load(study)
+    if roster is None:
+        raise InputError(f"{study} does not say who takes part: give --roster with names, addresses and keys, or a sealed study")
+    members = Roster.load(roster)
     Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in members.entries)
-    return agreed, members, sealed
+    return agreed, members
+
+
+def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Sealed | None]:
+    """The same for parties that connect. Raises :class:`InputError` also where one gave no address."""
+    found = agreed_terms(study, roster)
+    return (found.study, found.roster, found) if isinstance(found, Sealed) else (*found, None)
 
 
 @dataclass(frozen=True)

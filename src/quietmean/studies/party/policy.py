@@ -18,7 +18,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.folders import configuration_folder
 from quietmean.core.schema import nearest
-from quietmean.node.net import number_of
+from quietmean.node.net import number_of, parse_public_key
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, get_statistic
 from quietmean.studies.party.contract import Contract, Signatory
@@ -59,6 +59,13 @@ class Rules(BaseModel):
     no_privacy: bool = True
     # Whether --yes is an answer, where nobody is there to be asked.
     unattended: bool = False
+    # Public keys of those who answer for the data, and how many of them must sign a study: no other yes counts then.
+    approvers: tuple[str, ...] = ()
+    approvals: int = Field(default=1, ge=1)
+
+    @property
+    def least_approvals(self) -> int:
+        return self.approvals if self.approvers else 0
 
 
 class _File(BaseModel):
@@ -104,6 +111,12 @@ class Policy:
         except ValidationError as error:
             raise InputError(f"policy {place} is not as it should be ({_faults(error)}): mend these fields") from None
         # A name that nothing has would forbid everything, or nothing.
+        for key in file.policy.approvers:
+            parse_public_key(key)
+        if len(set(file.policy.approvers)) < file.policy.least_approvals:
+            raise InputError(
+                f"policy {place} wants {file.policy.approvals} approvals of fewer approvers: name more, or want less"
+            )
         for name in file.policy.protocols or ():
             get_protocol(name)
         for name in file.policy.statistics or ():

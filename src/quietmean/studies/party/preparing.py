@@ -38,12 +38,16 @@ def agree(
     answer: Answer,
     questions: Questions,
     warn: Callable[[str], None],
+    account: str,
 ) -> Mapping[str, Any]:
-    """The yes to a study in which parties connect. Raises :class:`InputError` without one, and as :func:`approve` does."""
+    """The yes to a study in which parties connect; ``account``: what the ledger calls the data.
+
+    Raises :class:`InputError` without one, and as :func:`approve` does.
+    """
     if files.keys is not None and files.keys.given is not None:
         raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
     begun = store.exists() and store.stat().st_size > 0
-    return approve(contract, policy, answer, questions, warn, keys=files.keys, begun=begun)
+    return approve(contract, policy, answer, questions, warn, account=account, keys=files.keys, begun=begun)
 
 
 def prepare(

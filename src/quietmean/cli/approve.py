@@ -1,0 +1,84 @@
+"""``quietmean approve``: who answers for the data says yes to a study, with a key of their own."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import err, out, print_json, progress, write_bytes
+from quietmean.core.errors import InputError
+
+
+def command(
+    study: Path,
+    *,
+    roster: Path | None = None,
+    party: str | None = None,
+    owner_key: Path = Path("owner.key"),
+    account: str,
+    until: date,
+    policy: Path | None = None,
+    accept: str | None = None,
+    out_: Annotated[Path, Parameter(name="--out")] = Path("study.approval"),
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Sign a yes to a study, for join --approval and contribute --approval at a site whose policy names approvers.
+
+    It is good for this contract, plan, data set and policy and this version of quietmean alone, until the day that is stated.
+    Nothing is sent, and no data are read.
+
+    Parameters
+    ----------
+    study
+        The sealed study, or a study file.
+    roster
+        Names, addresses and public keys of all parties; for a study that is not sealed.
+    party
+        The name of the site that takes part.
+    owner_key
+        The private key of who answers for the data, from quietmean keygen: not the node's.
+    account
+        What the site's ledger calls the data set.
+    until
+        The last day on which the study may begin, such as 2030-12-31, in UTC.
+    policy
+        What the site takes part in; by default policy.toml in the user's folder for settings.
+    accept
+        The digest of the contract, or the first 32 digits of it or more, where nobody can be asked.
+    out_
+        Where to write the approval.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.cli.asking import AtTerminal, show_contract
+    from quietmean.cli.identity import load_identity
+    from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest
+    from quietmean.studies.sealed import Sealed
+
+    rules, owner = Policy.load(policy), load_identity(owner_key)
+    agreed = agreed_terms(study, roster)
+    asked, parties = (agreed.study, len(agreed.entries)) if isinstance(agreed, Sealed) else (agreed[0], len(agreed[1]))
+    with progress("calibrating the noise"):
+        choice = asked.choice(parties)
+    contract = Contract.for_party(party, agreed, choice)
+    rules.refuse(contract)
+    if owner.public_key not in rules.rules.approvers:
+        raise InputError(f"{owner.public_key} is no approver of {rules.place}: add it there, or give the right --owner-key")
+    if accept is not None:
+        require_digest(accept, contract)
+    else:
+        asking = AtTerminal()
+        if not asking.can_ask():
+            raise InputError("nobody can be asked without a terminal: give --accept DIGEST, from quietmean contract")
+        show_contract(contract, err)
+        if not asking.yes():
+            raise InputError("you did not say yes: nothing was signed")
+    signed = OwnerApproval.sign(contract, rules, account, until, owner)
+    write_bytes(out_, signed.signed.to_file(), "the approval")
+    if json:
+        print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": str(until)})
+    else:
+        out.print(f"{out_} is good until {until}, for {contract.own.name} and the data set {account}", markup=False)

@@ -1,0 +1,60 @@
+"""``quietmean desk``: the site's pages in a browser, for who answers for the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import err
+
+
+def command(
+    folder: Path = Path(),
+    *,
+    party: str | None = None,
+    policy: Path | None = None,
+    ledger: Path | None = None,
+    owner_key: Path | None = None,
+    port: int = 0,
+    no_browser: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Show studies, contracts, running nodes, results and the budget in a browser on this machine.
+
+    Only this machine and this user reach the pages, by a link that works once. They read what lies in the folder, write
+    approvals there, and start nothing.
+
+    Parameters
+    ----------
+    folder
+        Where sealed studies, stores and receipts of this site lie; by default where the command is run.
+    party
+        The name of this site in its studies: whose contract is shown.
+    policy
+        What this site takes part in; by default policy.toml in the user's folder for settings.
+    ledger
+        By default the policy's, or this user's own.
+    owner_key
+        The private key of who answers for the data: studies can be signed on their pages, as approve does.
+    port
+        Of this machine; by default a free one.
+    no_browser
+        Print the link, and open nothing.
+    """
+    from quietmean.core.errors import InputError
+    from quietmean.core.extras import import_extra
+
+    for module in ("starlette", "uvicorn", "jinja2"):
+        import_extra(module, "desk", "the desk")
+    from quietmean.desk import Shelf, serve
+
+    if not folder.is_dir():
+        raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
+    if not 0 <= port <= 65535:
+        raise InputError(f"port is {port}: choose one in 1..65535, or none for a free one")
+
+    def say(link: str) -> None:
+        err.print(f"open {link} within a minute; Ctrl-C ends it", markup=False, soft_wrap=True)
+
+    serve(Shelf(folder, party), say, policy=policy, ledger=ledger, owner_key=owner_key, port=port, browser=not no_browser)

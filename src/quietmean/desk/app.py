@@ -1,0 +1,264 @@
+"""The pages, rendered here: no build step, nothing from the internet, and without JavaScript but for what moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.folders import data_folder
+from quietmean.desk.door import Door, Guard, form_of, refusal, same_user
+from quietmean.desk.shelf import Shelf, words_of
+from quietmean.ledger import Ledger
+from quietmean.node import Identity
+from quietmean.node.monitor import headline, traffic_text
+from quietmean.studies.party import OwnerApproval, Policy
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_HERE = Path(__file__).parent
+# For which an approval is good, unless somebody says otherwise.
+_USUAL_DAYS = 30
+_STATIC = {"desk.css": "text/css", "desk.js": "text/javascript", "login.js": "text/javascript"}
+# A report is one file with pictures and styles in it; it runs nothing and is in no frame.
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; sandbox allow-popups"
+)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """``shelf``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings."""
+
+    shelf: Shelf
+    door: Door
+    policy: Path | None = None
+    ledger: Path | None = None
+    owner_key: Path | None = None
+    stop: Callable[[], None] = field(default=lambda: None)
+
+    async def home(self, request: Request) -> Response:
+        def content() -> dict[str, Any]:
+            policy = Policy.load(self.policy)
+            return {
+                "folder": self.shelf.folder.resolve(),
+                "policy": policy,
+                "studies": list(self.shelf.studies()),
+                "nodes": [_node(self.shelf, name) for name in self.shelf.nodes()],
+                "results": list(self.shelf.results()),
+                "pages": self.shelf.pages(),
+            }
+
+        return await self._page("home.html", content)
+
+    async def study(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self.shelf.studies():
+            return self._missing()
+
+        def content() -> dict[str, Any]:
+            sealed = self.shelf.sealed(name)
+            contract, policy = self.shelf.contract(sealed), Policy.load(self.policy)
+            return {
+                "name": name,
+                "contract": contract,
+                "policy": policy,
+                "broken": self.shelf.verdict(contract, policy),
+                "words": words_of(sealed.digest),
+                "parties": [one.name for one in contract.others],
+                "signs": self.owner_key is not None,
+                "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
+            }
+
+        return await self._page("study.html", content)
+
+    async def approve(self, request: Request) -> Response:
+        """Sign the study with the key of who answers for the data, once they have read the words."""
+        name, fields = request.path_params["name"], await form_of(request, self.door)
+        if fields is None:
+            return refusal()
+        if name not in self.shelf.studies() or self.owner_key is None:
+            return self._missing()
+        owner_key = self.owner_key
+
+        def content() -> dict[str, Any]:
+            sealed = self.shelf.sealed(name)
+            if fields.get("words", "").lower().split() != list(words_of(sealed.digest).words):
+                raise InputError(
+                    "these are not the words of the study: compare them with another party, and type what you compared"
+                )
+            until, account = _day(fields.get("until", "")), fields.get("account", "").strip()
+            if not account:
+                raise InputError("which data set it is about is not clear: type what the ledger calls it")
+            owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
+            signed = OwnerApproval.sign(self.shelf.contract(sealed), Policy.load(self.policy), account, until, owner)
+            place = self.shelf.folder / f"{Path(name).stem}-{self.shelf.party}.approval"
+            place.write_bytes(signed.signed.to_file())
+            return {"name": name, "place": place, "until": until, "account": account}
+
+        return await self._page("approved.html", content)
+
+    async def node(self, request: Request) -> Response:
+        return await self._node("node.html", request)
+
+    async def node_part(self, request: Request) -> Response:
+        """What moves on the page of a node."""
+        return await self._node("node_part.html", request)
+
+    async def _node(self, template: str, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self.shelf.nodes():
+            return self._missing()
+        return await self._page(template, lambda: _node(self.shelf, name))
+
+    async def result(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self.shelf.results():
+            return self._missing()
+        own = [page for page in self.shelf.pages() if page.startswith(f"{name}.")]
+        return await self._page(
+            "result.html", lambda: {"name": name, "receipt": self.shelf.receipt(name), "pages": own, "field": _field}
+        )
+
+    async def report(self, request: Request) -> Response:
+        path = self.shelf.pages().get(request.path_params["name"])
+        if path is None:
+            return self._missing()
+        return FileResponse(path, media_type="text/html", headers={"content-security-policy": _REPORT_POLICY})
+
+    async def accounts(self, request: Request) -> Response:
+        def content() -> dict[str, Any]:
+            budget = Policy.load(self.policy).budget
+            place = self.ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"
+            if not place.exists():
+                return {"place": place, "accounts": ()}
+            with Ledger.open(place) as book:
+                return {"place": place, "accounts": book.accounts()}
+
+        return await self._page("ledger.html", content)
+
+    async def login(self, request: Request) -> Response:
+        if request.method != "POST":
+            return await self._page("login.html", dict)
+        fields = await form_of(request, self.door, needs_token=False)
+        session = None if fields is None else self.door.enter(fields.get("token", ""))
+        if session is None:
+            return refusal()
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(self.door.cookie, session, httponly=True, samesite="strict", path="/")
+        return answer
+
+    async def leave(self, request: Request) -> Response:
+        if await form_of(request, self.door) is None:
+            return refusal()
+        self.door.leave()
+        self.stop()
+        return await self._page("left.html", dict)
+
+    async def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name]) if name in _STATIC else self._missing()
+
+    async def _page(self, template: str, content: Callable[[], dict[str, Any]], status: int = 200) -> Response:
+        try:
+            found = await run_in_threadpool(content)
+        except QuietmeanError as error:
+            template, found, status = "mistake.html", {"mistake": str(error)}, 400
+        return HTMLResponse(_templates().get_template(template).render(**found, form=self.door.form), status)
+
+    def _missing(self) -> Response:
+        return HTMLResponse(
+            _templates().get_template("mistake.html").render(mistake="There is no such page.", form=self.door.form), 404
+        )
+
+
+def make_app(desk: Desk, is_same_user: Callable[[int, int], bool] = same_user) -> ASGIApp:
+    """The pages behind their door."""
+    app = Starlette(
+        routes=[
+            Route("/", desk.home),
+            Route("/login", desk.login, methods=["GET", "POST"]),
+            Route("/study/{name}", desk.study),
+            Route("/study/{name}/approve", desk.approve, methods=["POST"]),
+            Route("/node/{name}", desk.node),
+            Route("/node/{name}/part", desk.node_part),
+            Route("/result/{name}", desk.result),
+            Route("/report/{name}", desk.report),
+            Route("/ledger", desk.accounts),
+            Route("/leave", desk.leave, methods=["POST"]),
+            Route("/static/{name}", desk.static),
+        ]
+    )
+    return Guard(app, desk.door, frozenset({"/login", *(f"/static/{name}" for name in _STATIC)}), is_same_user)
+
+
+def _node(shelf: Shelf, name: str) -> dict[str, Any]:
+    view, status = shelf.node(name)
+    state = "gone" if view.state == "running" and status.get("alive") is False else view.state
+    peers = sorted(view.peers, key=lambda peer: (peer.name not in view.waiting_for, -peer.late))
+    return {
+        "name": name,
+        "view": view,
+        "state": state,
+        "headline": headline(view),
+        "traffic": traffic_text(view),
+        "peers": peers,
+        "study": status.get("study"),
+    }
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InputError("the last day is no date: write it as 2030-12-31") from None
+
+
+def _field(document: Any, *path: str) -> Any:
+    """What a file says there; None where it does not."""
+    for part in path:
+        document = document.get(part) if isinstance(document, dict) else None
+    return document
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["shown"] = shown
+    made.filters["said"] = _said
+    return made
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def shown(text: object) -> str:
+    """A stranger's text: signs that are not printed, or turn the direction of writing, are shown by their numbers."""
+    return "".join(
+        sign if sign.isprintable() else f"\N{LEFT WHITE SQUARE BRACKET}U+{ord(sign):04X}\N{RIGHT WHITE SQUARE BRACKET}"
+        for sign in str(text)
+    )

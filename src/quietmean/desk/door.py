@@ -1,0 +1,179 @@
+"""Who gets in: one browser of this user, from the link that was printed, and nothing that another page makes it send.
+
+Every refusal is 403 and the same: not the host and port by name, another site's page behind the request, another user of this
+machine, no session, a form without its token.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from quietmean.randomness import fresh_bytes
+
+# Seconds for which the printed link opens the page, once.
+LINK_LASTS = 60.0
+# Of a form, in bytes.
+_LARGEST_FORM = 65536
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+    # To nobody else; with no-referrer browsers send "Origin: null" with this page's own forms.
+    "referrer-policy": "same-origin",
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+def new_token() -> str:
+    """32 random bytes, for a link, a cookie or a form."""
+    return base64.urlsafe_b64encode(fresh_bytes(32)).decode().rstrip("=")
+
+
+@dataclass
+class Door:
+    """``port``: on 127.0.0.1. ``link``: opens a session once, within :data:`LINK_LASTS` seconds of ``clock``.
+
+    ``session``: in the cookie of the one browser that is in; ``form``: in each of its forms.
+    """
+
+    port: int
+    clock: Callable[[], float] = time.monotonic
+    link: str = field(default_factory=new_token, repr=False)
+    session: str | None = field(default=None, repr=False)
+    form: str = field(default_factory=new_token, repr=False)
+
+    def __post_init__(self) -> None:
+        self._until = self.clock() + LINK_LASTS
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def address(self) -> str:
+        """What is printed. The token is behind #, which no browser sends, so that it is in no log."""
+        return f"{self.origin}/login#{self.link}"
+
+    @property
+    def cookie(self) -> str:
+        """Named by the port, as browsers do not tell the ports of a machine apart."""
+        return f"quietmean_{self.port}"
+
+    def enter(self, token: str) -> str | None:
+        """A new session for the token of the link; None for another token, the second time, or too late."""
+        right = hmac.compare_digest(token.encode(), self.link.encode())
+        if not right or self.clock() > self._until:
+            return None
+        # Never again, whoever has it.
+        self._until = -1.0
+        self.session = new_token()
+        return self.session
+
+    def leave(self) -> None:
+        self.session = None
+
+    def has_session(self, cookies: str) -> bool:
+        try:
+            found = SimpleCookie(cookies).get(self.cookie)
+        except CookieError:
+            return False
+        return self.session is not None and found is not None and hmac.compare_digest(found.value.encode(), self.session.encode())
+
+    def is_ours(self, token: str) -> bool:
+        """Whether a form was one of this session's."""
+        return hmac.compare_digest(token.encode(), self.form.encode())
+
+
+class Guard:
+    """Lets through what may reach the app, and puts the headers on every answer. ``open_paths``: without a session."""
+
+    def __init__(self, app: ASGIApp, door: Door, open_paths: frozenset[str], same_user: Callable[[int, int], bool]) -> None:
+        self._app, self._door, self._open, self._same_user = app, door, open_paths, same_user
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                more = [(name.encode(), text.encode()) for name, text in _HEADERS.items() if name.encode() not in given]
+                message["headers"] = [*message["headers"], *more]
+            await send(message)
+
+        if scope["type"] == "http" and self._allowed(scope):
+            await self._app(scope, receive, send_with_headers)
+        elif scope["type"] == "http":
+            await refusal()(scope, receive, send_with_headers)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    def _allowed(self, scope: Scope) -> bool:
+        headers, door = Headers(scope=scope), self._door
+        client, path, changes = scope.get("client"), str(scope["path"]), scope["method"] == "POST"
+        if headers.getlist("host") != [f"127.0.0.1:{door.port}"] or scope["method"] not in ("GET", "HEAD", "POST"):
+            return False
+        if client is None or not self._same_user(int(client[1]), door.port):
+            return False
+        site = headers.get("sec-fetch-site", "none")
+        if changes and (headers.getlist("origin") != [door.origin] or site not in ("same-origin", "none")):
+            return False
+        # The file that opens the page is none of its own.
+        if site not in ("same-origin", "none") and path != "/login":
+            return False
+        return path in self._open or door.has_session(headers.get("cookie", ""))
+
+
+def refusal() -> Response:
+    """What everybody gets who may not."""
+    return PlainTextResponse("Refused. Start quietmean desk again, and open the link that it prints.\n", 403)
+
+
+async def form_of(request: Request, door: Door, *, needs_token: bool = True) -> dict[str, str] | None:
+    """The fields of a form; None for one that is none of this session's, or too large."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        return None
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LARGEST_FORM:
+            return None
+    try:
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+    except ValueError:
+        return None
+    return fields if not needs_token or door.is_ours(fields.get("form", "")) else None
+
+
+def same_user(client: int, server: int) -> bool:
+    """Whether the connection from port ``client`` to ``server`` of 127.0.0.1 is one of this user's processes.
+
+    Asked of the kernel where it says so, on Linux; elsewhere it is taken to be.
+    """
+    table = Path("/proc/net/tcp")
+    if not table.exists():
+        return True
+    loopback = "0100007F"
+    for line in table.read_text().splitlines()[1:]:
+        local, remote, uid = (line.split()[place] for place in (1, 2, 7))
+        if (local, remote) == (f"{loopback}:{client:04X}", f"{loopback}:{server:04X}"):
+            return int(uid) == os.getuid()
+    return False

@@ -1,0 +1,94 @@
+"""What lies in the folder of a site: sealed studies, running nodes, results. Each is found by its name in the list alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quietmean.core.errors import InputError
+from quietmean.core.json_file import read_json
+from quietmean.node.monitor import NodeView, read_status, status_path
+from quietmean.planning.automatic import Choice
+from quietmean.studies.distrust import Distrusted
+from quietmean.studies.fingerprint import Fingerprint, fingerprint
+from quietmean.studies.party import Contract, Policy
+from quietmean.studies.sealed import Sealed
+from quietmean.studies.signed import is_signed_document
+
+_STATUS = status_path(Path(".store")).name
+_RECEIPT = ".receipt.json"
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """``folder``: of the studies; ``party``: the name of this site in them, where it is always the same."""
+
+    folder: Path
+    party: str | None = None
+
+    def studies(self) -> dict[str, Path]:
+        return {path.name: path for path in self._files() if path.suffix == ".sealed" and is_signed_document(path)}
+
+    def nodes(self) -> dict[str, Path]:
+        """The status files of nodes that run here or have run."""
+        return {path.name.removesuffix(_STATUS): path for path in self._files() if path.name.endswith(_STATUS)}
+
+    def results(self) -> dict[str, Path]:
+        """The receipts."""
+        return {path.name.removesuffix(_RECEIPT): path for path in self._files() if path.name.endswith(_RECEIPT)}
+
+    def pages(self) -> dict[str, Path]:
+        """Reports, and pages for who answers for the data."""
+        return {path.name: path for path in self._files() if path.name.endswith((".report.html", ".privacy.html"))}
+
+    def sealed(self, name: str) -> Sealed:
+        """Raises :class:`InputError` for a file that is not as its convener signed it, or names a key that is not trusted."""
+        found = Sealed.load(self.studies()[name])
+        Distrusted().refuse(found.holders())
+        return found
+
+    def contract(self, sealed: Sealed) -> Contract:
+        """What this site agrees to. Raises :class:`InputError` where it is not in the study."""
+        return Contract.for_party(self.party, sealed, _choice(sealed))
+
+    def verdict(self, contract: Contract, policy: Policy) -> list[str]:
+        """The rules of the site's policy that the study breaks."""
+        return policy.broken(contract)
+
+    def node(self, name: str) -> tuple[NodeView, dict[str, Any]]:
+        """Raises :class:`InputError` for a status that cannot be read."""
+        status = read_status(self.nodes()[name])
+        try:
+            view = msgspec.convert({field: status.get(field) for field in NodeView.__dataclass_fields__}, NodeView)
+        except msgspec.ValidationError:
+            raise InputError(f"the status of {name} is not as it should be: was it edited?") from None
+        return view, status
+
+    def receipt(self, name: str) -> dict[str, Any]:
+        return read_json(self.results()[name])
+
+    def _files(self) -> list[Path]:
+        try:
+            return sorted(path for path in self.folder.iterdir() if path.is_file() and not path.is_symlink())
+        except OSError as error:
+            raise InputError(f"folder {self.folder} cannot be read ({error.strerror}): name another") from None
+
+
+@cache
+def words_of(digest: str) -> Fingerprint:
+    """Half a second of scrypt."""
+    return fingerprint(digest)
+
+
+_CHOICES: dict[str, Choice] = {}
+
+
+def _choice(sealed: Sealed) -> Choice:
+    """A plan takes seconds."""
+    if sealed.digest not in _CHOICES:
+        _CHOICES[sealed.digest] = sealed.study.choice(len(sealed.entries))
+    return _CHOICES[sealed.digest]

@@ -1,0 +1,265 @@
+"""``quietmean desk`` as a process: who gets in, what is refused, and what the pages say of a real study."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.desk.door import LINK_LASTS, Door, same_user
+from quietmean.node import Identity
+from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.party import OwnerApproval
+from quietmean.studies.sealed import Sealed
+from support.meeting import AGES, meet
+from support.site_policy import write_policy
+
+HEADERS = ("content-security-policy", "x-frame-options", "referrer-policy", "cache-control", "x-content-type-options")
+
+
+@dataclass
+class Browser:
+    """Requests as a browser makes them, but for what a test changes."""
+
+    port: int
+    cookie: str = ""
+    sent: dict[str, str] = field(default_factory=dict)
+
+    def ask(
+        self, path: str, body: dict[str, str] | None = None, method: str | None = None, **headers: str
+    ) -> tuple[int, str, Any]:
+        given = {"Host": f"127.0.0.1:{self.port}", "Sec-Fetch-Site": "same-origin"}
+        if self.cookie:
+            given["Cookie"] = self.cookie
+        data = None
+        if body is not None:
+            data = urlencode(body)
+            given |= {"Origin": f"http://127.0.0.1:{self.port}", "Content-Type": "application/x-www-form-urlencoded"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.putrequest(method or ("GET" if body is None else "POST"), path, skip_host=True)
+            for name, value in given.items():
+                connection.putheader(name, value)
+            if data is not None:
+                connection.putheader("Content-Length", str(len(data)))
+            connection.endheaders(None if data is None else data.encode())
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), {name.lower(): text for name, text in answer.getheaders()}
+        finally:
+            connection.close()
+
+    def enter(self, token: str) -> int:
+        status, _, headers = self.ask("/login", {"token": token})
+        if status == 303:
+            self.cookie = headers["set-cookie"].partition(";")[0]
+            assert all(part in headers["set-cookie"] for part in ("HttpOnly", "SameSite=strict", f"quietmean_{self.port}="))
+        return status
+
+    def form(self) -> str:
+        found = re.search(r'name="form" value="([^"]+)"', self.ask("/")[1])
+        assert found is not None
+        return found.group(1)
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    port: int
+    token: str
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.chdir(tmp_path)
+    tables = {**AGES, "study": {**AGES["study"], "name": "ages", "records": 3000}}
+    meeting = meet(tmp_path, tables=tables)
+    (tmp_path / "ages.sealed").write_bytes(meeting.seal().signed.to_file())
+    Identity.generate().save(tmp_path / "owner.key", b"open sesame")
+    command = [sys.executable, "-m", "quietmean", "desk", ".", "--party", "south", "--owner-key", "owner.key", "--no-browser"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert select.select([process.stderr], [], [], 60)[0]
+        line = process.stderr.readline()
+        found = re.fullmatch(r"open http://127\.0\.0\.1:(\d+)/login#([\w-]+) within a minute; Ctrl-C ends it\n", line)
+        assert found is not None, line
+        yield Running(process, int(found.group(1)), found.group(2))
+        process.send_signal(signal.SIGINT)
+
+
+def test_who_gets_in_and_who_does_not(desk: Running) -> None:
+    browser, other = Browser(desk.port), Browser(desk.port)
+    # Without a session: the form of the link, and nothing else.
+    assert browser.ask("/login")[0] == 200
+    for path in ("/", "/study/ages.sealed", "/ledger", "/report/x", "/nothing", "/static/desk.py"):
+        assert browser.ask(path)[0] == 403
+    assert browser.enter("x" * 43) == 403
+    assert browser.enter(desk.token) == 303
+    # The link opens one session.
+    assert other.enter(desk.token) == 403
+    status, page, headers = browser.ask("/")
+    assert status == 200
+    assert "ages.sealed" in page
+    assert all(name in headers for name in HEADERS)
+    assert "'unsafe" not in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    refused: list[dict[str, Any]] = [
+        {"Host": "localhost:1"},
+        {"Host": f"localhost:{desk.port}"},
+        {"Host": "evil.example"},
+        {"Host": f"127.0.0.1:{desk.port + 1}"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Cookie": f"quietmean_{desk.port}=x"},
+        {"Cookie": browser.cookie.replace(f"quietmean_{desk.port}", "quietmean_1")},
+    ]
+    for changed in refused:
+        status, text, headers = browser.ask("/", **changed)
+        assert (status, text.startswith("Refused.")) == (403, True), changed
+        assert all(name in headers for name in HEADERS)
+    assert browser.ask("/", None, "PUT")[0] == 403
+    # What changes something, from elsewhere or without the token of this session's forms.
+    form = browser.form()
+    for changed in (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://127.0.0.1:{desk.port + 1}"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Content_Type": "text/plain"},
+    ):
+        assert browser.ask("/leave", {"form": form}, **changed)[0] == 403, changed
+    for body in ({"form": "x"}, {}, {"form": form, "more": "x" * 70000}):
+        assert browser.ask("/leave", body)[0] == 403, body
+    assert browser.ask("/leave")[0] == 405
+    assert browser.ask("/")[0] == 200
+    # To leave ends the session, and the command.
+    assert browser.ask("/leave", {"form": form})[0] == 200
+    assert desk.process.wait(30) == 0
+
+
+def test_what_the_pages_say(desk: Running, tmp_path: Path) -> None:
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    page = browser.ask("/study/ages.sealed")[1]
+    for said in ("Allowed by", "mean(age)", "north", "Compare these words", "--accept "):
+        assert said in page
+    (tmp_path / "secret.txt").write_text("nothing for a page")
+    for path in (
+        "/study/..%2Fsecret.txt",
+        "/report/secret.txt",
+        "/report/%2e%2e%2fsecret.txt",
+        "/static/..%2Fapp.py",
+        "/result/ages",
+    ):
+        status, text, _ = browser.ask(path)
+        assert (status, "nothing for a page" in text) == (404, False), path
+    # A policy that says no is read anew with each page.
+    write_policy(largest_epsilon=0.001)
+    page = browser.ask("/study/ages.sealed")[1]
+    assert "refuses it" in page
+    assert "largest_epsilon" in page
+    assert "--accept" not in page
+    # What a stranger wrote is text.
+    (tmp_path / "<b>\u202e.privacy.html").write_text("a page")
+    (tmp_path / "other").mkdir()
+    tables = {**AGES, "study": {**AGES["study"], "name": "<script>alert(1)</script>", "records": 3000}}
+    (tmp_path / "<i>.sealed").write_bytes(meet(tmp_path / "other", tables=tables).seal().signed.to_file())
+    write_policy()
+    page = browser.ask("/")[1] + browser.ask("/study/%3Ci%3E.sealed")[1]
+    assert "&lt;script&gt;alert(1)" in page
+    assert not any(raw in page for raw in ("<script>alert", "<i>", "<b>", "\u202e"))
+
+
+def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    sealed = Sealed.load(tmp_path / "ages.sealed")
+    owner = Identity.load(tmp_path / "owner.key", lambda: b"open sesame")
+    write_policy(approvers=[owner.public_key], unattended=True)
+    until = (datetime.now(UTC).date() + timedelta(days=3)).isoformat()
+    right = {
+        "form": browser.form(),
+        "words": fingerprint(sealed.digest).spoken.upper(),
+        "account": "wards",
+        "until": until,
+        "passphrase": "open sesame",
+    }
+    for changed, said in (
+        ({"words": "abandon " * 8}, "not the words"),
+        ({"account": " "}, "which data set"),
+        ({"until": "soon"}, "no date"),
+        ({"until": "2020-01-01"}, "not over"),
+        ({"passphrase": "wrong"}, "passphrase"),
+    ):
+        status, page, _ = browser.ask("/study/ages.sealed/approve", {**right, **changed})
+        assert (status, said in page) == (400, True), page
+    assert browser.ask("/study/ages.sealed/approve", {**right, "form": "x"})[0] == 403
+    assert browser.ask("/study/other.sealed/approve", right)[0] == 404
+    assert not list(tmp_path.glob("*.approval"))
+    status, page, _ = browser.ask("/study/ages.sealed/approve", right)
+    assert (status, "ages-south.approval" in page, "sesame" in page) == (200, True, False)
+    signed = OwnerApproval.load(tmp_path / "ages-south.approval")
+    assert (signed.terms.contract, signed.terms.party, signed.terms.account) == (sealed.digest, "south", "wards")
+    # What this site's policy refuses, nobody signs.
+    write_policy(approvers=[owner.public_key], largest_epsilon=0.001)
+    status, page, _ = browser.ask("/study/ages.sealed/approve", right)
+    assert (status, "largest_epsilon" in page) == (400, True)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/net/tcp").exists() or os.getuid() != 0, reason="needs Linux, and the right to become another user"
+)
+def test_another_user_of_the_machine_is_refused(desk: Running) -> None:
+    """With the link in hand."""
+    code = (
+        "import encodings.idna, http.client, os, sys; os.setuid(int(sys.argv[2])); port = sys.argv[1]; "
+        "c = http.client.HTTPConnection('127.0.0.1', int(port)); "
+        "c.request('GET', '/login', headers={'Host': f'127.0.0.1:{port}'}); print(c.getresponse().status)"
+    )
+    for user, expected in ((65534, "403"), (0, "200")):
+        asked = subprocess.run(
+            [sys.executable, "-c", code, str(desk.port), str(user)], capture_output=True, text=True, check=False
+        )
+        assert asked.stdout.strip() == expected, asked.stderr
+
+
+def test_a_port_that_is_taken(desk: Running, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["desk", "--port", str(desk.port), "--no-browser"])
+    assert ended.value.code == 2
+    assert "choose another with --port" in capsys.readouterr().err
+
+
+def test_a_link_is_for_a_minute() -> None:
+    clock = [0.0]
+    door = Door(1, lambda: clock[0])
+    clock[0] = LINK_LASTS + 0.1
+    assert door.enter(door.link) is None
+    fresh = Door(1, lambda: clock[0])
+    clock[0] += LINK_LASTS - 0.1
+    assert fresh.enter("") is None
+    assert fresh.enter(fresh.link) is not None
+    assert fresh.enter(fresh.link) is None
+    assert fresh.link not in repr(fresh)
+
+
+def test_whose_connection_it_is() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        port, own = server.getsockname()[1], client.getsockname()[1]
+        assert same_user(own, port)
+        if Path("/proc/net/tcp").exists():
+            assert not same_user(port, own + 1 if own < 65535 else own - 1)

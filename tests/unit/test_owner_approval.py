@@ -1,0 +1,157 @@
+"""Approvals by keys of their own: good for one contract, plan, data set, policy, version, party and time, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import Purpose
+from quietmean.studies.party import OwnerApproval
+from quietmean.studies.signed import Signed
+from support.site_policy import toml, write_policy
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "ages", "epsilon": 5.0, "delta": 1e-6, "colluding": 1, "protocol": "local-dp", "records": 40},
+    "column": [{"name": "age", "low": 0, "high": 100}],
+}
+TOMORROW = datetime.now(UTC).date() + timedelta(days=1)
+JOIN = ["join", "study.toml", "--roster", "roster.toml", "--key", "a.key", "--data", "wards.csv"]
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party of three whose address no machine has, and two people who answer for its data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    for name in ("a", "b", "c", "anna", "ben", "eve"):
+        Identity.generate().save(Path(f"{name}.key"))
+    entries = [RosterEntry(name, ("192.0.2.7", 7001 + place), key(name)) for place, name in enumerate("abc")]
+    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+    Path("study.toml").write_text(toml(STUDY))
+    Path("wards.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+    write_policy(approvers=[key("anna"), key("ben")])
+
+
+def key(name: str) -> str:
+    return Identity.load(Path(f"{name}.key")).public_key
+
+
+def digest(capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    main(["contract", "study.toml", "--roster", "roster.toml", "--key", "a.key", "--json"])
+    return str(json.loads(capsys.readouterr().out)["digest"])
+
+
+def sign(
+    capsys: pytest.CaptureFixture[str], who: str = "anna", out: str = "study.approval", until: date = TOMORROW, **changed: str
+) -> list[str]:
+    options = {"party": "a", "account": "wards", "accept": digest(capsys), **changed}
+    given = [part for name, value in options.items() for part in (f"--{name}", value)]
+    owner = ["--owner-key", f"{who}.key", "--until", until.isoformat(), "--out", out]
+    main(["approve", "study.toml", "--roster", "roster.toml", *owner, *given])
+    return ["--approval", out]
+
+
+def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The sentence of a command that is refused; of a join that is not, that its address cannot be listened on."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def gets_through(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> bool:
+    return "cannot listen on 192.0.2.7" in said(arguments, capsys)
+
+
+def test_no_other_yes_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "1 of the approvers of" in said([*JOIN, "--accept", digest(capsys)], capsys)
+    assert not list(Path().glob("*.store"))
+    assert gets_through([*JOIN, *sign(capsys)], capsys)
+    # It has begun: the same command goes on, also after the last day, when the file is not at hand.
+    assert gets_through(JOIN, capsys)
+
+
+def test_as_many_as_the_policy_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    write_policy(approvers=[key("anna"), key("ben")], approvals=2)
+    anna, ben = sign(capsys), sign(capsys, "ben", "ben.approval")
+    assert "2 of the approvers" in said([*JOIN, *anna], capsys)
+    assert "a second one by" in said([*JOIN, *anna, *sign(capsys, out="again.approval")], capsys)
+    assert gets_through([*JOIN, *anna, *ben], capsys)
+    write_policy(approvers=[key("anna")], approvals=2)
+    assert "wants 2 approvals of fewer approvers" in said(JOIN, capsys)
+    write_policy(approvers=["ed25519:abc"])
+    assert "ed25519" in said(JOIN, capsys)
+
+
+def test_it_is_good_for_nothing_else(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [*JOIN, *sign(capsys)]
+    Path("copy.csv").write_text(Path("wards.csv").read_text())
+    assert "another data set" in said([*given[:7], "copy.csv", *given[8:]], capsys)
+    assert "another data set" in said([*given, "--account", "other"], capsys)
+    Path("study.toml").write_text(toml({**STUDY, "study": {**STUDY["study"], "epsilon": 5.5}}))
+    assert "another contract" in said(given, capsys)
+    Path("study.toml").write_text(toml(STUDY))
+    write_policy(approvers=[key("anna"), key("ben")], largest_epsilon=9.0)
+    assert "another policy" in said(given, capsys)
+    write_policy(approvers=[key("ben")])
+    assert "who is no approver" in said(given, capsys)
+    write_policy(approvers=[key("anna"), key("ben")])
+    assert "another party" in said([*JOIN, *sign(capsys, out="b.approval", party="b")], capsys)
+    monkeypatch.setattr("quietmean.studies.party.owner_approval.package_version", lambda: "0.0.1")
+    assert "another version" in said(given, capsys)
+    monkeypatch.undo()
+
+
+def test_until_its_last_day(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [*JOIN, *sign(capsys)]
+    monkeypatch.setattr("quietmean.studies.party.owner_approval._today", lambda: TOMORROW + timedelta(days=1))
+    assert f"was good until {TOMORROW}" in said(given, capsys)
+    assert "void since" in said(_approve_options(capsys), capsys)
+
+
+def _approve_options(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    options = ["--party", "a", "--account", "wards", "--owner-key", "anna.key", "--until", TOMORROW.isoformat(), "--out", "late"]
+    return ["approve", "study.toml", "--roster", "roster.toml", *options, "--accept", digest(capsys)]
+
+
+def test_what_was_changed_or_signed_as_something_else(capsys: pytest.CaptureFixture[str]) -> None:
+    given = [*JOIN, *sign(capsys)]
+    raw = json.loads(Path("study.approval").read_text())
+    for body in (raw["body"].replace("wards", "other"), raw["body"].replace(key("anna"), key("ben")), raw["body"] + " "):
+        Path("study.approval").write_text(json.dumps({**raw, "body": body}))
+        assert "changed" in said(given, capsys)
+    # The node's own key signs as an approver.
+    forged = json.loads(raw["body"]) | {"approver": key("a")}
+    Path("study.approval").write_bytes(Signed.sign(Purpose.APPROVAL, forged, Identity.load(Path("a.key"))).to_file())
+    assert "who is no approver" in said(given, capsys)
+    # A signature for another purpose.
+    entry = Signed.sign(Purpose.ENTRY, json.loads(raw["body"]), Identity.load(Path("anna.key")))
+    Path("study.approval").write_bytes(
+        msgspec.json.encode({**raw, "body": entry.body.decode(), "signature": base64.b64encode(entry.signature).decode()})
+    )
+    assert "changed" in said(given, capsys)
+
+
+def test_what_nobody_may_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    options = _approve_options(capsys)
+    assert "nobody can be asked" in said(options[:-2], capsys)
+    assert "is not the digest" in said([*options[:-1], "0" * 64], capsys)
+    assert "is none of the parties" in said([part if part != "a" else "d" for part in options], capsys)
+    assert "is no approver of" in said([part.replace("anna", "eve") for part in options], capsys)
+    write_policy(approvers=[key("anna")], largest_epsilon=1.0)
+    assert "largest_epsilon" in said(options, capsys)
+    assert not Path("late").exists()
+    with pytest.raises(InputError, match="does not exist"):
+        OwnerApproval.load(Path("late"))
