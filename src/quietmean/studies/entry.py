@@ -156,7 +156,7 @@ class Entry:
     @property
     def dialled(self) -> Address | None:
         """Where the party is dialled; None if it gave no address."""
-        return parse_address(self.address) if self.address else None
+        return parse_place(self.address) if self.address else None
 
     def in_roster(self) -> RosterEntry:
         """Raises :class:`InputError` for a party that gave no address."""
