@@ -145,12 +145,12 @@ class Consortium:
         self.processes[number].communicate()
 
     def until_begun(self, number: int) -> None:
-        """The party has begun the study with all others."""
+        """The party has agreed with all others, and is where values leave."""
         events = self._folder / f"p{number}.events"
         deadline = time.monotonic() + PATIENCE
-        while not (events.exists() and '"event":"round"' in events.read_text().replace(" ", "")):
+        while not (events.exists() and '"phase":"mixing"' in events.read_text().replace(" ", "")):
             assert time.monotonic() < deadline
-            assert self.processes[number].poll() is None, self.processes[number].communicate()
+            assert self.processes[number].poll() in (None, 0), self.processes[number].communicate()
             time.sleep(0.02)
 
     def results(self, *numbers: int) -> list[dict[str, Any]]:
@@ -207,7 +207,8 @@ def test_one_is_killed_and_started_again(consortium: Consortium) -> None:
 def test_one_is_gone_for_good(consortium: Consortium) -> None:
     for number in range(PARTIES):
         consortium.join(number)
-    consortium.until_begun(3)
+    for number in range(PARTIES):
+        consortium.until_begun(number)
     consortium.kill(3)
     results = consortium.results(0, 1, 2)
     assert len({json.dumps(result["estimate"]) for result in results}) == 1
