@@ -16,6 +16,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import RelayAddress
 from quietmean.studies import Study
 from quietmean.studies.party import Answer, Contract, Policy, approve
 from quietmean.studies.party.contract import Signatory
@@ -149,6 +150,20 @@ def test_what_it_says() -> None:
     assert "one record of one party" in lines["protects"]
     assert "b at 192.0.2.7:7002; c at 192.0.2.7:7003" in lines["connects to"]
     assert asked.digest in lines["digest"]
+    assert "through a relay" not in lines
+
+
+def test_it_says_what_a_relay_learns() -> None:
+    relay = RelayAddress("relay.example", 443)
+    asked = contract(parties=tuple(Signatory(party.name, party.key, relay) for party in PARTIES))
+    assert asked.to_json()["relays"] == ["relay.example:443"]
+    assert dict(asked.lines())["through a relay"].startswith("relay.example:443 learns who takes part")
+    assert asked.digest == contract().digest
+    # A site's rules hold for whom it dials: the relay.
+    allowed = Policy.load(write_policy(hosts=["relay.example"], ports=[443]))
+    allowed.refuse(asked)
+    with pytest.raises(InputError, match=r"allowed are: other\.example"):
+        Policy.load(write_policy(hosts=["other.example"])).refuse(asked)
 
 
 def test_whose_yes_counts(tmp_path: Path) -> None:

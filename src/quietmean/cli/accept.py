@@ -40,7 +40,7 @@ def command(
     key
         This party's private key, from quietmean keygen; where there is no such file, a new one is made.
     address
-        HOST:PORT where the others reach this party.
+        HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
     store
         The folder for this study's keys; by default beside the private key. They must not be copied or restored from a backup.
     replaces
@@ -52,7 +52,7 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.net import parse_address, require_name
+    from quietmean.node.net import parse_place, require_name
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.invitation import Invitation
     from quietmean.studies.party import file_name
@@ -63,7 +63,7 @@ def command(
     # Before any file is written.
     require_name(name)
     if address:
-        parse_address(address)
+        parse_place(address)
     if store is not None and not store.is_dir():
         raise InputError(f"store {store} is no folder: make it, or leave --store out")
     made = not key.exists()

@@ -39,7 +39,7 @@ def command(
     name
         This party's name in the roster.
     address
-        HOST:PORT where the others reach this party.
+        HOST:PORT where the others reach this party, or relay:HOST:PORT for a relay where it can be called.
     passphrase
         Protect the key file by a passphrase, which is asked for at the terminal, or read from the first line of the file that
         the environment variable QUIETMEAN_PASSPHRASE_FILE names.
@@ -47,11 +47,11 @@ def command(
         One JSON document on standard output.
     """
     from quietmean.node import Roster, RosterEntry
-    from quietmean.node.net import parse_address, require_name
+    from quietmean.node.net import parse_place, require_name
 
     # Before any file is written.
     require_name(name)
-    where = parse_address(address)
+    where = parse_place(address)
     identity = make_identity(key, _ask(f"passphrase for {key}", twice=True) if passphrase else b"")
     entry = RosterEntry(name, where, identity.public_key)
     if json:

@@ -13,7 +13,6 @@ from quietmean.node.net import (
     Answer,
     AnyRequest,
     Credentials,
-    DirectRoutes,
     Endpoint,
     Handler,
     Limits,
@@ -22,14 +21,13 @@ from quietmean.node.net import (
     OnAnswer,
     Payload,
     Route,
-    Routes,
     Traffic,
-    open_socket,
 )
 from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import Store
+from quietmean.node.tunnel import Reach
 
 
 async def run_party(settings: NodeSettings) -> NodeResult:
@@ -89,7 +87,10 @@ class _MonitoredLink(Link):
 
 
 async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
-    """A session over TLS: one listener, and a link to each of the others, over a connection that either of them dialled."""
+    """A session over TLS: one listener, and a link to each of the others, over a connection that either of them dialled.
+
+    Who is dialled, and where this party is, is the roster's: at addresses of their own, or at a relay.
+    """
     party, plan, roster, traffic = settings.party, settings.plan, settings.roster, monitor.traffic
     agreed = Agreed.of(roster, plan)
     target = plan.target
@@ -104,13 +105,13 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
 
         return Endpoint(party, roster, settings.study, credentials, limits, session.refused, heard, traffic, agreed.fields)
 
-    routes: Routes = DirectRoutes(roster)
+    reach = Reach(settings.identity, roster)
     links: dict[PartyId, Link] = {}
 
     def make_links(session: Session) -> dict[PartyId, Link]:
         for peer in range(target.parties):
             if peer != party:
-                route = routes.route(peer)
+                route = reach.route(peer)
                 links[peer] = _MonitoredLink(endpoint(session), peer, route, handle, lambda: session.position, monitor)
         return links
 
@@ -120,7 +121,7 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         return answer
 
     session = Session(settings, store, make_links, traffic, monitor.event)
-    listening = settings.listen_socket or open_socket(settings.listen or roster.entries[party].address)
+    listening = settings.listen_socket or reach.open_socket(settings.listen)
     listener = Listener(
         endpoint(session),
         listening,
@@ -131,10 +132,13 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
     )
     session.at_gate(listener.cut_off, asyncio.to_thread)
     listener.start()
+    reach.attend(listener, session.refused)
     try:
         return await session.run()
     finally:
         for link in links.values():
             link.stop()
+        await reach.leave()
         await listener.close()
         await session.close_links()
+        await reach.close()

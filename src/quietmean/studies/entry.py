@@ -17,9 +17,10 @@ from quietmean.node.net import (
     Address,
     Identity,
     Purpose,
+    RelayAddress,
     RosterEntry,
     is_signed,
-    parse_address,
+    parse_place,
     public_key_bytes,
     require_name,
     show_hidden,
@@ -115,7 +116,7 @@ class Entry:
             raise InputError(f"{party} is not as its key {body.identity} signed it: it was changed on the way, ask for it again")
         require_name(body.name)
         if body.address:
-            parse_address(body.address)
+            parse_place(body.address)
         _require_x25519(decode_base64(body.exchange, X25519_BYTES, f"exchange key in {party}"), f"exchange key in {party}")
         _require_mailbox(decode_base64(body.mailbox, MAILBOX_BYTES, f"mailbox key in {party}"), f"mailbox key in {party}")
         decode_base64(body.nonce, NONCE_BYTES, f"nonce in {party}")
@@ -142,6 +143,11 @@ class Entry:
         """What entries are ordered by."""
         return public_key_bytes(self.identity)
 
+    @property
+    def at_relay(self) -> bool:
+        """Whether it is reached at a relay, an address that it shares with others."""
+        return bool(self.address) and isinstance(parse_place(self.address), RelayAddress)
+
     def fields(self) -> dict[str, Any]:
         """All that the sealed digest covers of it: everything but the address."""
         names = ("name", "identity", "exchange", "mailbox", "nonce", "formerly")
@@ -150,13 +156,13 @@ class Entry:
     @property
     def dialled(self) -> Address | None:
         """Where the party is dialled; None if it gave no address."""
-        return parse_address(self.address) if self.address else None
+        return parse_place(self.address) if self.address else None
 
     def in_roster(self) -> RosterEntry:
         """Raises :class:`InputError` for a party that gave no address."""
         if not self.address:
             raise InputError(f"party {self.name!r} gave no address in its entry: it has to accept again with --address HOST:PORT")
-        return RosterEntry(self.name, parse_address(self.address), self.identity)
+        return RosterEntry(self.name, parse_place(self.address), self.identity)
 
 
 def _replaced(rotation: _Rotation, identity: str, party: str) -> str:

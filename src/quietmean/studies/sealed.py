@@ -158,7 +158,7 @@ def _require_fitting(invitation: Invitation, entries: Sequence[Entry]) -> None:
     for what in ("identity", "name", "exchange", "mailbox", "nonce"):
         _require_unique(what, entries)
     require_distinct(entry.name for entry in entries)
-    _require_unique("address", [entry for entry in entries if entry.address])
+    _require_unique("address", [entry for entry in entries if entry.address and not entry.at_relay])
     keys = [entry.identity_bytes for entry in entries]
     if keys != sorted(keys):
         raise InputError("the entries of the sealed study are not in the order of their keys: seal it again")

@@ -1,13 +1,33 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
 from quietmean.node.net.duplex import Handler, OnAnswer
-from quietmean.node.net.identity import KEY_PREFIX, Identity, Purpose, is_signed, parse_public_key, public_key_bytes
+from quietmean.node.net.handshakes import HandshakePool, network_of
+from quietmean.node.net.identity import (
+    KEY_PREFIX,
+    Identity,
+    Purpose,
+    format_public_key,
+    is_signed,
+    parse_public_key,
+    public_key_bytes,
+)
 from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
 from quietmean.node.net.refusals import Refusals
-from quietmean.node.net.roster import Address, Roster, RosterEntry, Seal, format_address, number_of, parse_address
-from quietmean.node.net.routes import DirectRoutes, Route, Routes
+from quietmean.node.net.roster import (
+    Address,
+    RelayAddress,
+    Roster,
+    RosterEntry,
+    Seal,
+    format_address,
+    number_of,
+    parse_address,
+    parse_place,
+)
+from quietmean.node.net.routes import DirectRoute, Route
+from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.terms import difference, differing, listed, term_digests
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.transport import Connection, Endpoint, Traffic, printable
@@ -46,6 +66,7 @@ __all__ = [
     "Address",
     "Answer",
     "AnyRequest",
+    "ByteStream",
     "CancelTransfer",
     "Check",
     "Commit",
@@ -53,10 +74,11 @@ __all__ = [
     "Connection",
     "Count",
     "Credentials",
-    "DirectRoutes",
+    "DirectRoute",
     "Endpoint",
     "GateLog",
     "Handler",
+    "HandshakePool",
     "Heartbeat",
     "Identity",
     "Limits",
@@ -69,12 +91,12 @@ __all__ = [
     "Readiness",
     "Refusals",
     "Refused",
+    "RelayAddress",
     "ResendRequest",
     "Reveal",
     "Roster",
     "RosterEntry",
     "Route",
-    "Routes",
     "Seal",
     "Traffic",
     "Transfer",
@@ -87,11 +109,14 @@ __all__ = [
     "differing",
     "encode_vector",
     "format_address",
+    "format_public_key",
     "is_signed",
     "listed",
+    "network_of",
     "number_of",
     "open_socket",
     "parse_address",
+    "parse_place",
     "parse_public_key",
     "printable",
     "public_key_bytes",

@@ -42,6 +42,7 @@ class Purpose(StrEnum):
     SEAL = "seal"
     REVOCATION = "revocation"
     CONTRIBUTION = "contribution"
+    RELAY = "relay"
     APPROVAL = "approval"
 
     @property

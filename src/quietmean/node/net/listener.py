@@ -62,13 +62,14 @@ class Listener:
 
     ``handle`` is None where nobody is admitted yet. ``readiness`` gives the answer to checks, which have no other effect;
     ``asked`` is called with each party that sent a check, or tried to join too early. ``handshake_seconds``: time-out of TLS
-    handshake and greeting. ``links`` may use the connections that their peers dialled.
+    handshake and greeting. ``links`` may use the connections that their peers dialled. ``listening`` is None where
+    connections come from a relay only, through :meth:`take`.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
-        listening: socket.socket,
+        listening: socket.socket | None,
         handle: Handler | None,
         position: Callable[[], Position],
         handshake_seconds: float = HANDSHAKE_SECONDS,
@@ -91,8 +92,9 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        self._listening.setblocking(False)
-        self._watch()
+        if self._listening is not None:
+            self._listening.setblocking(False)
+            self._watch()
 
     def cut_off(self, parties: Iterable[PartyId]) -> None:
         """Drop all connections with these parties: nothing that is on its way is read. Who comes back is told the position."""
@@ -106,8 +108,9 @@ class Listener:
     async def close(self) -> None:
         """Stop listening, then end every connection, buffered answers first."""
         # Before its socket closes: the loop must not watch a descriptor that may be reused.
-        asyncio.get_running_loop().remove_reader(self._listening)
-        self._listening.close()
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
         await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
         for task in self._tasks:
             task.cancel()
@@ -115,10 +118,24 @@ class Listener:
         for handshake in self._handshakes:
             handshake.cancel()
 
+    def take(self, accepted: socket.socket, address: str, host: str) -> None:
+        """Serve whoever is at the other end; ``address``: what to call it until then, ``host``: whom it shares places with."""
+        accepted.setblocking(False)
+        if self._handshakes.full:
+            self._evict(self._handshakes.next_to_evict())
+        handshake = PendingHandshake(accepted, address)
+        self._handshakes.add(handshake, host)
+        handshake.task = asyncio.create_task(self._admit(handshake))
+        self._tasks.add(handshake.task)
+        handshake.task.add_done_callback(self._tasks.discard)
+
     def _watch(self) -> None:
-        asyncio.get_running_loop().add_reader(self._listening, self._accept)
+        if self._listening is not None and self._listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
+        if self._listening is None:
+            return
         # Not the loop's sock_accept: cancelled at the wrong moment, it loses a connection without closing it.
         try:
             accepted, address = self._listening.accept()
@@ -126,14 +143,7 @@ class Listener:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._pause()
             return
-        accepted.setblocking(False)
-        if self._handshakes.full:
-            self._evict(self._handshakes.next_to_evict())
-        handshake = PendingHandshake(accepted, format_address(address[:2]))
-        self._handshakes.add(handshake, address[0])
-        handshake.task = asyncio.create_task(self._admit(handshake))
-        self._tasks.add(handshake.task)
-        handshake.task.add_done_callback(self._tasks.discard)
+        self.take(accepted, format_address(address[:2]), address[0])
 
     def _evict(self, handshake: PendingHandshake) -> None:
         """Cancel a handshake at any stage, and report it."""
@@ -144,13 +154,10 @@ class Listener:
 
     def _pause(self) -> None:
         # Out of file descriptors: accept again a little later.
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listening)
-        loop.call_later(0.1, self._resume)
-
-    def _resume(self) -> None:
-        if self._listening.fileno() >= 0:
-            self._watch()
+        if self._listening is not None:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listening)
+            loop.call_later(0.1, self._watch)
 
     async def _admit(self, handshake: PendingHandshake) -> None:
         who, connection = handshake.address, None

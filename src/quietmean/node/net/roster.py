@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
@@ -20,11 +20,19 @@ from quietmean.node.net.names import require_distinct, require_name
 
 Address: TypeAlias = tuple[str, int]
 _FIELDS = ("name", "address", "key")
+_AT_RELAY: Final = "relay:"
+
+
+class RelayAddress(NamedTuple):
+    """Of a relay, where a party can be called that nobody can dial."""
+
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
 class RosterEntry:
-    """One party: a name for display, (host, port), and its public key as a line of text."""
+    """One party: a name for display, (host, port) of its own or of its relay, and its public key as a line of text."""
 
     name: str
     address: Address
@@ -59,7 +67,8 @@ class Roster:
         _refuse_duplicates("name", [entry.name for entry in self.entries])
         require_distinct(entry.name for entry in self.entries)
         _refuse_duplicates("key", [entry.public_key for entry in self.entries])
-        _refuse_duplicates("address", [format_address(entry.address) for entry in self.entries])
+        own = [entry.address for entry in self.entries if not isinstance(entry.address, RelayAddress)]
+        _refuse_duplicates("address", [format_address(address) for address in own])
 
     @classmethod
     def load(cls, path: Path) -> Roster:
@@ -117,8 +126,10 @@ class Roster:
 
 
 def format_address(address: Address) -> str:
+    """As :func:`parse_place` reads it."""
     host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    relay = _AT_RELAY if isinstance(address, RelayAddress) else ""
+    return f"{relay}[{host}]:{port}" if ":" in host else f"{relay}{host}:{port}"
 
 
 def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
@@ -128,7 +139,7 @@ def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
     unknown = sorted(set(raw) - set(_FIELDS))
     if unknown:
         raise InputError(f"party {number} of the roster has an unknown field {unknown[0]!r}: use only name, address and key")
-    return RosterEntry(raw["name"], parse_address(raw["address"]), raw["key"])
+    return RosterEntry(raw["name"], parse_place(raw["address"]), raw["key"])
 
 
 def number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -149,6 +160,13 @@ def parse_address(text: str) -> Address:
     if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
         raise InputError(f"address {text!r} is not host:port: write for example 192.0.2.7:7001, with a port in 1..65535")
     return host, int(port)
+
+
+def parse_place(text: str) -> Address:
+    """Where a party can be reached: host:port, or relay:host:port. Raises :class:`InputError`."""
+    relayed = text.removeprefix(_AT_RELAY)
+    # A host may have the name relay.
+    return RelayAddress(*parse_address(relayed)) if relayed != text and ":" in relayed else parse_address(text)
 
 
 def _refuse_duplicates(what: str, values: list[str]) -> None:

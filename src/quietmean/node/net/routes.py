@@ -5,8 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Protocol
 
-from quietmean.core.party import PartyId
-from quietmean.node.net.roster import Address, Roster
+from quietmean.node.net.roster import Address
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.transport import dial_tcp
 
@@ -20,12 +19,6 @@ class Route(Protocol):
         """A stream to the party, with the TLS handshake between the parties done. Raises OSError or EOFError."""
 
 
-class Routes(Protocol):
-    """The ways to all parties of a study."""
-
-    def route(self, party: PartyId) -> Route: ...
-
-
 class DirectRoute:
     """TCP to the party's address in the roster."""
 
@@ -36,13 +29,3 @@ class DirectRoute:
 
     async def dial(self, context: ssl.SSLContext) -> ByteStream:
         return await dial_tcp(self._address, context)
-
-
-class DirectRoutes:
-    """Every party is dialled at its address in the roster."""
-
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
-
-    def route(self, party: PartyId) -> Route:
-        return DirectRoute(self._roster.entries[party].address)

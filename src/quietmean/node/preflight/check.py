@@ -32,11 +32,11 @@ from quietmean.node.net import (
     Refused,
     Roster,
     Traffic,
-    open_socket,
     printable,
 )
 from quietmean.node.phase import Phase
 from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
+from quietmean.node.tunnel import Reach, RelayError
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
 # Longest time of one attempt, in seconds; the first may take half of this even where the wait is shorter.
@@ -60,6 +60,8 @@ class CheckSession:
         self._party = roster.find(identity)
         self._roster = roster
         self._agreed = agreed
+        self._reach = Reach(identity, roster)
+        self._answers = False
         self._listening: socket.socket | None = None
         self._report = report
         self._credentials = Credentials(identity, roster)
@@ -69,15 +71,19 @@ class CheckSession:
         self.refusals = Refusals()
 
     def listen(self, address: Address | None = None) -> None:
-        """Listen, by default on this party's address in the roster. Raises :class:`InputError` if that is not possible."""
-        self._listening = open_socket(address or self._roster.entries[self._party].address)
+        """Listen, by default on this party's address in the roster; a party whose address is at a relay can be called there.
+
+        Raises :class:`InputError` if that is not possible.
+        """
+        self._listening = self._reach.open_socket(address)
+        self._answers = True
 
     async def run(self, wait: float) -> None:
         """Returns when everybody is ready and reached, or after ``wait`` seconds. InputError for an impossible ``wait``."""
         if not (math.isfinite(wait) and wait >= 0):
             raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
         started = asyncio.get_running_loop().time()
-        listener = None if self._listening is None else self._listener(self._listening)
+        listener = self._listener() if self._answers else None
         asking = [asyncio.create_task(self._ask_until_ready(standing, started + wait)) for standing in self.standings.values()]
         try:
             await self._until_all_are_ready(asking, started + wait)
@@ -85,10 +91,12 @@ class CheckSession:
             for task in asking:
                 task.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
+            await self._reach.leave()
             if listener is not None:
                 await listener.close()
+            await self._reach.close()
 
-    def _listener(self, listening: socket.socket) -> Listener:
+    def _listener(self) -> Listener:
         endpoint = Endpoint(
             party=self._party,
             roster=self._roster,
@@ -103,18 +111,20 @@ class CheckSession:
         )
         listener = Listener(
             endpoint,
-            listening,
+            self._listening,
             None,
             lambda: (int(Phase.AGREEMENT), 0),
             readiness=self._agreed.readiness,
             asked=self._asked,
         )
         listener.start()
+        # A study that has begun goes first.
+        self._reach.attend(listener, self._refused, "visit")
         return listener
 
     async def _until_all_are_ready(self, asking: Sequence[asyncio.Task[None]], deadline: float) -> None:
         loop = asyncio.get_running_loop()
-        while not all(standing.ready or (self._listening is None and standing.agrees) for standing in self.standings.values()):
+        while not all(standing.ready or (not self._answers and standing.agrees) for standing in self.standings.values()):
             self._changed.clear()
             if loop.time() >= deadline and all(task.done() for task in asking):
                 return
@@ -194,8 +204,8 @@ class CheckSession:
 
     async def _connect(self, party: PartyId) -> Connection:
         try:
-            return await Connection.dial(self._roster.entries[party].address, self._credentials.client(party), Traffic())
-        except ssl.SSLCertVerificationError:
+            return Connection(await self._reach.route(party).dial(self._credentials.client(party)), Traffic())
+        except (ssl.SSLCertVerificationError, RelayError):
             raise
         except (ssl.SSLError, ConnectionResetError):
             # With TLS 1.3 a refused key shows after the handshake only.
@@ -217,6 +227,8 @@ def _diagnosis(error: Exception) -> tuple[Key, str]:
             return "unknown", "it does not answer: is the address right, and the way through all firewalls open?"
         case socket.gaierror():
             return "unknown", "its address is not known here: mend the host name in the roster"
+        case RelayError():
+            return "unknown", str(error)
         case ssl.SSLError() | EOFError() | ConnectionResetError():
             return "refused", "it closed the connection: is this key in its roster?"
         case _:

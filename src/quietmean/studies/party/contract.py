@@ -13,7 +13,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace
-from quietmean.node.net import Address, Identity, Roster, format_address
+from quietmean.node.net import Address, Identity, RelayAddress, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.randomness import Seed
@@ -23,6 +23,7 @@ from quietmean.studies.party.files import Files
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.study import Study
 
+_RELAY_LEARNS = "learns who takes part, from where, when, and how many bytes pass; never what is in them"
 _UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
 
 
@@ -86,6 +87,12 @@ class Contract:
         return [party for party in self.parties if party is not self.own]
 
     @property
+    def relays(self) -> list[str]:
+        """Hosts and ports of the relays at which parties are called."""
+        found = {party.address for party in self.parties if isinstance(party.address, RelayAddress)}
+        return sorted(format_address((relay.host, relay.port)) for relay in found)
+
+    @property
     def plan(self) -> Plan:
         return self.choice.plan
 
@@ -135,6 +142,7 @@ class Contract:
             "trust": plan.protocol.trust,
             "why": self.choice.why,
             "parties": [_party_json(party) for party in self.parties],
+            "relays": self.relays,
             "expected": self.expected(),
             "plan": plan.digest,
             "assumptions": assumptions_json(plan.assumptions),
@@ -156,6 +164,7 @@ class Contract:
             ("if all others collude", others),
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),
             ("with" if self.own.address is None else "connects to", _listed([str(party) for party in self.others])),
+            *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
             *(("expected", sentence) for sentence in expected),
             *(("taken for granted", str(one)) for one in plan.assumptions),
             ("digest", self.digest),

@@ -1,0 +1,182 @@
+"""The process of a relay: its sockets, TLS outside, handshakes in progress, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from asyncio import sslproto
+from collections.abc import Callable, Iterable
+
+from quietmean.node.net import HandshakePool, network_of
+from quietmean.node.relay.admission import Admission
+from quietmean.node.relay.connection import RelayConnection
+from quietmean.node.relay.exchange import Exchange
+from quietmean.node.relay.limits import WRITE_BUFFER, Buckets, RelayLimits
+
+_SWEEP_SECONDS = 1.0
+_SHUTDOWN_SECONDS = 1.0
+# At the end parties are told, and who takes longer to read that is dropped.
+_GOODBYE_SECONDS = 2.0
+# Accepted one after the other before anything else is looked at.
+_AT_ONCE = 32
+
+
+class _Unproven:
+    """A connection that has proved nothing yet; perhaps its TLS handshake is not complete."""
+
+    def __init__(self, connection: RelayConnection, accepted: socket.socket) -> None:
+        self.connection = connection
+        self.task: asyncio.Task[None] | None = None
+        self._accepted: socket.socket | None = accepted
+
+    def take_socket(self) -> socket.socket | None:
+        accepted, self._accepted = self._accepted, None
+        return accepted
+
+    def cancel(self) -> None:
+        if self._accepted is not None:
+            self._accepted.close()
+            self._accepted = None
+        self.connection.abort()
+        if self.task is not None:
+            self.task.cancel()
+
+
+class RelayServer:
+    """Serves until stopped. ``tls``: the outer TLS; without it plain WebSocket, behind a TLS front or on loopback.
+
+    Nothing is kept in files: parties come back by themselves after a restart.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        admission: Admission,
+        limits: RelayLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        names: Iterable[str] = (),
+    ) -> None:
+        self.limits = limits or RelayLimits()
+        self._listening = listening
+        self._tls = tls
+        self._unproven: HandshakePool[_Unproven] = HandshakePool(self.limits.unproven)
+        self._places: dict[RelayConnection, _Unproven] = {}
+        self._networks = Buckets(self.limits.burst_of_network, self.limits.rate_of_network)
+        self.exchange = Exchange(admission, self.limits, names, settled=self._settled)
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
+        """Until ``stop`` is set; then everybody is told, and the sockets are closed."""
+        if self._tls is not None:
+            _keep_tls_buffers_small()
+        self._listening.setblocking(False)
+        self._watch()
+        ready()
+        try:
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_SWEEP_SECONDS):
+                        await stop.wait()
+                self._sweep()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._listening.close()
+        for unproven in self._unproven:
+            unproven.cancel()
+        self.exchange.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                while self.exchange.connections:
+                    await asyncio.sleep(0.02)
+        for connection in list(self.exchange.connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def _sweep(self) -> None:
+        self.exchange.sweep()
+        now = self.exchange.now()
+        self._networks.forget_full(now)
+
+    # --- accepting -----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self._listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                accepted, address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._pause()
+                return
+            self._begin(accepted, str(address[0]))
+
+    def _begin(self, accepted: socket.socket, host: str) -> None:
+        counts = self.exchange.counts
+        full = len(self.exchange.connections) >= self.limits.connections
+        if full or not self._networks.take(network_of(host), self.exchange.now()):
+            counts.refused += 1
+            accepted.close()
+            return
+        counts.accepted += 1
+        accepted.setblocking(False)
+        if self._unproven.full:
+            evicted = self._unproven.next_to_evict()
+            self._free(evicted)
+            evicted.cancel()
+            counts.evicted += 1
+        unproven = _Unproven(RelayConnection(self.exchange), accepted)
+        self._unproven.add(unproven, host)
+        self._places[unproven.connection] = unproven
+        unproven.task = asyncio.create_task(self._shake_hands(unproven))
+
+    def _pause(self) -> None:
+        # Out of descriptors or memory: accept again a little later.
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listening)
+        loop.call_later(0.1, self._watch)
+
+    async def _shake_hands(self, unproven: _Unproven) -> None:
+        accepted, loop = unproven.take_socket(), asyncio.get_running_loop()
+        if accepted is None:
+            return
+        with contextlib.suppress(OSError):
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            # From here on the transport owns the socket.
+            if self._tls is None:
+                await loop.connect_accepted_socket(lambda: unproven.connection, accepted)
+            else:
+                await loop.connect_accepted_socket(
+                    lambda: unproven.connection,
+                    accepted,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self.limits.unproven_seconds,
+                    ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
+                )
+        except OSError:
+            self.exchange.counts.refused += 1
+            self._free(unproven)
+
+    def _settled(self, connection: RelayConnection) -> None:
+        unproven = self._places.get(connection)
+        if unproven is not None:
+            self._free(unproven)
+
+    def _free(self, unproven: _Unproven) -> None:
+        self._unproven.remove(unproven)
+        self._places.pop(unproven.connection, None)
+
+
+def _keep_tls_buffers_small() -> None:
+    """Each TLS connection of asyncio has a buffer of 256 KiB for what it receives, and no setting for it."""
+    sslproto.SSLProtocol.max_size = WRITE_BUFFER

@@ -1,0 +1,139 @@
+"""The way to a relay from a network that lets only HTTPS out: its certificate, CONNECT proxies, and proxies that look inside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.core.errors import InputError
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import ByteStream, Credentials, RelayAddress, open_socket
+from quietmean.node.relay import Admission, RelayServer, outer_tls
+from quietmean.node.tunnel import Reach, RelayError
+from quietmean.node.tunnel.messages import Attending
+from quietmean.node.tunnel.route import RelayAccess
+from support.outside import HOST, Authority, Proxy
+
+IDENTITIES = [Identity.generate() for _ in range(2)]
+ROSTER = Roster(tuple(RosterEntry(f"party-{k}", RelayAddress(HOST, 443), each.public_key) for k, each in enumerate(IDENTITIES)))
+
+
+@contextlib.asynccontextmanager
+async def outside(authority: Authority, monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator[Proxy]:
+    """A relay with a certificate, and a proxy as the only way to it."""
+    listening = open_socket(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    server = RelayServer(listening, Admission(anybody=True), tls=outer_tls(*authority.leaf(HOST)))
+    stop = asyncio.Event()
+    running = asyncio.create_task(server.run(stop))
+    proxy = Proxy(port, **options)
+    door = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    login = "user:secret@" if "login" in options else ""
+    monkeypatch.setenv("https_proxy", f"http://{login}127.0.0.1:{door.sockets[0].getsockname()[1]}")
+    try:
+        yield proxy
+    finally:
+        stop.set()
+        await running
+        door.close()
+        # The proxy's last connections end with the relay.
+        await asyncio.sleep(0.1)
+
+
+def scenario(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 60.0))
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    found = Authority(tmp_path, "hospital")
+    monkeypatch.setenv("SSL_CERT_FILE", str(found.file))
+    for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    return found
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["connect", "intercepting"])
+def test_parties_meet_through_a_proxy(inside: bool, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        contexts = (outer_tls(*authority.leaf(HOST)), ssl.create_default_context()) if inside else None
+        async with outside(authority, monkeypatch, inside=contexts, login=b"Basic dXNlcjpzZWNyZXQ=") as proxy:
+            said = await exchange()
+            assert said == [b"quietly" * 1000, b"indeed" * 1000]
+            assert set(proxy.asked) == {b"CONNECT relay.example:443 HTTP/1.1"}
+            # What it looks into is TLS once more.
+            assert (b"/quietmean/1" in proxy.seen) == inside
+            assert b"quietly" not in proxy.seen
+
+    scenario(work())
+
+
+async def exchange() -> list[bytes]:
+    """What two parties hear of each other."""
+    credentials = [Credentials(each, ROSTER) for each in IDENTITIES]
+    accesses = [RelayAccess(RelayAddress(HOST, 443), each, ROSTER.digest) for each in IDENTITIES]
+    attending = await accesses[1].open("attend")
+    assert isinstance(await attending.message(), Attending)
+    reach = Reach(IDENTITIES[0], ROSTER)
+    calling = asyncio.create_task(reach.route(1).dial(credentials[0].client(1)))
+    call: Any = await attending.message()
+    joined = await accesses[1].join(await accesses[1].open("answer", ticket=call.ticket))
+    far = ByteStream()
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: far, joined, ssl=credentials[1].server)
+    near = await calling
+    await near.write(b"quietly" * 1000)
+    await far.write(b"indeed" * 1000)
+    heard = [bytes(await far.readexactly(7000)), bytes(await near.readexactly(6000))]
+    for stream in (near, far):
+        stream.abort()
+    attending.abort()
+    await asyncio.gather(reach.close(), *(each.close() for each in accesses))
+    return heard
+
+
+def test_a_relay_whose_certificate_is_not_trusted(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(Authority(tmp_path, "another").file))
+
+    async def work() -> None:
+        async with outside(authority, monkeypatch):
+            with pytest.raises(RelayError, match="not trusted here"):
+                await exchange()
+
+    scenario(work())
+
+
+def test_a_proxy_that_wants_another_login(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with outside(authority, monkeypatch, login=b"another login"):
+            with pytest.raises(RelayError, match="wants another login") as caught:
+                await exchange()
+            assert "secret" not in str(caught.value)
+
+    scenario(work())
+
+
+def test_a_proxy_that_is_none(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        listening = open_socket(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        listening.close()
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+        with pytest.raises(RelayError, match=f"nobody listens at the proxy 127.0.0.1:{port}"):
+            await exchange()
+
+    scenario(work())
+
+
+def test_files_that_are_no_certificate(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("nothing")
+    with pytest.raises(InputError, match="no certificate"):
+        outer_tls(wrong, wrong)
+    with pytest.raises(InputError, match="cannot be read"):
+        outer_tls(tmp_path / "missing.pem", wrong)
