@@ -42,7 +42,7 @@ def test_a_host_in_any_spelling(host: str, number: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", ["127.0.0.1", "127.0.1.1", "::1", "169.254.169.254", "fe80::1%2", "0.0.0.0", "::ffff:127.0.0.1"]
+    "number", ["127.0.0.1", "127.0.1.1", "::1", "169.254.169.254", "fe80::1%2", "::", "224.0.0.1", "::ffff:127.0.0.1"]
 )
 def test_a_name_that_leads_inside(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
     leads_to(monkeypatch, "192.0.2.7", number)
