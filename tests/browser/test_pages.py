@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,18 +26,14 @@ from quietmean.report import Stated, write_certificate_report
 from quietmean.statistics.expectation import made_up
 from quietmean.studies import Study, StudyOutcome, conclude
 from quietmean.testing import example_execution
+from support.browsers import FLAGS, axe_path, browser_path, driver
 
-driver = pytest.importorskip("playwright.sync_api", reason="the browser's tests are run by make browser")
 pypdf = pytest.importorskip("pypdf", reason="the browser's tests are run by make browser")
 
 DELTA = 1e-6
 PARTIES = 12
 # CSS pixels, what is seen without scrolling.
 SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "low": 0, "high": 100},
     {"name": "body_mass_index_at_admission", "low": 10, "high": 60},
@@ -62,21 +56,6 @@ TOWNS = ["Aachen", "Bern", "Cork", "Dresden", "Essen", "Freiburg", "Graz", "Hull
 NAMES = [f"University Hospital {town}" for town in TOWNS]
 PAGES = ("means", "survival", "many", "one-machine", "privacy", "certificate")
 QUESTIONS = ("How sure is it?", "Who is left out?", "What did it cost?", "Against whom?", "What is left?")
-
-
-def browser_path() -> str:
-    """Of the system's Chromium, or the one that QUIETMEAN_CHROMIUM names."""
-    found = os.environ.get("QUIETMEAN_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if not found:
-        pytest.fail("no browser here: apt-get install chromium, or name one in QUIETMEAN_CHROMIUM", pytrace=False)
-    return found
-
-
-def axe_path() -> Path:
-    found = Path(os.environ.get("QUIETMEAN_AXE", ".venv/axe/package/axe.min.js"))
-    if not found.is_file():
-        pytest.fail(f"axe-core is not at {found}: run make browser, which fetches it", pytrace=False)
-    return found
 
 
 def happened() -> Execution:

@@ -67,7 +67,7 @@ class Desk:
     async def study(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.shelf.studies():
-            return self._missing()
+            return self.missing()
 
         def content() -> dict[str, Any]:
             sealed = self.shelf.sealed(name)
@@ -91,7 +91,7 @@ class Desk:
         if fields is None:
             return refusal()
         if name not in self.shelf.studies() or self.owner_key is None:
-            return self._missing()
+            return self.missing()
         owner_key = self.owner_key
 
         def content() -> dict[str, Any]:
@@ -121,13 +121,13 @@ class Desk:
     async def _node(self, template: str, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.shelf.nodes():
-            return self._missing()
+            return self.missing()
         return await self._page(template, lambda: _node(self.shelf, name))
 
     async def result(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.shelf.results():
-            return self._missing()
+            return self.missing()
         own = [page for page in self.shelf.pages() if page.startswith(f"{name}.")]
         return await self._page(
             "result.html", lambda: {"name": name, "receipt": self.shelf.receipt(name), "pages": own, "field": _field}
@@ -136,7 +136,7 @@ class Desk:
     async def report(self, request: Request) -> Response:
         path = self.shelf.pages().get(request.path_params["name"])
         if path is None:
-            return self._missing()
+            return self.missing()
         return FileResponse(path, media_type="text/html", headers={"content-security-policy": _REPORT_POLICY})
 
     async def accounts(self, request: Request) -> Response:
@@ -170,7 +170,7 @@ class Desk:
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
-        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name]) if name in _STATIC else self._missing()
+        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name]) if name in _STATIC else self.missing()
 
     async def _page(self, template: str, content: Callable[[], dict[str, Any]], status: int = 200) -> Response:
         try:
@@ -179,7 +179,8 @@ class Desk:
             template, found, status = "mistake.html", {"mistake": str(error)}, 400
         return HTMLResponse(_templates().get_template(template).render(**found, form=self.door.form), status)
 
-    def _missing(self) -> Response:
+    def missing(self) -> Response:
+        """For a name that no page has."""
         return HTMLResponse(
             _templates().get_template("mistake.html").render(mistake="There is no such page.", form=self.door.form), 404
         )
@@ -200,7 +201,8 @@ def make_app(desk: Desk, is_same_user: Callable[[int, int], bool] = same_user) -
             Route("/ledger", desk.accounts),
             Route("/leave", desk.leave, methods=["POST"]),
             Route("/static/{name}", desk.static),
-        ]
+        ],
+        exception_handlers={404: lambda request, error: desk.missing()},
     )
     return Guard(app, desk.door, frozenset({"/login", *(f"/static/{name}" for name in _STATIC)}), is_same_user)
 

@@ -1,0 +1,185 @@
+"""``quietmean desk`` in real browsers: three sites sign a study on their pages, their nodes run it, and the pages show it."""
+
+from __future__ import annotations
+
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.node import Identity
+from quietmean.studies.fingerprint import fingerprint
+from quietmean.studies.sealed import Sealed
+from support.browsers import FLAGS, axe_path, browser_path, driver
+from support.meeting import meet
+from support.site_policy import write_policy
+
+NAMES = ("north", "south", "east")
+STUDY: dict[str, Any] = {
+    "study": {"name": "Length of stay", "epsilon": 2.0, "delta": 1e-6, "colluding": 1, "records": 3000},
+    "column": [{"name": "age", "low": 0, "high": 110}, {"name": "stay", "low": 0, "high": 60}],
+}
+SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
+
+
+@dataclass
+class Site:
+    """A folder of its own, with the node's key, the owner's, a policy and data; and the desk that runs there."""
+
+    name: str
+    folder: Path
+    link: str = ""
+
+    @property
+    def policy(self) -> Path:
+        return self.folder / "policy.toml"
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "quietmean", *arguments]
+
+    def join(self, *more: str) -> subprocess.Popen[str]:
+        own = ["--key", f"{self.name}.key", "--data", "wards.csv", "--policy", "policy.toml", "--ledger", "ledger", *more]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self.command("join", "stay.sealed", *own), cwd=self.folder, stdout=pipe, stderr=pipe, text=True)
+
+
+@pytest.fixture
+def sites(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[dict[str, Site]]:
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(3), strict=True)}
+    identities = {name: Identity.generate() for name in NAMES}
+    meeting = meet(tmp_path, NAMES, STUDY, identities, addresses)
+    sealed = meeting.seal().signed.to_file()
+    found = {}
+    with ExitStack() as stack:
+        for name in NAMES:
+            site = Site(name, tmp_path / name)
+            site.folder.mkdir()
+            identities[name].save(site.folder / f"{name}.key")
+            keys = meeting.keys[name].path
+            shutil.copy(keys, site.folder / keys.name)
+            (site.folder / "stay.sealed").write_bytes(sealed)
+            rows = "\n".join(f"{20 + row % 70},{1 + (row + len(name)) % 50}" for row in range(1000))
+            (site.folder / "wards.csv").write_text(f"age,stay\n{rows}\n")
+            owner = Identity.generate()
+            owner.save(site.folder / "owner.key", b"open sesame")
+            write_policy(site.policy, approvers=[owner.public_key], budget={"epsilon": 5.0, "delta": 1e-5})
+            desk = ["desk", ".", "--party", name, "--policy", "policy.toml", "--ledger", "ledger", "--owner-key", "owner.key"]
+            running = stack.enter_context(
+                subprocess.Popen(site.command(*desk, "--no-browser"), cwd=site.folder, stderr=subprocess.PIPE, text=True)
+            )
+            stack.callback(running.send_signal, signal.SIGINT)
+            assert running.stderr is not None
+            assert select.select([running.stderr], [], [], 60)[0]
+            site.link = re.findall(r"http\S+", running.stderr.readline())[0]
+            found[name] = site
+        yield found
+
+
+def test_a_study_from_the_signature_to_the_result(sites: dict[str, Site]) -> None:
+    words = fingerprint(Sealed.load(sites["north"].folder / "stay.sealed").digest).spoken
+    with driver.sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=browser_path(), args=FLAGS)
+        pages = {name: entered(chromium, site) for name, site in sites.items()}
+        # Nobody has signed yet: no node starts.
+        refused = sites["south"].join()
+        assert "approvers" in refused.communicate(timeout=120)[1]
+        assert refused.returncode == 2
+        for page in pages.values():
+            page.click("text=stay.sealed")
+            page.fill("#typed", words)
+            page.fill("#account", "wards")
+            page.fill("#passphrase", "open sesame")
+            page.click("main button")
+            assert "Good until" in page.inner_text("main")
+        # Two begin, and are watched; the third is killed once and begins again.
+        nodes = {name: sites[name].join("--approval", f"stay-{name}.approval") for name in ("north", "south")}
+        page = pages["south"]
+        wait_for(sites["south"].folder / "stay-south.store.status.json")
+        page.goto(origin(page) + "/node/stay-south")
+        page.wait_for_selector("text=is waited for")
+        late = sites["east"].join("--approval", "stay-east.approval")
+        wait_for(sites["east"].folder / "stay-east.store.status.json")
+        late.kill()
+        late.communicate()
+        nodes["east"] = sites["east"].join("--approval", "stay-east.approval")
+        for node in nodes.values():
+            assert node.communicate(timeout=180)[1] is not None
+            assert node.returncode == 0
+        # The page has followed by itself.
+        page.wait_for_selector("text=finished")
+        for name, page in pages.items():
+            page.goto(origin(page) + f"/result/stay-{name}")
+            page.click("text=The report, with pictures")
+            assert "Who is left out?" in page.inner_text("body")
+            page.goto(origin(page) + "/ledger")
+            assert "Length of stay" in page.inner_text("main")
+        looked_at(chromium, pages["south"])
+        chromium.close()
+
+
+def entered(chromium: Any, site: Site) -> Any:
+    """A browser of its own for each site, by the link that was printed."""
+    page = chromium.new_context().new_page()
+    page.goto(site.link)
+    page.wait_for_selector("text=What this site takes part in")
+    assert "#" not in page.url
+    return page
+
+
+def origin(page: Any) -> str:
+    return re.match(r"http://[^/]+", page.url)[0]  # type: ignore[index]
+
+
+def wait_for(path: Path) -> None:
+    import time
+
+    for _ in range(1200):
+        if path.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{path.name} never came")
+
+
+def looked_at(chromium: Any, page: Any) -> None:
+    """Axe finds nothing, and nothing is wider than the screen."""
+    state = page.context.storage_state()
+    for scheme in ("light", "dark"):
+        for width, height in SIZES.values():
+            # What the pages forbid to scripts of others, axe included, is allowed to this browser.
+            context = chromium.new_context(
+                viewport={"width": width, "height": height}, color_scheme=scheme, storage_state=state, bypass_csp=True
+            )
+            seen = context.new_page()
+            for path in ("/", "/study/stay.sealed", "/node/stay-south", "/result/stay-south", "/ledger", "/nothing", "/login"):
+                seen.goto(origin(page) + path)
+                seen.add_script_tag(path=axe_path())
+                found = seen.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+                assert [(one["id"], node["target"]) for one in found for node in one["nodes"]] == [], path
+                assert seen.evaluate("document.documentElement.scrollWidth") <= width, path
+            context.close()
+
+
+def test_without_scripts(sites: dict[str, Site]) -> None:
+    """All but what moves: the token of the link is pasted into the form."""
+    site = sites["south"]
+    with driver.sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=browser_path(), args=FLAGS)
+        page = chromium.new_context(java_script_enabled=False).new_page()
+        address, _, token = site.link.partition("#")
+        page.goto(address)
+        page.fill("#token", token)
+        page.click("button")
+        page.click("text=stay.sealed")
+        assert "Compare these words" in page.inner_text("main")
+        page.click("body > header button")
+        assert "You have left" in page.inner_text("main")
+        chromium.close()
