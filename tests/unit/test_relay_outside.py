@@ -133,6 +133,19 @@ def test_a_proxy_that_is_none(authority: Authority, monkeypatch: pytest.MonkeyPa
     scenario(work())
 
 
+def test_a_relay_whose_name_leads_into_this_machine(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    def inside(*asked: Any, **options: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]
+
+    async def work() -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", inside)
+        with pytest.raises(RelayError, match=r"relay\.example:443 is not dialled: .*inside a machine"):
+            await exchange()
+
+    monkeypatch.delenv("https_proxy", raising=False)
+    scenario(work())
+
+
 def test_files_that_are_no_certificate(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing")
