@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import ipaddress
 import ssl
 from pathlib import Path
 
@@ -46,9 +47,16 @@ class Authority:
             .not_valid_before(now - day)
             .not_valid_after(now + day)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([_spelt(name)]), critical=False)
             .sign(self._key, hashes.SHA256())
         )
+
+
+def _spelt(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 class Proxy:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import ByteStream, Credentials, RelayAddress, open_socket
+from quietmean.node.preflight import Agreed, CheckSession, Standing
 from quietmean.node.relay import Admission, RelayServer, outer_tls
 from quietmean.node.tunnel import Reach, RelayError
 from quietmean.node.tunnel.messages import Attending
@@ -130,6 +133,19 @@ def test_a_proxy_that_is_none(authority: Authority, monkeypatch: pytest.MonkeyPa
     scenario(work())
 
 
+def test_a_relay_whose_name_leads_into_this_machine(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    def inside(*asked: Any, **options: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]
+
+    async def work() -> None:
+        monkeypatch.setattr(socket, "getaddrinfo", inside)
+        with pytest.raises(RelayError, match=r"relay\.example:443 is not dialled: .*inside a machine"):
+            await exchange()
+
+    monkeypatch.delenv("https_proxy", raising=False)
+    scenario(work())
+
+
 def test_files_that_are_no_certificate(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nothing")
@@ -137,3 +153,62 @@ def test_files_that_are_no_certificate(tmp_path: Path) -> None:
         outer_tls(wrong, wrong)
     with pytest.raises(InputError, match="cannot be read"):
         outer_tls(tmp_path / "missing.pem", wrong)
+
+
+def checked(first: tuple[str, int], wait: float = 1.0) -> Standing:
+    """What a check of party 0 says of party 1 at this address."""
+    entries = (
+        RosterEntry("north", ("127.0.0.1", 1), IDENTITIES[0].public_key),
+        RosterEntry("south", first, IDENTITIES[1].public_key),
+    )
+    roster = Roster(entries)
+    session = CheckSession(IDENTITIES[0], roster, Agreed(bytes(32), bytes(32), bytes(32), "1"))
+    asyncio.run(session.run(wait))
+    return session.standings[1]
+
+
+def test_a_proxy_that_replaced_a_certificate_is_named_with_its_issuer(authority: Authority) -> None:
+    """Of a party that is dialled directly."""
+    contexts = {
+        "hospital": outer_tls(*authority.leaf(HOST)),
+        # The certificate of a party, of another key than the roster's: no proxy.
+        "": Credentials(Identity.generate(), ROSTER).server,
+    }
+    for issuer, context in contexts.items():
+        with tls_server(context) as address:
+            standing = checked(address)
+        said = " ".join(standing.problems)
+        if issuer:
+            assert f"a proxy replaced the certificate, or a web server is at its address (issuer: {issuer})" in said
+            assert "meet at a relay" in said
+        else:
+            assert "another key than the roster's answers at its address" in said
+
+
+@contextlib.contextmanager
+def tls_server(context: ssl.SSLContext) -> Iterator[tuple[str, int]]:
+    """Shakes hands in a thread of its own, and says nothing."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                accepted, _ = listening.accept()
+                accepted.settimeout(5.0)
+                with accepted, contextlib.suppress(OSError), context.wrap_socket(accepted, server_side=True) as connected:
+                    connected.recv(1)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listening.getsockname()
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join(20.0)
+
+
+def test_a_check_names_the_relay_that_is_not_there(free_ports: Callable[[int], list[int]]) -> None:
+    port = free_ports(1)[0]
+    standing = checked(RelayAddress("127.0.0.1", port))
+    assert f"nobody listens at the relay 127.0.0.1:{port}" in " ".join(standing.problems)

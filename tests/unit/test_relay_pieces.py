@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quietmean.cli.main import main
+from quietmean.cli.relay import _admission
 from quietmean.core.errors import InputError, PeerError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import Purpose, RelayAddress, format_address, parse_place, public_key_bytes
@@ -270,3 +273,47 @@ def test_buckets_of_many_are_bounded() -> None:
 
 def test_a_close_frame_is_read_whole() -> None:
     assert read(frame(CLOSE, b"\x03\xe8", masked=True), [1, 3, 5], masked=True) == [(CLOSE, b"\x03\xe8")]
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--listen", ":8443"], "it would serve nobody: name sealed studies, rosters or files of keys with --admit"),
+        (["--listen", "8443"], "address '8443' is not host:port"),
+        (["--listen", "127.0.0.1:8443", "--pairs", "10", "--connections", "19"], "two connections for each or more"),
+        (["--listen", "127.0.0.1:8443", "--rate", "0"], "choose numbers above 0"),
+        (["--listen", "127.0.0.1:8443", "--certificate", "relay.pem"], "give both --certificate and --private-key, or neither"),
+        (["--listen", "127.0.0.1:8443", "--admit", "missing.sealed"], "missing.sealed cannot be read"),
+        (["--listen", "127.0.0.1:8443", "--admit", "wrong.keys"], "is no public key"),
+        (["--listen", "192.0.2.1:8443", "--admit", "good.keys"], "cannot listen on 192.0.2.1:8443"),
+        (["--listen", "127.0.0.1:8443", "--admitt", "good.keys"], "--admit"),
+    ],
+)
+def test_mistakes_are_named(
+    options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("good.keys").write_text(f"# of north\n{IDENTITY.public_key}\n")
+    Path("wrong.keys").write_text("ed25519:north\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["relay", *options])
+    assert ended.value.code == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_whom_files_admit(tmp_path: Path) -> None:
+    keys, roster = tmp_path / "friends.keys", tmp_path / "roster.toml"
+    keys.write_text(f"# of north\n\n{IDENTITY.public_key}\n")
+    members = Roster(
+        (RosterEntry("a", ("a.example", 1), IDENTITY.public_key), RosterEntry("b", ("b.example", 1), OTHER.public_key))
+    )
+    roster.write_text(members.to_toml())
+    admission = _admission([keys, roster], "")
+    here, elsewhere = Group.of_session(members.digest).tag, Group.of_session(SESSION).tag
+    own, other = public_key_bytes(IDENTITY.public_key), public_key_bytes(OTHER.public_key)
+    assert [admission.admits(group, key) for group in (here, elsewhere) for key in (own, other)] == [True, True, True, False]
+    assert not admission.anybody
+    assert _admission([], "127.0.0.1").anybody

@@ -45,6 +45,12 @@ KEYS = [public_key_bytes(each.public_key) for each in IDENTITIES]
 SHARE: Final = hashlib.shake_128(b"share").digest(8 * DIMENSION)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too late is looked for more often."""
+    monkeypatch.setattr(relay_server, "_SWEEP_SECONDS", 0.05)
+
+
 def scenario(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         async with asyncio.timeout(60.0):

@@ -31,6 +31,7 @@ from quietmean.node.net.roster import Roster
 _NOT_BEFORE = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _NOT_AFTER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 _DESCRIPTORS = Path("/proc/self/fd")
+_ISSUER = "quietmean "
 
 
 class Credentials:
@@ -76,6 +77,16 @@ class Credentials:
         return context
 
 
+def foreign_issuer(certificate: bytes) -> str | None:
+    """Who issued a certificate (DER) that is none of a party's; None for one of a party, of whichever roster."""
+    try:
+        issuer = x509.load_der_x509_certificate(certificate).issuer
+    except ValueError:
+        return "nobody known"
+    names = [str(name.value) for name in (*issuer.get_attributes_for_oid(NameOID.COMMON_NAME), *issuer)]
+    return None if names and names[0].startswith(_ISSUER) else (names or ["nobody known"])[0]
+
+
 @contextlib.contextmanager
 def _file_of(pem: bytes) -> Iterator[Path]:
     """A file with the leaf and its key for a moment, since OpenSSL reads key files only; on Linux it is in memory.
@@ -101,7 +112,7 @@ def _filled(file: Path, content: bytes) -> Iterator[Path]:
 
 
 def _issuer_name(key: Ed25519PublicKey) -> str:
-    return "quietmean " + hashlib.sha256(key.public_bytes_raw()).hexdigest()[:40]
+    return _ISSUER + hashlib.sha256(key.public_bytes_raw()).hexdigest()[:40]
 
 
 def _name(text: str) -> x509.Name:

@@ -23,6 +23,7 @@ from quietmean.node.net import (
     Check,
     Connection,
     Credentials,
+    DirectRoute,
     Endpoint,
     Identity,
     Limits,
@@ -178,6 +179,8 @@ class CheckSession:
             standing.key, standing.trouble, standing.since = "proved", "", ""
         except (OSError, EOFError, PeerError) as error:
             key, trouble = _diagnosis(error)
+            if isinstance(error, TimeoutError) and not self._reach.route(standing.party).direct:
+                trouble = "it is not at its relay, or the relay does not answer"
             if key == "unknown" and standing.key != "unknown":
                 # It ran, and has ended: its last answer says more than that it is not reachable now.
                 standing.since = trouble
@@ -205,11 +208,26 @@ class CheckSession:
     async def _connect(self, party: PartyId) -> Connection:
         try:
             return Connection(await self._reach.route(party).dial(self._credentials.client(party)), Traffic())
-        except (ssl.SSLCertVerificationError, RelayError):
+        except RelayError:
+            raise
+        except ssl.SSLCertVerificationError:
+            await self._refuse_proxy(party)
             raise
         except (ssl.SSLError, ConnectionResetError):
             # With TLS 1.3 a refused key shows after the handshake only.
             raise _NoNodeError("something else than a party of a study answers at its address") from None
+
+    async def _refuse_proxy(self, party: PartyId) -> None:
+        """Raises :class:`_NoNodeError` where what is shown at the address is no party's certificate at all."""
+        route, issuer = self._reach.route(party), None
+        if isinstance(route, DirectRoute):
+            with contextlib.suppress(OSError, EOFError):
+                issuer = await route.issuer()
+        if issuer is not None:
+            raise _NoNodeError(
+                f"a proxy replaced the certificate, or a web server is at its address (issuer: {printable(issuer)[:80]}): have "
+                "the address exempted, or meet at a relay"
+            )
 
 
 def _diagnosis(error: Exception) -> tuple[Key, str]:

@@ -131,6 +131,8 @@ class RelayAccess:
                     f"the certificate at the relay {self.name} is not trusted here ({error.verify_message}): its operator has to "
                     "renew it, or name a file with the certificate to be trusted in SSL_CERT_FILE"
                 )
+            case PermissionError() if error.errno is None:
+                return f"the relay {self.name} is not dialled: {error}"
             case socket.gaierror():
                 return f"the host of the relay {self.name} is not known here"
             case PeerError():
