@@ -77,7 +77,7 @@ def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None
         raise SystemExit(InputError.exit_code)
     if not json:
         how_far = (
-            f"and {len(receipts)} receipts agree with it"
+            f"and the head in each of {len(receipts)} receipts is in it"
             if receipts
             else "but only receipts show whether its end was cut off or all of it made anew: give --against"
         )
