@@ -2,6 +2,7 @@
 
 from quietmean.node.net.duplex import Handler, OnAnswer
 from quietmean.node.net.handshakes import HandshakePool, network_of
+from quietmean.node.net.hosts import number_of, numbers_to_dial
 from quietmean.node.net.identity import (
     KEY_PREFIX,
     Identity,
@@ -22,7 +23,6 @@ from quietmean.node.net.roster import (
     RosterEntry,
     Seal,
     format_address,
-    number_of,
     parse_address,
     parse_place,
 )
@@ -114,6 +114,7 @@ __all__ = [
     "listed",
     "network_of",
     "number_of",
+    "numbers_to_dial",
     "open_socket",
     "parse_address",
     "parse_place",

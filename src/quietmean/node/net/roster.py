@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import socket
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -140,18 +138,6 @@ def _parse_entry(number: int, raw: Mapping[str, Any]) -> RosterEntry:
     if unknown:
         raise InputError(f"party {number} of the roster has an unknown field {unknown[0]!r}: use only name, address and key")
     return RosterEntry(raw["name"], parse_place(raw["address"]), raw["key"])
-
-
-def number_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The number that a host is, in any spelling that dialling understands (127.1, ::ffff:127.0.0.1); None for a name."""
-    try:
-        number = ipaddress.ip_address(host)
-    except ValueError:
-        try:
-            return ipaddress.IPv4Address(socket.inet_aton(host))
-        except OSError:
-            return None
-    return (number.ipv4_mapped if isinstance(number, ipaddress.IPv6Address) else None) or number
 
 
 def parse_address(text: str) -> Address:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from quietmean.core.party import PartyId
+from quietmean.node.net.hosts import numbers_to_dial
 from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials
@@ -119,18 +120,24 @@ class Connection:
 
 async def dial_tcp(address: Address, context: ssl.SSLContext) -> ByteStream:
     """Connect over TCP, with the TLS handshake. No server name is sent: with pinned keys it has no use."""
-    stream = ByteStream()
-    host, port = address
-    await asyncio.get_running_loop().create_connection(
-        lambda: stream,
-        host,
-        port,
-        ssl=context,
-        server_hostname="",
-        ssl_handshake_timeout=HANDSHAKE_SECONDS,
-        ssl_shutdown_timeout=SHUTDOWN_SECONDS,
-    )
-    return stream
+    loop, last = asyncio.get_running_loop(), OSError(f"{address[0]} has no address")
+    for host in await numbers_to_dial(address):
+        stream = ByteStream()
+        try:
+            await loop.create_connection(
+                lambda stream=stream: stream,  # type: ignore[misc]
+                host,
+                address[1],
+                ssl=context,
+                server_hostname="",
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            )
+        except OSError as error:
+            last = error
+        else:
+            return stream
+    raise last
 
 
 def printable(text: str) -> str:

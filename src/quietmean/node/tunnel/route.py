@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net import Address, ByteStream, Identity, format_address, printable
+from quietmean.node.net import Address, ByteStream, Identity, format_address, numbers_to_dial, printable
 from quietmean.node.tunnel.messages import Attending, Call, Group, Joined, Nonce, Role, Turned, prove
 from quietmean.node.tunnel.stream import RelayStream
 from quietmean.node.tunnel.web_proxy import connect_through, is_loopback, proxy_for
@@ -99,7 +99,18 @@ class RelayAccess:
         name, seconds = (None, None) if tls is None else (host, _SHUTDOWN_SECONDS)
         stream = RelayStream(self.name)
         if proxy is None:
-            await loop.create_connection(lambda: stream, host, port, ssl=tls, server_hostname=name, ssl_shutdown_timeout=seconds)
+            last = OSError(f"{host} has no address")
+            for number in await numbers_to_dial(self._address):
+                try:
+                    await loop.create_connection(
+                        lambda: stream, number, port, ssl=tls, server_hostname=name, ssl_shutdown_timeout=seconds
+                    )
+                except OSError as error:
+                    last = error
+                else:
+                    break
+            else:
+                raise last
         else:
             connected = await connect_through(proxy, self._address)
             await loop.create_connection(
