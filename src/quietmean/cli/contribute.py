@@ -123,7 +123,7 @@ def command(
         Forecast(sealed.study, plan, public).require_hope()
     answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
     data_set = account or account_name(data) if payer is None else payer.account
-    approve(contract, rules, answer, AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
+    approved = approve(contract, rules, answer, AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
     with auditor.refusals():
@@ -134,6 +134,7 @@ def command(
     giver = Giver(sealed, plan, identity, keys)
     payer = None if payer is None else payer.of(records)
     balances = []
+    auditor.use(approved["approval"].get("approvals", ()), charge_id(sealed, keys))
 
     def charge(content: bytes) -> None:
         if payer is not None:

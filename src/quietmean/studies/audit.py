@@ -88,6 +88,9 @@ class Written:
         return Head(self.entry.number, self.signed.digest, self.entry.key)
 
 
+All = Callable[[], Sequence[Written]]
+
+
 @dataclass(frozen=True)
 class AuditLog:
     path: Path
@@ -103,17 +106,17 @@ class AuditLog:
         except OSError as error:
             raise InputError(f"audit log {self.path} cannot be read ({error.strerror}): check the path and your rights") from None
 
-    def append(self, identity: Identity, make: Callable[[Sequence[Written], int, str, str], Entry]) -> Head:
-        """Sign and write the entry that ``make`` returns for all entries, its number, the digest before, and of a torn line.
+    def append(self, identity: Identity, make: Callable[[All, int, str, str], Entry]) -> Head:
+        """Sign and write what ``make`` returns for all entries before, its number, the digest before it and that of a torn line.
 
         It is on the disk when this returns. Raises :class:`InputError` where it cannot be.
         """
         try:
             with self._alone() as handle:
                 content = _whole(handle)
-                entries, rest = _entries(content)
-                number, previous = (entries[-1].entry.number, entries[-1].signed.digest) if entries else (0, _NOTHING)
-                entry = make(entries, number + 1, previous, _digest(rest))
+                last, rest = _last(content)
+                number, previous = (last.entry.number, last.signed.digest) if last else (0, _NOTHING)
+                entry = make(lambda: _entries(content)[0], number + 1, previous, _digest(rest))
                 signed = Signed.sign(Purpose.AUDIT, msgspec.to_builtins(entry), identity)
                 # A torn line stays as it is: nothing is ever taken out of this file.
                 start = b"\n" if content and not content.endswith(b"\n") else b""
@@ -159,9 +162,9 @@ class Auditor:
     ) -> Head:
         """``allow`` gets all entries before, and raises if this one must not be written. Raises :class:`InputError`."""
 
-        def make(entries: Sequence[Written], number: int, previous: str, torn: str) -> Entry:
+        def make(before: All, number: int, previous: str, torn: str) -> Entry:
             if allow is not None:
-                allow(entries)
+                allow(before())
             return Entry(
                 number=number,
                 previous=previous,
@@ -268,6 +271,15 @@ def _entries(content: bytes) -> tuple[list[Written], bytes]:
             found.append(Written(*one, b"\n".join(gap)))
             gap = []
     return found, b"\n".join(gap)
+
+
+def _last(content: bytes) -> tuple[Written | None, bytes]:
+    """The last whole entry and what stands after it; those before are not looked at, there may be many."""
+    lines = content.split(b"\n")
+    for place in reversed(range(len(lines))):
+        if (one := _parsed(lines[place])) is not None:
+            return Written(*one), b"\n".join(lines[place + 1 :])
+    return None, content
 
 
 def _parsed(line: bytes) -> tuple[Entry, Signed] | None:
