@@ -18,13 +18,15 @@ def write_policy(
     *,
     budget: dict[str, Any] | None = None,
     columns: Sequence[Mapping[str, Any]] = (),
+    audit: Mapping[str, Any] | None = None,
     **rules: Any,
 ) -> Path:
     """With the table [policy], perhaps [budget] and [[column]]; by default in this user's folder for settings."""
     place = path or configuration_folder() / "policy.toml"
     place.parent.mkdir(parents=True, exist_ok=True)
     tables: dict[str, Any] = {"policy": rules, "column": columns}
-    place.write_text(toml(tables if budget is None else {**tables, "budget": budget}))
+    more = {name: table for name, table in (("budget", budget), ("audit", audit)) if table is not None}
+    place.write_text(toml({**tables, **more}))
     place.chmod(0o600)
     return place
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from quietmean.node import Identity
 from support.pages import commands
+from support.site_policy import write_policy
 
 PAGE = "how-to/consortium.md"
 PARTIES = ("north", "south", "east")
@@ -131,3 +133,47 @@ def test_the_commands_of_the_page(sites: dict[str, Site]) -> None:
     south.type(distrust)
     assert "distrusts" in finished(south.start(words), code=2)
     assert list(lines) == []
+
+
+@pytest.mark.slow
+def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
+    """A sealed study that somebody signs who answers for the data; the audit log afterwards."""
+    north, south, _ = everybody = list(sites.values())
+    lines = iter(commands(PAGE))
+    for _ in range(3):
+        north.type(next(lines))
+    north.send("study.invitation", *everybody)
+    accept = next(lines)
+    for site in everybody:
+        site.environment["XDG_DATA_HOME"] = str(site.folder / "data")
+        site.type(by(accept, site.name))
+        site.send(f"{site.name}.entry", north)
+    north.type(next(lines))
+    north.send("study.sealed", *everybody)
+    (north.folder / "north.csv").rename(north.folder / "wards.csv")
+
+    contract, keygen, approve, join, audit, verify, against = commands("how-to/policy.md")
+    north.type(keygen)
+    write_policy(north.folder / "quietmean" / "policy.toml", approvers=[Identity.load(north.folder / "owner.key").public_key])
+    digest = json.loads(north.type(f"{contract} --json"))["digest"]
+    assert "nothing was signed" in finished(north.start(approve, "no\n"), code=2)
+    north_joins = join.partition(" --approval")[0]
+    assert "1 of the approvers of" in finished(north.start(f"{north_joins} --accept {digest}"), code=2)
+    finished(north.start(approve, "yes\n"))
+    others = [f"quietmean join study.sealed --key {site.name}.key --data {site.name}.csv" for site in everybody[1:]]
+    started = [
+        north.start(join),
+        *(site.start(f"{line} --accept {digest}") for site, line in zip(everybody[1:], others, strict=True)),
+    ]
+    for process in started:
+        assert "age: " in finished(process)
+
+    assert "approvals used" in north.type(audit)
+    entries = json.loads(north.type(f"{audit} --json"))["entries"]
+    events = ["refused", "yes", "approvals used", "charged", "started", "ended"]
+    assert [one["event"] for one in entries] == events
+    assert "6 entries" in north.type(verify)
+    assert "each of 1 receipts is in it" in north.type(against).replace("\n", " ")
+    # Another site's receipt is about another log.
+    south_receipt = south.folder / "study-south.receipt.json"
+    assert "tells of" in finished(north.start(f"{verify} --against {south_receipt}"), code=2)

@@ -17,6 +17,7 @@ from quietmean.api.result import StudyResult
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.studies.audit import AuditLog, Event, Head, head_of, verify
 from support.json_documents import faults
 from support.site_policy import write_policy
 
@@ -63,6 +64,7 @@ def test_three_parties_in_one_process() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         results = asyncio.run(all_three())
+    heads: dict[str, Head] = {}
     assert [str(one.message) for one in told if "is made in" in str(one.message)]
     for name, result in zip(NAMES, results, strict=True):
         assert result.names == NAMES
@@ -77,8 +79,16 @@ def test_three_parties_in_one_process() -> None:
         receipt = json.loads(result.receipt.read_text())
         assert faults("receipt", receipt) == []
         assert receipt["origin"]["approval"]["contract"] == qm.contract(STUDY, "roster.toml", "south.key").digest
+        heads[str(result.receipt)] = head_of(receipt, name)
         result.save_report(f"{name}.html")
         assert "Who is left out?" in Path(f"{name}.html").read_text()
+    log = verify(AuditLog(data_folder() / "audit.jsonl"), heads)
+    assert log.faults == ()
+    assert sorted(head.key for head in heads.values()) == sorted({one.key for one in log.entries})
+    for name in NAMES:
+        own = [one for one in log.entries if one.party == name]
+        assert [one.event for one in own] == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
+        assert own[-1].about == {"result": True}
     assert {"agreement", "round"} <= {str(event["event"]) for event in events}
 
 
@@ -93,6 +103,8 @@ def test_it_continues_and_charges_once() -> None:
         early.cancel()
         with pytest.raises(asyncio.CancelledError):
             await early
+        (*_, last), _ = AuditLog(data_folder() / "audit.jsonl").read()
+        assert last.entry.about == {"result": False, "reason": "interrupted, it can be continued"}
         return await asyncio.gather(*(one(place) for place in range(3)))
 
     with warnings.catch_warnings():

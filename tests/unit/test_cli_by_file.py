@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.core.folders import data_folder
+from quietmean.studies.audit import AuditLog, Event, verify
 from quietmean.studies.study_keys import write_private
 from support.json_documents import faults
 from support.pages import commands
@@ -58,9 +60,13 @@ def test_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     keys = next(Path().glob("south-*.studykeys"))
     before = keys.read_bytes()
     told(give, capsys)
+    log = AuditLog(data_folder() / "audit.jsonl")
+    events = [one.entry.event for one in log.read()[0]]
+    assert events == [Event.REFUSED, Event.YES, Event.CHARGED, Event.CONTRIBUTED]
     first = Path("south.contribution").read_bytes()
     told(give, capsys)
     assert Path("south.contribution").read_bytes() == first
+    assert [one.event for one in verify(log, {}).entries] == [*events, Event.YES, Event.CONTRIBUTED]
     (account,) = json.loads(told(f"{budget.split(' --account')[0]} --json", capsys))["accounts"]
     assert len(account["entries"]) == 1
     assert account["charged_mu"] > 0

@@ -16,7 +16,8 @@ from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import Purpose
-from quietmean.studies.party import OwnerApproval
+from quietmean.studies.audit import Event, verify
+from quietmean.studies.party import OwnerApproval, Policy
 from quietmean.studies.signed import Signed
 from support.site_policy import toml, write_policy
 
@@ -81,6 +82,60 @@ def test_no_other_yes_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert gets_through([*JOIN, *sign(capsys)], capsys)
     # It has begun: the same command goes on, also after the last day, when the file is not at hand.
     assert gets_through(JOIN, capsys)
+
+
+def test_it_is_good_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another store draws fresh noise: a second execution, of which nobody has approved."""
+    given = sign(capsys)
+    assert gets_through([*JOIN, *given], capsys)
+    assert gets_through([*JOIN, *given], capsys)
+    Path("study-a.store").rename("old.store")
+    assert "was used up on" in said([*JOIN, *given], capsys)
+    charged = [one.entry for one in Policy.load().audit_log.read()[0] if one.entry.event == Event.CHARGED]
+    assert len(charged) == 2
+    Path("study-a.store").unlink()
+    assert gets_through([*JOIN, *sign(capsys, "ben", "ben.approval")], capsys)
+
+
+def test_the_audit_log_says_who(capsys: pytest.CaptureFixture[str]) -> None:
+    said(JOIN, capsys)
+    gets_through([*JOIN, *sign(capsys)], capsys)
+    gets_through(JOIN, capsys)
+    write_policy(approvers=[key("anna")], largest_epsilon=1.0)
+    said(JOIN, capsys)
+    write_policy(smallest_records=4000)
+    said([*JOIN, "--accept", digest(capsys)], capsys)
+    found = verify(Policy().audit_log, {})
+    assert found.faults == ()
+    whole = json.dumps([msgspec.to_builtins(one) for one in found.entries])
+    assert {(one.party, one.key, one.contract) for one in found.entries} == {("a", key("a"), digest(capsys))}
+    events = [one.event for one in found.entries]
+    begun = [Event.CHARGED, Event.STARTED]
+    assert events[:4] == [Event.REFUSED, Event.YES, Event.USED, Event.CHARGED]
+    assert events.count(Event.CHARGED) == 2
+    assert events[-3:] == [Event.REFUSED, Event.YES, Event.REFUSED]
+    yes = [one.about for one in found.entries if one.event == Event.YES]
+    assert yes[0]["approvers"] == [key("anna")]
+    assert len(yes[0]["approvals"][0]) == 64
+    assert [one["by"] for one in yes] == [
+        "approvers",
+        "this party before, it continues",
+        "the digest of the contract",
+    ]
+    refused = [one.about["reason"] for one in found.entries if one.event == Event.REFUSED]
+    assert ["approvers of" in refused[0], "largest_epsilon" in refused[1], "smallest_records" in refused[2]] == [True] * 3
+    assert all(one in events for one in begun)
+    # The records are the numbers from 20 to 59.
+    assert not any(text in whole for text in ("39.5", "[20", "1580"))
+
+
+def test_nothing_begins_without_an_audit_log(capsys: pytest.CaptureFixture[str]) -> None:
+    write_policy(approvers=[key("anna")], audit={"log": str(Path().resolve())})
+    assert "audit log" in said([*JOIN, *sign(capsys)], capsys)
+    assert not list(Path().glob("*.store"))
+    write_policy(approvers=[key("anna")], audit={"log": str(Path("own.jsonl").resolve())})
+    assert gets_through([*JOIN, *sign(capsys)], capsys)
+    assert Path("own.jsonl").read_text().count("\n") > 2
 
 
 def test_as_many_as_the_policy_wants(capsys: pytest.CaptureFixture[str]) -> None:

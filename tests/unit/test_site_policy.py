@@ -74,6 +74,7 @@ def agreed(
         ("[policy]\nlargest_epsilom = 1.0\n", "policy.largest_epsilom is unknown (did you mean 'largest_epsilon'?)"),
         ("[polcy]\nlargest_epsilon = 1.0\n", "polcy is unknown (did you mean 'policy'?)"),
         ("[budget]\nepsilom = 1.0\n", "budget.epsilom is unknown (did you mean 'epsilon'?)"),
+        ("[audit]\nlogs = 'a'\n", "audit.logs is unknown (did you mean 'log'?)"),
         ("[[column]]\nname = 'age'\nlo = 3\n", "column.0.lo is unknown (did you mean 'low'?)"),
         ("[policy]\nlargest_epsilon = 0\n", "policy.largest_epsilon"),
         ("[policy]\nlargest_delta = 1.5\n", "policy.largest_delta"),
@@ -108,7 +109,14 @@ def test_a_policy_that_was_named_must_be_there() -> None:
 
 
 def test_its_digest_is_of_all_that_it_says() -> None:
-    variants = [{}, {"largest_epsilon": 1.0}, {"never": ["age"]}, {"budget": {"epsilon": 3.0}}, {"columns": TABLES["column"]}]
+    variants = [
+        {},
+        {"largest_epsilon": 1.0},
+        {"never": ["age"]},
+        {"budget": {"epsilon": 3.0}},
+        {"audit": {"log": "a"}},
+        {"columns": TABLES["column"]},
+    ]
     assert len({Policy.load(write_policy(**one)).digest for one in variants}) == len(variants)  # type: ignore[arg-type]
 
 
@@ -289,6 +297,7 @@ def test_the_page() -> None:
     path.write_text("\n".join(blocks("how-to/policy.md", "toml")))
     policy = Policy.load()
     assert policy.budget is not None
+    assert policy.audit_log.path == policy.audit.log
     assert policy.columns
     fields = type(policy.rules).model_fields
     assert all(

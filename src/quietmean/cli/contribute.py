@@ -72,11 +72,23 @@ def command(
     from quietmean.core.errors import InputError
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
+    from quietmean.studies.audit import Event
     from quietmean.studies.by_file import Giver, charge_id, require_by_file
     from quietmean.studies.data import account_name, read_columns
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
-    from quietmean.studies.party import Answer, Contract, OwnerApproval, Policy, approve, file_name, own_keys, payer_for
+    from quietmean.studies.party import (
+        Answer,
+        Contract,
+        OwnerApproval,
+        Policy,
+        approve,
+        auditor_for,
+        charge_of,
+        file_name,
+        own_keys,
+        payer_for,
+    )
     from quietmean.studies.sealed import Sealed
     from quietmean.studies.study_keys import write_private
 
@@ -103,29 +115,35 @@ def command(
         raise InputError(f"folder {place.parent} does not exist: name another place with --out")
     _require_free(place)
     contract = Contract.by_file(sealed, identity, choice)
-    rules.refuse(contract)
+    auditor = auditor_for(rules, identity, contract)
+    with auditor.refusals():
+        rules.refuse(contract)
     public = sealed.study.public_records(len(sealed.entries))
     if public is not None:
         Forecast(sealed.study, plan, public).require_hope()
     answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
     data_set = account or account_name(data) if payer is None else payer.account
-    approve(contract, rules, answer, AtTerminal(), warn, account=data_set, keys=keys)
+    approved = approve(contract, rules, answer, AtTerminal(), warn, account=data_set, keys=keys, auditor=auditor)
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
-    rules.refuse_records(len(records))
+    with auditor.refusals():
+        rules.refuse_records(len(records))
     encoded = sealed.study.workload.encode(records, step=plan.value_step)
     tell_owner([encoded])
     tell_notes(notes)
     giver = Giver(sealed, plan, identity, keys)
     payer = None if payer is None else payer.of(records)
     balances = []
+    auditor.use(approved["approval"].get("approvals", ()), charge_id(sealed, keys))
 
     def charge(content: bytes) -> None:
         if payer is not None:
             balances.append(payer.reserve_file(sealed.study.name, plan, charge_id(sealed, keys), content))
+            auditor.write(Event.CHARGED, charge_of(plan, payer))
 
     found = giver.contribute(encoded, charge)
     _require_free(place, found.digest)
+    head = auditor.write(Event.CONTRIBUTED, {"digest": found.digest, "session": sealed.digest})
     # Whole or not at all; whoever adds up has to read it.
     write_private(place, found.to_file())
     place.chmod(0o644)
@@ -141,6 +159,7 @@ def command(
         "session": sealed.digest,
         "epsilon_a_priori": plan.epsilon_a_priori,
         "delta": plan.target.delta,
+        "audit": head.to_json(),
         **({"ledger": {"file": str(payer.ledger), **balance_json(balances[0])}} if payer is not None and balances else {}),
     }
     if json:

@@ -27,6 +27,7 @@ EXAMPLES = {
     "plan": "quietmean plan --parties 20 --epsilon 1 --delta 1e-6",
     "simulate": "quietmean simulate plan.json --runs 1000",
     "ledger": "quietmean ledger --ledger my.ledger --account wards --budget 1.0 1e-6",
+    "audit": "quietmean audit verify --against study-north.receipt.json",
     "schema": "quietmean schema result --out result.schema.json",
     "completion": "quietmean completion --install",
 }

@@ -47,6 +47,7 @@ COMMANDS = {
     "simulate": ("simulate", "Run a plan many times over a simulated population."),
     "schema": ("schema", "JSON Schemas of results and receipts, for programs that read them."),
     "ledger": ("ledger", "Budgets of this party, and what studies have cost."),
+    "audit": ("audit", "What this site was asked, agreed to, was charged and took part in."),
     "stores": ("stores", "What studies have left on this machine, and removing it."),
     "completion": ("completion", "Let a shell complete commands and options."),
 }

@@ -24,6 +24,7 @@ _ARTICLES = {
     Purpose.SEAL: "a sealed study",
     Purpose.CONTRIBUTION: "a contribution",
     Purpose.APPROVAL: "an approval",
+    Purpose.AUDIT: "an entry of an audit log",
 }
 Document = TypeVar("Document", bound=msgspec.Struct)
 

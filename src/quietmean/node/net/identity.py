@@ -44,6 +44,7 @@ class Purpose(StrEnum):
     CONTRIBUTION = "contribution"
     RELAY = "relay"
     APPROVAL = "approval"
+    AUDIT = "audit"
 
     @property
     def label(self) -> bytes:

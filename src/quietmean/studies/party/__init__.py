@@ -8,7 +8,7 @@ from quietmean.studies.party.owner_approval import OwnerApproval
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for, twins_text
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.party.preparing import Prepared, agree, prepare
+from quietmean.studies.party.preparing import Prepared, agree, auditor_for, charge_of, prepare
 
 __all__ = [
     "Answer",
@@ -26,6 +26,8 @@ __all__ = [
     "agreed_files",
     "agreed_terms",
     "approve",
+    "auditor_for",
+    "charge_of",
     "file_name",
     "notes_of",
     "own_keys",

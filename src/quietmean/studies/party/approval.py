@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from quietmean.core.errors import InputError
+from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
@@ -58,12 +60,30 @@ def approve(
     account: str = "",
     keys: StudyKeys | None = None,
     begun: bool = False,
+    auditor: Auditor | None = None,
 ) -> dict[str, Any]:
     """Require that the site's policy allows the study, and a yes to it; bind this party's ``keys`` to a sealed study.
 
-    ``account``: what the ledger calls the data. ``begun``: this party has said yes before, and continues. Returns what a receipt
-    says of it. Raises :class:`InputError` for a broken rule, and without a yes.
+    ``account``: what the ledger calls the data. ``begun``: this party has said yes before, and continues. ``auditor``
+    gets what was shown, refused and said. Returns what a receipt says of it.
+
+    Raises :class:`InputError` for a broken rule, and without a yes.
     """
+    with nullcontext() if auditor is None else auditor.refusals():
+        return _approve(contract, policy, answer, questions, warn, account, keys, begun, auditor)
+
+
+def _approve(
+    contract: Contract,
+    policy: Policy,
+    answer: Answer,
+    questions: Questions,
+    warn: Callable[[str], None],
+    account: str,
+    keys: StudyKeys | None,
+    begun: bool,
+    auditor: Auditor | None,
+) -> dict[str, Any]:
     policy.refuse(contract)
     if contract.sealed is None and answer.compared:
         raise InputError("--compared is about the words of a sealed study, this one is not sealed: leave it out")
@@ -75,14 +95,27 @@ def approve(
     approvers = require_approvals(answer.approvals, contract, policy, account, begun=begun)
     ask = not (begun or approvers or answer.accept or answer.yes) and _somebody_to_ask(contract, policy, questions)
     if ask:
+        if auditor is not None:
+            auditor.write(Event.SHOWN)
         questions.show(contract)
     words = _compare(contract, policy, answer, keys, questions if ask else None, warn)
     if ask and not questions.yes():
         raise InputError("you did not say yes: nothing has left this machine")
     if keys is not None:
         keys.bind(contract.digest, words.get("compared_with", ()))
+    if auditor is not None:
+        by = "approvers" if approvers else "a person at the terminal" if ask else _said_before(answer, begun)
+        auditor.write(Event.YES, {"by": by, **approvers, "policy": policy.digest, "account": account})
     said = {"contract": contract.digest, "policy": policy.digest}
-    return {"approval": {**said, **({"approvers": approvers} if approvers else {})}, **({"sealed": words} if words else {})}
+    return {"approval": {**said, **approvers}, **({"sealed": words} if words else {})}
+
+
+def _said_before(answer: Answer, begun: bool) -> str:
+    if answer.accept is not None:
+        return "the digest of the contract"
+    if answer.yes:
+        return "the policy, unattended"
+    return "this party before, it continues" if begun else "who gave study and roster"
 
 
 def _compare(

@@ -104,27 +104,29 @@ def terms_of(contract: Contract, policy: Policy, account: str, until: str = "", 
 
 def require_approvals(
     given: Sequence[OwnerApproval], contract: Contract, policy: Policy, account: str, *, begun: bool = False
-) -> list[str]:
-    """The keys of the policy's approvers who signed. Raises :class:`InputError` if they are too few, or one does not fit.
+) -> dict[str, list[str]]:
+    """The keys of the policy's approvers who signed, and the digests of what they signed; empty without.
+
+    Raises :class:`InputError` if they are too few, or one does not fit.
 
     A study that has ``begun`` was approved before: it may go on without them, and after their last day.
     """
     wanted, approvers = terms_of(contract, policy, account), policy.rules.approvers
-    signed: list[str] = []
+    signed: dict[str, str] = {}
     for one in given:
         if one.terms.approver not in approvers:
             raise InputError(f"{one.place} is by {one.terms.approver}, who is no approver of {policy.place}: ask one who is")
         if one.terms.approver in signed:
             raise InputError(f"{one.place} is a second one by {one.terms.approver}: give one of each approver")
         one.require(wanted, begun=begun)
-        signed.append(one.terms.approver)
+        signed[one.terms.approver] = one.signed.digest
     least = policy.rules.least_approvals
     if len(signed) < least and not begun:
         raise InputError(
             f"{least} of the approvers of {policy.place} must sign this study, {len(signed)} did; nothing has left this machine: "
             "give --approval FILE, from quietmean approve"
         )
-    return signed
+    return {"approvers": list(signed), "approvals": list(signed.values())} if signed else {}
 
 
 def _today() -> date:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import NothingPublished, ProtocolFailure
+from quietmean.core.errors import InputError, NothingPublished, ProtocolFailure
 from quietmean.ledger import Account
 from quietmean.node import NodeResult, run_party
 from quietmean.planning.gate import GateRefused
+from quietmean.studies.audit import Event
 from quietmean.studies.outcome import StudyOutcome, conclude, save_refusal
 from quietmean.studies.party.ending import loose_ends, notes_of, origin_of
 from quietmean.studies.party.files import Files
@@ -63,12 +65,14 @@ async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] =
     ``say`` gets what is being done. Raises :class:`ProtocolFailure` for an execution without a result; what it cost is settled
     all the same.
     """
-    files, settings, charge, approved = ready.files, ready.settings, ready.charge, ready.approval
+    files, settings, charge, auditor = ready.files, ready.settings, ready.charge, ready.auditor
+    auditor.write(Event.STARTED, {"plan": settings.plan.digest, "charged": charge is not None})
     begun = time.monotonic()
     target = settings.plan.target
     try:
         result = await run_party(settings)
     except GateRefused as error:
+        approved = _with_log(ready, result=False, reason="the gate before the release was closed")
         save_refusal(receipt, target, error.record, origin_of(files, settings, approved))
         if charge is not None:
             charge.settle_refusal(error.record, settings.plan.charge)
@@ -76,10 +80,32 @@ async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] =
     except NothingPublished:
         if charge is not None:
             charge.give_back(settings.plan.charge)
+        _with_log(ready, result=False, reason="nobody published anything")
+        raise
+    except ProtocolFailure:
+        _with_log(ready, result=False, reason="the protocol could not finish")
+        raise
+    except InputError:
+        _with_log(ready, result=False, reason="it could not begin")
+        raise
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        _with_log(ready, result=False, reason="interrupted, it can be continued")
         raise
     say("certifying what happened")
     outcome = conclude(files.workload, target, result.execution, result.mean, result.gate)
     account = None if charge is None else charge.settle(outcome, files.party)
-    origin = origin_of(files, settings, approved, result)
+    origin = origin_of(files, settings, _with_log(ready, result=True), result)
     outcome.save_receipt(receipt, origin)
     return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3))
+
+
+def _with_log(ready: Prepared, **end: Any) -> Mapping[str, Any]:
+    """Write the end into the audit log: what a receipt says of the yes, and how far the log has come.
+
+    A result is not lost to a log that cannot be written: its receipt says so instead.
+    """
+    try:
+        audit: dict[str, Any] = ready.auditor.write(Event.ENDED, end).to_json()
+    except InputError as error:
+        audit = {"not_written": str(error)}
+    return {**ready.approval, "audit": audit}

@@ -50,7 +50,7 @@ class Payer:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
-            charged = ChargedStudy(self.ledger, self.account, _execution_id(settings))
+            charged = ChargedStudy(self.ledger, self.account, execution_id(settings))
             self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds)
         return charged
 
@@ -141,7 +141,7 @@ class Payer:
     def check(self, name: str, settings: NodeSettings) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
         with Ledger.open(self.ledger) as book:
-            known = _execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
+            known = execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
             target = settings.plan.target
             book.check(
                 self.account,
@@ -204,7 +204,7 @@ def _reason(plan: Plan) -> str:
     return f"{plan.protocol.name}: {plan.a_priori.enforced_by}"
 
 
-def _execution_id(settings: NodeSettings) -> str:
+def execution_id(settings: NodeSettings) -> str:
     """What is charged once: not the study as agreed but its noise, which lives in the party's store.
 
     A restart from the same store sends nothing new. From another store the same study draws fresh noise and costs as much again.

@@ -16,11 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
-from quietmean.core.folders import configuration_folder
+from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.schema import nearest
 from quietmean.node.net import number_of, parse_public_key
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, get_statistic
+from quietmean.studies.audit import AuditLog
 from quietmean.studies.party.contract import Contract, Signatory
 
 
@@ -68,11 +69,20 @@ class Rules(BaseModel):
         return self.approvals if self.approvers else 0
 
 
+class Audit(BaseModel):
+    """Where the site's audit log is; by default in the user's folder for data."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    log: Path | None = None
+
+
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: Rules = Rules()
     budget: Budget | None = None
+    audit: Audit = Audit()
     column: tuple[Column, ...] = ()
 
 
@@ -87,6 +97,7 @@ class Policy:
     budget: Budget | None = None
     columns: tuple[Column, ...] = ()
     path: Path | None = None
+    audit: Audit = field(default_factory=Audit)
 
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
@@ -121,7 +132,7 @@ class Policy:
             get_protocol(name)
         for name in file.policy.statistics or ():
             get_statistic(name)
-        return cls(file.policy, file.budget, file.column, place)
+        return cls(file.policy, file.budget, file.column, place, file.audit)
 
     @property
     def digest(self) -> str:
@@ -129,7 +140,12 @@ class Policy:
         rules = self.rules.model_dump(mode="json")
         budget = None if self.budget is None else self.budget.model_dump(mode="json")
         columns = [column.describe() for column in self.columns]
-        return digest({"format": "quietmean-policy-1", "rules": rules, "budget": budget, "columns": columns})
+        audit = self.audit.model_dump(mode="json")
+        return digest({"format": "quietmean-policy-1", "rules": rules, "budget": budget, "columns": columns, "audit": audit})
+
+    @property
+    def audit_log(self) -> AuditLog:
+        return AuditLog(self.audit.log or data_folder() / "audit.jsonl")
 
     @property
     def place(self) -> str:
@@ -297,6 +313,6 @@ def _fault(place: tuple[int | str, ...], kind: str, message: str) -> str:
     text = ".".join(map(str, place))
     if kind != "extra_forbidden":
         return f"{text}: {message.lower()}"
-    models: dict[Any, type[BaseModel]] = {"policy": Rules, "budget": Budget, "column": Column}
+    models: dict[Any, type[BaseModel]] = {"policy": Rules, "budget": Budget, "audit": Audit, "column": Column}
     known = models.get(place[0], _File) if len(place) > 1 else _File
     return f"{text} is unknown{nearest(str(place[-1]), list(known.model_fields))}"

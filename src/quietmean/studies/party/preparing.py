@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError
-from quietmean.node import NodeSettings
+from quietmean.node import Identity, NodeSettings
+from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
+from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.data import Source
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.party.approval import Answer, Questions, approve
 from quietmean.studies.party.contract import Contract
 from quietmean.studies.party.files import Files, Show
-from quietmean.studies.party.payment import ChargedStudy, Payer
+from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id
 from quietmean.studies.party.policy import Policy
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What :func:`take_part` needs. ``forecast``: how wide intervals will be; ``approval``: what a receipt says of the yes."""
+    """What :func:`take_part` needs. ``forecast``: how wide intervals will be; ``approval``: what a receipt says of the yes.
+
+    ``auditor`` writes the site's audit log.
+    """
 
     files: Files
     settings: NodeSettings
     forecast: Forecast
     approval: Mapping[str, Any]
     charge: ChargedStudy | None
+    auditor: Auditor
 
 
 def agree(
@@ -47,7 +54,17 @@ def agree(
     if files.keys is not None and files.keys.given is not None:
         raise InputError(f"{files.name} contributed to this study by file: a second time would tell more than was agreed")
     begun = store.exists() and store.stat().st_size > 0
-    return approve(contract, policy, answer, questions, warn, account=account, keys=files.keys, begun=begun)
+    return approve(
+        contract,
+        policy,
+        answer,
+        questions,
+        warn,
+        account=account,
+        keys=files.keys,
+        begun=begun,
+        auditor=auditor_for(policy, files.identity, contract),
+    )
 
 
 def prepare(
@@ -66,14 +83,40 @@ def prepare(
     """Read the data, and charge the study to ``payer`` before anything leaves.
 
     ``tell_owner`` gets what was done to values that did not fit. Nothing of the data is kept but this party's vector. Raises
-    :class:`InputError` for data that do not fit, too few records, a hopeless study, or a budget that does not allow it.
+    :class:`InputError` for data that do not fit, too few records, a hopeless study, a budget that does not allow it, or an
+    approval that another execution used up.
     """
     plan = contract.plan
     records = files.records(data)
-    policy.refuse_records(len(records))
+    auditor = auditor_for(policy, files.identity, contract)
+    with auditor.refusals():
+        policy.refuse_records(len(records))
     forecast = files.forecast(plan, records)
     encoded = files.encode(records, plan)
     tell_owner(encoded, files.owner_notes)
     settings = files.settings(plan, encoded, store, show, listen)
-    charge = None if payer is None else payer.of(records).reserve(files.study.name, settings)
-    return Prepared(files, settings, forecast, approval, charge)
+    # Before the charge: an approval that was used up pays nothing.
+    if approvals := approval.get("approval", {}).get("approvals", ()):
+        auditor.use(approvals, execution_id(settings))
+    charge = None
+    if payer is not None:
+        charge = payer.of(records).reserve(files.study.name, settings)
+        auditor.write(Event.CHARGED, charge_of(plan, payer))
+    return Prepared(files, settings, forecast, approval, charge, auditor)
+
+
+def auditor_for(policy: Policy, identity: Identity, contract: Contract) -> Auditor:
+    """Writes what this party does about a contract to the audit log of its site."""
+    return Auditor(policy.audit_log, identity, contract.own.name, contract.study.name, contract.digest)
+
+
+def charge_of(plan: Plan, payer: Payer) -> dict[str, Any]:
+    """What is charged, for the audit log."""
+    known = math.isfinite(plan.epsilon_a_priori)
+    return {
+        "account": payer.account,
+        "ledger": str(payer.ledger),
+        "epsilon": plan.epsilon_a_priori if known else "not known beforehand",
+        "delta": plan.target.delta,
+        "group": payer.group or 1,
+    }

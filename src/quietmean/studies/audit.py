@@ -1,0 +1,316 @@
+"""The audit log of a site: what was asked of it, who said yes, what it was charged, and how it ended. Never a value.
+
+One JSON object a line. Each entry has the digest of the one before and is signed by the party that wrote it. Who can write the
+file can still cut its end off, or make all of it anew: receipts tell how far it had come (its head), and :func:`verify` finds
+that.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from quietmean.core.errors import InputError
+from quietmean.node import Identity
+from quietmean.node.net import Purpose
+from quietmean.studies.signed import Signed
+
+# What the first entry says of the one before.
+_NOTHING = "0" * 64
+
+
+class Event(StrEnum):
+    SHOWN = "contract shown"
+    REFUSED = "refused"
+    YES = "yes"
+    USED = "approvals used"
+    CHARGED = "charged"
+    STARTED = "started"
+    ENDED = "ended"
+    CONTRIBUTED = "contributed"
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``number``: from 1; ``previous``: digest of the entry before; ``torn``: of what stands between the two, or empty; ``time``:
+    ISO 8601, UTC; ``key``: of the ``party`` that signed it; ``contract``: digest of what the study asks."""
+
+    number: int
+    previous: str
+    torn: str
+    time: str
+    party: str
+    key: str
+    event: Event
+    study: str
+    contract: str
+    about: dict[str, Any]
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    entry: msgspec.Raw
+    signature: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """How far a log had come: ``entries`` of them, the last with this digest (hexadecimal), signed by ``key``."""
+
+    entries: int
+    digest: str
+    key: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"entries": self.entries, "digest": self.digest, "key": self.key}
+
+
+@dataclass(frozen=True)
+class Written:
+    """An entry as it stands in a file; its signature may be wrong. ``gap``: what stands before it and is no entry."""
+
+    entry: Entry
+    signed: Signed
+    gap: bytes = b""
+
+    @property
+    def head(self) -> Head:
+        return Head(self.entry.number, self.signed.digest, self.entry.key)
+
+
+All = Callable[[], Sequence[Written]]
+
+
+@dataclass(frozen=True)
+class AuditLog:
+    path: Path
+
+    def read(self) -> tuple[list[Written], bytes]:
+        """All entries, and what stands after the last whole one: of a line that was torn. Raises :class:`InputError`."""
+        try:
+            with self.path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH)
+                return _entries(file.read())
+        except FileNotFoundError:
+            raise InputError(f"audit log {self.path} does not exist: this site took part in nothing yet, or name it") from None
+        except OSError as error:
+            raise InputError(f"audit log {self.path} cannot be read ({error.strerror}): check the path and your rights") from None
+
+    def append(self, identity: Identity, make: Callable[[All, int, str, str], Entry]) -> Head:
+        """Sign and write what ``make`` returns for all entries before, its number, the digest before it and that of a torn line.
+
+        It is on the disk when this returns. Raises :class:`InputError` where it cannot be.
+        """
+        try:
+            with self._alone() as handle:
+                content = _whole(handle)
+                last, rest = _last(content)
+                number, previous = (last.entry.number, last.signed.digest) if last else (0, _NOTHING)
+                entry = make(lambda: _entries(content)[0], number + 1, previous, _digest(rest))
+                signed = Signed.sign(Purpose.AUDIT, msgspec.to_builtins(entry), identity)
+                # A torn line stays as it is: nothing is ever taken out of this file.
+                start = b"\n" if content and not content.endswith(b"\n") else b""
+                _write(handle, start + _line(signed))
+                return Written(entry, signed).head
+        except OSError as error:
+            raise InputError(
+                f"audit log {self.path} cannot be written ({error.strerror}), and nothing is done without it: check your rights "
+                "and the space, or name another place in the policy"
+            ) from None
+
+    @contextmanager
+    def _alone(self) -> Iterator[int]:
+        """The open file, which nobody else writes meanwhile."""
+        new = not self.path.exists()
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield handle
+        finally:
+            os.close(handle)
+        if new:
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """Writes what one ``party`` does about one contract, signed with its ``identity``."""
+
+    log: AuditLog
+    identity: Identity
+    party: str
+    study: str
+    contract: str
+
+    def write(
+        self, event: Event, about: Mapping[str, Any] | None = None, allow: Callable[[Sequence[Written]], None] | None = None
+    ) -> Head:
+        """``allow`` gets all entries before, and raises if this one must not be written. Raises :class:`InputError`."""
+
+        def make(before: All, number: int, previous: str, torn: str) -> Entry:
+            if allow is not None:
+                allow(before())
+            return Entry(
+                number=number,
+                previous=previous,
+                torn=torn,
+                time=datetime.now(UTC).isoformat(timespec="seconds"),
+                party=self.party,
+                key=self.identity.public_key,
+                event=event,
+                study=self.study,
+                contract=self.contract,
+                about=dict(about or {}),
+            )
+
+        return self.log.append(self.identity, make)
+
+    @contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Writes down why something was refused. For what is said of the study, never of the data."""
+        try:
+            yield
+        except InputError as error:
+            self.write(Event.REFUSED, {"reason": str(error)})
+            raise
+
+    def use(self, approvals: Sequence[str], execution: str) -> None:
+        """Approvals, by digest, are for one execution. Raises :class:`InputError` for one that another has used."""
+
+        def allow(entries: Sequence[Written]) -> None:
+            for one in entries:
+                about = one.entry.about
+                used = set(approvals) & set(about.get("approvals", ()))
+                if one.entry.event == Event.USED and used and about.get("execution") != execution:
+                    raise InputError(
+                        f"approval {min(used)[:32]} was used up on {one.entry.time[:10]}, by another execution of this study "
+                        f"(entry {one.entry.number} of {self.log.path}): go on with its store, or ask for another approval"
+                    )
+
+        if approvals:
+            self.write(Event.USED, {"approvals": list(approvals), "execution": execution}, allow)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """``faults``: sentences about what was changed; ``notes``: about lines that were torn when they were written."""
+
+    entries: tuple[Entry, ...]
+    head: Head | None
+    faults: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def verify(log: AuditLog, heads: Mapping[str, Head]) -> Verified:
+    """Chain and signatures of all entries, and whether each of the ``heads``, by where it is from, is in it."""
+    entries, rest = log.read()
+    faults, notes = [], []
+    number, previous = 0, _NOTHING
+    for one in entries:
+        entry = one.entry
+        if (entry.number, entry.previous) != (number + 1, previous):
+            faults.append(f"entry {entry.number} does not follow on entry {number}: entries were changed, moved or taken out")
+        if not _is_signed(one):
+            faults.append(f"entry {entry.number} is not as {entry.party} signed it: it was changed")
+        if _digest(one.gap) != entry.torn:
+            faults.append(f"what stands before entry {entry.number} is not what was there when it was written")
+        elif entry.torn:
+            notes.append(f"before entry {entry.number} a line was torn, and entry {entry.number} says so")
+        number, previous = entry.number, one.signed.digest
+    if _digest(rest):
+        notes.append(f"the line after entry {number} is torn: its writer was stopped, or its end was cut off")
+    known = {one.entry.number: one for one in entries}
+    for place, head in heads.items():
+        found = known.get(head.entries)
+        if found is None:
+            faults.append(f"{place} tells of {head.entries} entries, here are {number}: the end was cut off")
+        elif found.head != head:
+            faults.append(f"{place} tells of another entry {head.entries}: the log was made anew")
+    return Verified(tuple(one.entry for one in entries), entries[-1].head if entries else None, tuple(faults), tuple(notes))
+
+
+def head_of(receipt: Mapping[str, Any], place: str) -> Head:
+    """What a receipt says of the log. Raises :class:`InputError` where it says nothing."""
+    origin = receipt.get("origin")
+    try:
+        return msgspec.convert(origin.get("audit") if isinstance(origin, Mapping) else None, Head)
+    except msgspec.ValidationError:
+        raise InputError(f"receipt {place} says nothing of an audit log: give receipts of join") from None
+
+
+def _is_signed(one: Written) -> bool:
+    try:
+        return one.signed.is_by(one.entry.key)
+    except InputError:
+        return False
+
+
+def _entries(content: bytes) -> tuple[list[Written], bytes]:
+    found: list[Written] = []
+    gap: list[bytes] = []
+    for line in content.split(b"\n"):
+        one = _parsed(line)
+        if one is None:
+            gap.append(line)
+        else:
+            found.append(Written(*one, b"\n".join(gap)))
+            gap = []
+    return found, b"\n".join(gap)
+
+
+def _last(content: bytes) -> tuple[Written | None, bytes]:
+    """The last whole entry and what stands after it; those before are not looked at, there may be many."""
+    lines = content.split(b"\n")
+    for place in reversed(range(len(lines))):
+        if (one := _parsed(lines[place])) is not None:
+            return Written(*one), b"\n".join(lines[place + 1 :])
+    return None, content
+
+
+def _parsed(line: bytes) -> tuple[Entry, Signed] | None:
+    try:
+        parts = msgspec.json.decode(line, type=_Line)
+        signed = Signed(Purpose.AUDIT, bytes(parts.entry), base64.b64decode(parts.signature, validate=True))
+        return signed.decode(Entry), signed
+    except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError, InputError):
+        return None
+
+
+def _line(signed: Signed) -> bytes:
+    # The entry stands as the bytes that were signed.
+    return b'{"entry":' + signed.body + b',"signature":"' + base64.b64encode(signed.signature) + b'"}\n'
+
+
+def _digest(gap: bytes) -> str:
+    """Empty for nothing but ends of lines."""
+    rest = gap.strip(b"\n")
+    return hashlib.sha256(rest).hexdigest() if rest else ""
+
+
+def _whole(handle: int) -> bytes:
+    parts = []
+    os.lseek(handle, 0, os.SEEK_SET)
+    while part := os.read(handle, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _write(handle: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(handle, content) :]
+    os.fsync(handle)
