@@ -40,10 +40,10 @@ def norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
     """Rows (N, d) over ``bound``, each of L2 norm 1 at most. What is not a number counts as 0."""
     finite = _finite(rows)
-    lengths = norms(finite) / bound
-    # Divided first by what is largest, so that nothing overflows.
+    lengths = norms(finite)
+    # Divided by what is larger, so that nothing overflows.
     found: NDArray[np.float64] = (
-        finite / bound / np.maximum(lengths, 1.0)[:, None] * np.where(lengths >= _INSIDE, _INSIDE, 1.0)[:, None]
+        finite / np.maximum(lengths, bound)[:, None] * np.where(lengths >= _INSIDE * bound, _INSIDE, 1.0)[:, None]
     )
     return found
 
