@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.phase import Phase
+from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import get_protocol
@@ -141,6 +142,41 @@ def released_unrecorded(outcome: FaultOutcome) -> set[tuple[PartyId, PartyId]]:
     # What comes after its receiver told its log is refused, and in no result that was made by then.
     missing -= {(sender, receiver) for _, _, sender, receiver in outcome.handed_late}
     return missing
+
+
+def local_dp(parties: int) -> Plan:
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=1)
+    return Plan(target, get_protocol("local-dp").parse({"sigma": 0.8}, parties))
+
+
+def lost_as_it_was_written() -> FaultPlan:
+    """Party 0 dies as it writes down a release, and is back when all others have left."""
+    crashes = [Crash(0, committed=False, away=0.0), Crash(5, committed=False, away=0.0), Crash(7, committed=False, away=6.0)]
+    return FaultPlan(NetworkConditions(0, 1.0), {0: crashes})
+
+
+def lost_before_its_round() -> FaultPlan:
+    """Party 0 was started again, and still asks who is where, as party 2 publishes; both die. Party 1 is cut off till then."""
+    cut_off = Partition(frozenset({1}), 0.35268767453827915, 6.154682020873285)
+    crashes = {0: [Crash(after=0.10016486457556427, away=0.1), Crash(after=1.4766615704011599, away=1.0)]}
+    return FaultPlan(
+        NetworkConditions(7, 0.05, partitions=(cut_off,)), {**crashes, 2: [Crash(after=2.331854153837425, away=None)]}
+    )
+
+
+LOST = [(4, lost_as_it_was_written(), {(1, 0), (3, 0)}), (3, lost_before_its_round(), {(2, 0)})]
+
+
+@pytest.mark.parametrize(("parties", "faults", "lost"), LOST)
+def test_a_release_that_came_to_a_process_that_died_is_seen(
+    parties: int, faults: FaultPlan, lost: set[tuple[PartyId, PartyId]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = outcome_of(local_dp(parties), faults)
+    assert released_unrecorded(outcome) == set()
+    assert {sender for sender, _ in lost}.isdisjoint(outcome.results[0].heard), "it is in no total"
+    # Without what may have come to a process that died, it would count as never published.
+    monkeypatch.setattr(PhaseRunner, "_may_have_come", lambda runner, first: [])
+    assert released_unrecorded(outcome_of(local_dp(parties), faults)) == lost
 
 
 def releases_hold_under_faults(name: str, examples: int) -> int:

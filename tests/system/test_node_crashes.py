@@ -194,9 +194,9 @@ def test_real_processes_with_real_deaths(tmp_path: Path) -> None:
     values = make_values(6)
     kills = [Kill(2, 3), Kill(4, 4, restart_after=0.3)]
     outcome = run_processes(tmp_path, make_plan(6, 6, sigma_delta=0.0), values, kills)
-    # All of them were killed in memory with the first process of party 4: messages of party 2 that came before their rounds, its
-    # release as well. The second process never hears of party 2, so it cannot know how far party 2 went before it left, and must
-    # count as seen what party 2 would have sent until the end. (None of it is in a total: it is counted, not heard.)
+    # What comes before its round is kept in memory, so it was lost with the first process of party 4. The second one never hears of
+    # party 2, and cannot know how far that went before it left: it counts as seen all that party 2 would have sent, its release
+    # included. None of it is in a total.
     assert_all_but_2_finish(outcome, values, [2, 4], last_seen=6)
 
 

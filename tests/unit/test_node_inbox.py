@@ -20,7 +20,7 @@ from quietmean.node.session.logs import PartyLog
 from quietmean.node.session.reconstruction import reconstruct
 from quietmean.node.storage import Store
 
-MIXING, AGREED = 1, b"agreed.."
+MIXING, DISSEMINATION, AGREED = 1, 3, b"agreed.."
 PAYLOAD = encode_vector(np.array([1.0]))
 
 
@@ -117,6 +117,30 @@ def test_an_early_transfer_of_a_lost_connection_is_forgotten(tmp_path: Path) -> 
         assert not store.has_accepted(MIXING, 3, 1)
 
     with_inbox(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_release_that_is_not_used_was_seen(tmp_path: Path, copies: bool) -> None:
+    """Before its round, over a connection that was lost, or too late. Of parts of sums nothing is logged."""
+    release = Transfer(0, DISSEMINATION, 1, 0.5, 600_000, AGREED, 2)
+
+    async def run() -> None:
+        store = Store.open(tmp_path / "store", "study", np.zeros(1), 1.0)
+        inbox = Inbox(store, 0, lambda: AGREED, lambda: None, lambda known: None, rounds=4, copies=copies)
+        inbox.enter((MIXING, 2), frozenset())
+        lost = asyncio.create_task(inbox.transfer(1, release, PAYLOAD))
+        waits = asyncio.create_task(inbox.transfer(2, release, PAYLOAD))
+        await asyncio.sleep(0)
+        lost.cancel()
+        await asyncio.gather(lost, return_exceptions=True)
+        inbox.enter((DISSEMINATION, 1), frozenset({1, 2, 3}))
+        assert (await waits).status == "ok"
+        inbox.enter((DISSEMINATION + 1, 0), frozenset())
+        assert (await inbox.transfer(3, release, PAYLOAD)).status == "no"
+        assert store.seen_here(DISSEMINATION) == (((1, 1), (1, 3)) if copies else ())
+        store.close()
+
+    asyncio.run(run())
 
 
 def test_withdrawing_undoes_while_the_round_is_open(tmp_path: Path) -> None:
