@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import BLOCK_NORM, CUBE, FOURTH, SQUARE, SQUARE_CENTRE, Blocks, prefix_diameter, prefix_root
+from quietmean.randomness import BitStream
+from quietmean.randomness.insecure import insecure_seed
 from quietmean.statistics import Column, ColumnBlock, Columns, PrefixTable, Statistic, Workload, parse_statistic, read_text
 from quietmean.statistics.features import Axis, Moments, Vertex
 from quietmean.statistics.features.moments import maximum_cut
@@ -75,11 +77,11 @@ MENU = [
 ROWS = {"table-1(by=sex)": 6, "table-1(age, glu, by=race)": 3, "table-1(age, race, smoker)": 3}
 
 
-def study(texts: list[str], shares: list[float] | None = None) -> Workload:
+def study(texts: list[str], shares: list[float] | None = None, count: Count = Count.PUBLIC) -> Workload:
     statistics = [parse_statistic(read_text(text)) for text in texts]
     given_shares = shares or [1.0] * len(statistics)
     shared: tuple[Statistic, ...] = tuple(replace(one, share=share) for one, share in zip(statistics, given_shares, strict=True))
-    return Workload(COLUMNS, shared, PrivacyUnit.RECORD)
+    return Workload(COLUMNS, shared, PrivacyUnit.RECORD, count=count, most_records=1000)
 
 
 @settings(max_examples=25)
@@ -88,11 +90,12 @@ def study(texts: list[str], shares: list[float] | None = None) -> Workload:
     shares=st.lists(st.sampled_from([0.3, 1.0, 4.0]), min_size=5, max_size=5),
     step=st.sampled_from([0.0, 2.0**-16, 2.0**-11]),
     seed=st.integers(0, 100),
+    count=st.sampled_from(Count),
 )
 def test_no_two_records_are_further_apart_than_the_sensitivity(
-    texts: list[str], shares: list[float], step: float, seed: int
+    texts: list[str], shares: list[float], step: float, seed: int, count: Count
 ) -> None:
-    workload = study(texts, shares[: len(texts)])
+    workload = study(texts, shares[: len(texts)], count)
     reached = check_sensitivity(workload, restarts=3, seed=seed, step=step)
     assert reached > 0.7
     total = sum(share * ROWS.get(text, 1) for text, share in zip(texts, shares[: len(texts)], strict=True))
@@ -102,6 +105,75 @@ def test_no_two_records_are_further_apart_than_the_sensitivity(
 @pytest.mark.parametrize("text", MENU)
 def test_each_sensitivity_is_reached(text: str) -> None:
     assert check_sensitivity(study([text]), restarts=8) >= 0.99
+
+
+@pytest.mark.parametrize("text", MENU)
+def test_each_length_is_reached_where_counts_are_private(text: str) -> None:
+    assert check_sensitivity(study([text], count=Count.PRIVATE), restarts=8) >= 0.99
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("count(age)", math.sqrt(0.73**2 + BLOCK_NORM)),
+        ("histogram(bmi, bins=4)", 1.0),
+        ("quantiles(glu, 0.5, bins=13)", 1.394),
+    ],
+)
+def test_lengths_where_counts_are_private(text: str, length: float) -> None:
+    """Of the details' table: 1 for tables, 1.394 for 16 cells of prefixes, which three of 13 bins are outside of the edges."""
+    (feature,) = study([text], count=Count.PRIVATE).scales
+    assert feature.length == pytest.approx(length, abs=5e-4)
+
+
+def test_the_length_of_moments_where_counts_are_private() -> None:
+    """All weights, and their mean for the count: sqrt(1 + d (d + 1) / 2) where all are 1, as in the details' table."""
+    (joined,) = study(["correlation(age, bmi)"], count=Count.PRIVATE).scales
+    assert isinstance(joined, Moments)
+    assert joined.length / joined.weights[0] == pytest.approx(math.sqrt(1 + 2 * 3 / 2))
+
+
+@settings(max_examples=25)
+@given(
+    texts=st.lists(st.sampled_from(MENU), min_size=1, max_size=3, unique=True),
+    rows=st.integers(0, 40),
+    step=st.sampled_from([0.0, 2.0**-16]),
+    seed=st.integers(0, 10**6),
+)
+def test_one_record_more_changes_what_enters_by_the_sensitivity_at_most(
+    texts: list[str], rows: int, step: float, seed: int
+) -> None:
+    """Even of a party that has more records than there is room for, whose sums are cut."""
+    statistics = tuple(parse_statistic(read_text(text)) for text in texts)
+    workload = Workload(COLUMNS, statistics, PrivacyUnit.RECORD, count=Count.PRIVATE, most_records=20)
+    rng = np.random.default_rng(seed)
+    cells = [searches.candidates(column, BitStream(insecure_seed(seed, "cells"))) for column in COLUMNS]
+    records = np.column_stack([rng.choice(values, rows + 1) for values in cells])
+    # One direction for all of them, so that sums grow.
+    records[1:] = records[1] if rows else records[1:]
+    vectors = [workload.encode(some, step=step).vector for some in (records[:-1], records)]
+    entered = [workload.domain.moved(vector, 20.0) for vector in vectors]
+    assert np.linalg.norm(entered[1] - entered[0]) <= workload.sensitivity * (1 + 1e-9)
+    assert workload.encode(records[:-1], step=step).weight == 20.0
+
+
+@dataclass(frozen=True)
+class Short(ColumnBlock):
+    """Says that a record is a hundredth shorter than it is."""
+
+    @property
+    def length(self) -> float:
+        return 0.99 * super().length
+
+    def for_private_count(self) -> ColumnBlock:
+        return self
+
+
+def test_a_length_that_is_too_small_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = study(["mean(age)"], count=Count.PRIVATE)
+    monkeypatch.setattr(type(workload.statistics[0]), "features", lambda *_: (Short(COLUMNS["age"]),))
+    with pytest.raises(AssertionError, match="long, not"):
+        check_sensitivity(workload)
 
 
 @dataclass(frozen=True)

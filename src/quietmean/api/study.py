@@ -32,7 +32,9 @@ class Study:
     ``columns`` by name: ``(low, high)``, bounds chosen without looking at the data; a list of levels; ``bool``; or a
     :class:`~quietmean.statistics.Column`. ``statistics``: texts as on the command line, such as ``"mean(age)"``, or values;
     without any, the mean or the proportions of every column. ``epsilon`` and ``delta``: the budget for one ``unit``, a record or
-    a whole party, under replacement. ``colluding``: how many parties may put together what they see, by default one in ten;
+    a whole party, under replacement. ``count`` "private": how many records a party has is hidden too, up to ``most_records``, and
+    the budget is for one record that is there or not (add-remove).
+    ``colluding``: how many parties may put together what they see, by default one in ten;
     ``dropouts``: the fraction that may leave. Raises :class:`InputError` for what cannot be asked.
     """
 
@@ -46,6 +48,8 @@ class Study:
         delta: float,
         name: str = "study",
         unit: str = "record",
+        count: str = "public",
+        most_records: int | None = None,
         colluding: int | None = None,
         dropouts: float = 0.0,
         protocol: str = AUTO,
@@ -62,6 +66,8 @@ class Study:
                 "epsilon": epsilon,
                 "delta": delta,
                 "unit": unit,
+                "count": count,
+                "most_records": most_records,
                 "colluding": colluding,
                 "dropouts": dropouts,
                 "protocol": protocol,

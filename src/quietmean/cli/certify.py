@@ -217,6 +217,7 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
         **analysis.terms.a_priori_json(coalitions.a_priori),
         "adversary": coalitions.describe(),
         "sensitivity": analysis.sensitivity,
+        "neighbouring": str(analysis.terms.relation),
         "honest": list(range(analysis.transcript.parties)),
         "mu": coalitions.mu,
         "mu_upper": coalitions.mu,
@@ -225,7 +226,7 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
         "max_epsilon": coalitions.max_epsilon,
         "disclosures": [],
         "numbers": coalitions.numbers,
-        "definition": analysis.terms.conversion.definition,
+        "definition": analysis.terms.definition,
         "guarantee": analysis.guarantee,
         "assumptions": assumptions_json(coalitions.assumptions),
         "certificates": {
@@ -274,7 +275,7 @@ def _show(document: dict[str, Any], delta: float) -> None:
         print_a_priori(document, f"at delta {delta:g}")
         if "gate" in document:
             out.print(gate_sentence(document["gate"]), markup=False)
-    against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, replacement)"
+    against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, {document['neighbouring']})"
     out.print(f"ex post (given who took part), {against}:", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):

@@ -128,7 +128,7 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
-        rules.refuse_records(len(records))
+        rules.refuse_records(len(records), files.study.count)
         encoded = files.encode(records, plan)
     except InputError as error:
         # Whether the store fits depends on the data.

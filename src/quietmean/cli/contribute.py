@@ -127,7 +127,7 @@ def command(
     notes: list[str] = []
     records = read_columns(data, sealed.study.workload.columns, notes.append)
     with auditor.refusals():
-        rules.refuse_records(len(records))
+        rules.refuse_records(len(records), sealed.study.count)
     encoded = sealed.study.workload.encode(records, step=plan.value_step)
     tell_owner([encoded])
     tell_notes(notes)

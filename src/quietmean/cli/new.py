@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from quietmean.cli.columns import declared
 from quietmean.cli.console import err, out, print_json, printable, write_bytes
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError
 
 
@@ -29,6 +29,8 @@ def command(
     statistic: list[str] | None = None,
     missing: str = "centre",
     unit: PrivacyUnit = PrivacyUnit.RECORD,
+    count: Count = Count.PUBLIC,
+    most_records: int | None = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
     colluding: int | None = None,
@@ -66,6 +68,10 @@ def command(
         What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing.
     unit
         What is protected: one record, or all of a party.
+    count
+        private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
+    most_records
+        With private counts: room for so many records of each party, a public number; default 20000.
     epsilon
         Privacy target, together with delta.
     delta
@@ -105,7 +111,16 @@ def command(
     else:
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     statistics = [read_text(text) for text in statistic or ()]
-    given = {"unit": unit, "epsilon": epsilon, "delta": delta, "colluding": colluding, "dropouts": dropouts, "protocol": protocol}
+    given = {
+        "unit": unit,
+        "count": count,
+        "most_records": most_records,
+        "epsilon": epsilon,
+        "delta": delta,
+        "colluding": colluding,
+        "dropouts": dropouts,
+        "protocol": protocol,
+    }
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))
     write_bytes(save, text.encode(), "the study")

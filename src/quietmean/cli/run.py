@@ -31,7 +31,7 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.privacy_page import write_privacy_page, write_report
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.extras import can_report, no_report_sentence
 
@@ -62,6 +62,8 @@ def command(
     dropouts: float = 0.0,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     unit: PrivacyUnit = PrivacyUnit.RECORD,
+    count: Count = Count.PUBLIC,
+    most_records: int | None = None,
     missing: str = "centre",
     allocate: str = "shares",
     accept_wide: Annotated[bool, Parameter(negative="")] = False,
@@ -114,6 +116,10 @@ def command(
         Fraction of the parties whose process is killed in a random round and not started again.
     unit
         What is protected: one record, or all of a party.
+    count
+        private: nobody learns how many records a party has, and a record that is there or not changes next to nothing.
+    most_records
+        With private counts: room for so many records of each party, a public number; default 20000.
     missing
         What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing, and the mean is that of the
         present values, whose number is estimated too.
@@ -151,6 +157,8 @@ def command(
             "column": columns,
             "statistic": [read_text(text) for text in statistic or ()],
             "unit": unit,
+            "count": count,
+            "most_records": most_records,
             "allocate": allocate,
             "accept_wide": accept_wide,
             "epsilon": epsilon,

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from quietmean.core.domain import Neighbouring
+
 
 class Key(StrEnum):
     """What an assumption is about. The words stay: programs and contracts refer to them."""
@@ -135,8 +137,14 @@ def curator(party: int) -> Assumption:
     )
 
 
-def neighbours(sensitivity: float) -> Assumption:
+def neighbours(sensitivity: float, relation: Neighbouring) -> Assumption:
     """What neighbouring data are. ``sensitivity``: in the units in which the parties compute."""
+    if relation == Neighbouring.ADD_REMOVE:
+        return Assumption(
+            Key.NEIGHBOURS,
+            "Neighbouring data differ in one record that is there or not, which changes its party's vector by at most the L2 "
+            f"sensitivity, {sensitivity:g}; how many records a party has is private, and no weight depends on it.",
+        )
     return Assumption(
         Key.NEIGHBOURS,
         "Neighbouring data differ in the value of one unit, replaced by another one that changes its party's vector by at "

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+_ADDING = "the addition or removal of one record"
+
 
 class PrivacyUnit(StrEnum):
     """The unit whose change the guarantee hides: a whole party's value, or one record of it."""
 
     PARTY = "party"
     RECORD = "record"
+
+
+class Count(StrEnum):
+    """Is it public how many records each party has, or private, as the records themselves are?"""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
 
 
 class Neighbouring(StrEnum):
@@ -22,3 +31,9 @@ class Neighbouring(StrEnum):
 
     REPLACEMENT = "replacement"
     ADD_REMOVE = "add-remove"
+
+    def claim(self, guarantee: str) -> str:
+        """A guarantee that is worded for replacement, under this relation."""
+        if self == Neighbouring.REPLACEMENT:
+            return guarantee
+        return guarantee.replace("replacement of one unit's value", _ADDING).replace("under replacement", f"under {_ADDING}")

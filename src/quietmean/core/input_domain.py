@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from quietmean.core.errors import InputError
-from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex
+from quietmean.core.mixtures import Blocks, Prefixes, Products, Simplex, Sums
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter, parameters_of, refuse_unknown, require_known
 
@@ -124,8 +124,8 @@ class Ball(Configured):
         vector += scale * self.centre
 
 
-Part = Box | Ball | Simplex | Prefixes | Blocks | Products
-_KINDS: dict[str, type[Part]] = {one.kind: one for one in (Box, Ball, Simplex, Prefixes, Blocks, Products)}
+Part = Box | Ball | Simplex | Prefixes | Blocks | Products | Sums
+_KINDS: dict[str, type[Part]] = {one.kind: one for one in (Box, Ball, Simplex, Prefixes, Blocks, Products, Sums)}
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,8 @@ class InputDomain:
 
     @property
     def diameter(self) -> float:
-        """The largest L2 distance of two points: the sensitivity under replacement."""
+        """The largest L2 distance of two points: the sensitivity under replacement. Of sums over private numbers of records, what
+        one more or less changes: the sensitivity under add-remove."""
         return math.sqrt(math.fsum(part.diameter**2 for part in self.parts))
 
     @property

@@ -218,6 +218,41 @@ class Products(Mixture):
         np.clip(vector, -scale * self.largest, scale * self.largest, out=vector)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Sums(Mixture):
+    """``size`` coordinates of a sum over a private number of records, each of an L2 norm of at most ``length``.
+
+    A sum that is too large is cut coordinate by coordinate, which brings no two sums further apart: one record more or less
+    changes what enters by ``length`` at most, however many there are.
+    """
+
+    kind = "sums"
+    size: int = parameter(help="coordinates", at_least=1, at_most=1 << 20, remedy="choose at least 1 coordinate")
+    length: float = parameter(help="the largest L2 norm of a record, for scale 1", **_LENGTH)
+    largest_coordinate: float = parameter(help="the largest absolute value of a coordinate, for scale 1", **_LENGTH)
+    scale: float = parameter(help="what the record is multiplied with", **_LENGTH)
+
+    @property
+    def diameter(self) -> float:
+        """What one record more or less changes."""
+        return self.scale * self.length
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value of a coordinate."""
+        return self.scale * self.largest_coordinate
+
+    @property
+    def text(self) -> str:
+        return f"{self.size} coordinates of a sum over any number of records of L2 norm at most {self.diameter:g}"
+
+    def holds(self, vector: Vector, scale: float) -> bool:
+        return bool(np.abs(vector).max() <= scale * self.largest * (1 + _ROUNDING))
+
+    def move(self, vector: Vector, scale: float) -> None:
+        np.clip(vector, -scale * self.largest, scale * self.largest, out=vector)
+
+
 def _into_simplex(vector: Vector, total: float) -> None:
     """Entries below 0 become 0, and too much of all of them is scaled down, in place."""
     np.clip(vector, 0.0, total, out=vector)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.assumptions import Assumption, any_coalition
 from quietmean.core.bounds import APriori
 from quietmean.core.codec import canonical_json, digest
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
@@ -70,6 +70,11 @@ class Plan:
         object.__setattr__(self, "protocol", self.protocol.resolved(self.target.parties))
         if self.gated and not self.protocol.gated:
             raise InputError(f"protocol {self.protocol.name} has no gate before its release: leave gated out")
+        if self.target.neighbouring == Neighbouring.ADD_REMOVE and not self.protocol.hides_counts:
+            raise InputError(
+                f"protocol {self.protocol.name} bounds a value by the public number of its records, but counts are private: name "
+                "another, such as packed-sharing, or let count be public"
+            )
         if self.domain is None or not self.protocol.is_private:
             return
         if self.domain.size != self.target.dimension:
@@ -107,12 +112,16 @@ class Plan:
         scale = weight if self.target.unit == PrivacyUnit.RECORD else 1.0
         domain = self.input_domain
         # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
-        self.protocol.check_values(np.full(1, scale * domain.largest))
+        self.require_room(scale)
         inside = domain.moved(value, scale)
         if self.protocol.domain != ANY_DOMAIN:
             inside = self.protocol.project_to_domain(inside[None], np.array([weight]))[0]
         step = self.value_step
         return inside if not step or on_grid(inside, step) else towards_zero(inside, step)
+
+    def require_room(self, weight: float) -> None:
+        """Raises :class:`InputError` where the vector of a party of that public weight may have no room."""
+        self.protocol.check_values(np.full(1, weight * self.input_domain.largest))
 
     def __repr__(self) -> str:
         target = self.target
@@ -244,7 +253,8 @@ class Plan:
     def execution(self, seed: Seed, trace: ExecutionTrace, weights: NDArray[np.float64] | None = None) -> Execution:
         """The execution under a public seed and a history. ``weights``: public weights, shape (n,); by default 1 per party."""
         weights = np.ones(self.target.parties) if weights is None else weights
-        return Execution(self.protocol, self.schedule(seed), trace, self.target.sensitivity, weights)
+        relation = self.target.neighbouring
+        return Execution(self.protocol, self.schedule(seed), trace, self.target.sensitivity, weights, neighbouring=relation)
 
     def machine(self, schedule: Schedule, party: PartyId, value: Vector, weight: float, noise: NoiseSource) -> PartyMachine[Any]:
         """First phase: the private mixing, up to this party's release. ``value``: its private vector (d,), see :meth:`admit`."""

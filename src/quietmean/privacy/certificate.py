@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import STANDING, Assumption, assumptions_json, named_adversary, neighbours
 from quietmean.core.bounds import APriori
+from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.core.tables import Tabular
@@ -34,8 +35,9 @@ def no_promise(size: int, corrupt: frozenset[PartyId]) -> None:
 class Terms:
     """What the numbers of a certificate mean.
 
-    Neighbouring relation: replacement of one party's value by another at L2 distance <= ``sensitivity``. Epsilons are at
-    ``delta``. ``guarantee``: what the protocol promises, one sentence. ``protocol``: what it takes for granted.
+    Neighbouring ``relation``: replacement of one unit, or one record more or less; either way one party's value becomes another
+    at L2 distance <= ``sensitivity``. Epsilons are at ``delta``. ``guarantee``: what the protocol promises, one sentence.
+    ``protocol``: what it takes for granted.
     ``promise``: what was promised before the start, whatever would happen.
     """
 
@@ -45,6 +47,7 @@ class Terms:
     guarantee: str
     protocol: tuple[Assumption, ...] = STANDING
     promise: Promise = no_promise
+    relation: Neighbouring = Neighbouring.REPLACEMENT
 
     def __post_init__(self) -> None:
         if not 0 < self.delta < 1:
@@ -52,7 +55,12 @@ class Terms:
 
     def assumptions(self, colluding: Assumption) -> tuple[Assumption, ...]:
         """All that a certificate takes for granted if who colludes is as stated: the one list that is shown anywhere."""
-        return colluding, *self.protocol, neighbours(self.sensitivity), *self.conversion.notes
+        return colluding, *self.protocol, neighbours(self.sensitivity, self.relation), *self.conversion.notes
+
+    @property
+    def definition(self) -> str:
+        """Of what the epsilons are."""
+        return self.relation.claim(self.conversion.definition)
 
     def a_priori_json(self, promised: APriori | None) -> dict[str, Any]:
         """The figure that stands before the one ex post: ``epsilon_a_priori``, and what keeps it; nothing without a promise."""
@@ -190,7 +198,7 @@ class Certificate(Tabular):
             "mu_upper": self.mu_upper,
             "disclosures": self.information.disclosures(),
             "numbers": self.numbers,
-            "definition": self.terms.conversion.definition,
+            "definition": self.terms.definition,
             "guarantee": self.terms.guarantee,
             "assumptions": assumptions_json(self.assumptions),
             "at_delta": self.delta,

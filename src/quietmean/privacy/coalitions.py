@@ -168,7 +168,7 @@ class CoalitionCertificate(Tabular):
         return {
             "kind": self.kind,
             "numbers": self.numbers,
-            "definition": self.terms.conversion.definition,
+            "definition": self.terms.definition,
             "adversary": self.describe(),
             "size": self.size,
             "coalitions": self.tried,

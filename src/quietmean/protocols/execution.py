@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
 from quietmean.protocols import Protocol, Releases, get_protocol
-from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_field, required_field
+from quietmean.protocols.fields import RECEIPT_ENTRIES, optional_choice, optional_field, required_field
 from quietmean.protocols.message_lists import full_rounds, lost_entries, schedule_lists, seen_entries, with_lost, with_seen
 from quietmean.protocols.one_shot import KINDS, OneShot
 from quietmean.transcript import LockstepResult, Transcript, run_lockstep, trace_machines
@@ -35,6 +36,7 @@ _ENTRIES = (
     "rounds",
     "online",
     "sensitivity",
+    "neighbouring",
     "neighbours",
     "pairs",
     "lost",
@@ -51,8 +53,9 @@ ALL_PAIRS = "all"
 class Execution:
     """A configured protocol, its schedule, and a trace of dropouts and lost messages.
 
-    ``sensitivity`` is the L2 distance by which one protected unit can move its party's value; ``weights`` are the parties'
-    public weights, shape (n,): the result is sum(values) / sum(weights). Raises :class:`InputError` if either is not positive.
+    ``sensitivity`` is the L2 distance by which one protected unit can move its party's value, ``neighbouring`` how it changes;
+    ``weights`` are the parties' public weights, shape (n,): the result is sum(values) / sum(weights). Raises :class:`InputError`
+    if either is not positive.
     ``kept``: what was promised against coalitions of these sizes since something besides the protocol, a gate, kept it.
     ``left_out``: parties whose releases count as seen by everybody, and are not in the result: of a study by file, whoever's
     file was not there when the others were added up, and may still come.
@@ -65,6 +68,7 @@ class Execution:
     weights: NDArray[np.float64]
     kept: Mapping[int, APriori] = field(default_factory=dict)
     left_out: frozenset[PartyId] = frozenset()
+    neighbouring: Neighbouring = Neighbouring.REPLACEMENT
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.sensitivity) and self.sensitivity > 0):
@@ -138,7 +142,8 @@ class Execution:
                 return APriori(math.inf, "nothing: a party that must be trusted colludes")
             return self.a_priori(size, delta)
 
-        return Terms(self.sensitivity, delta, conversion, self.protocol.guarantee, self.protocol.assumptions(), promise)
+        guarantee = self.neighbouring.claim(self.protocol.guarantee)
+        return Terms(self.sensitivity, delta, conversion, guarantee, self.protocol.assumptions(), promise, self.neighbouring)
 
     @cached_property
     def _analyses(self) -> dict[float, PrivacyAnalysis]:
@@ -219,6 +224,8 @@ class Execution:
             document["left_out"] = sorted(self.left_out)
         if len(self.trace.settled):
             document["settled"] = self.trace.settled.tolist()
+        if self.neighbouring != Neighbouring.REPLACEMENT:
+            document["neighbouring"] = str(self.neighbouring)
         if not (self.weights == 1.0).all():
             document["weights"] = self.weights.tolist()
         plain: dict[str, Any] = to_plain(document)
@@ -277,6 +284,7 @@ class Execution:
             optional_field(raw, "sensitivity", float, 1.0),
             np.array(_array_field(raw, "weights", list[float], [1.0] * parties), dtype=np.float64),
             left_out=_left_out(raw, parties),
+            neighbouring=optional_choice(raw, "neighbouring", Neighbouring, Neighbouring.REPLACEMENT),
         )
 
     def save(self, path: Path) -> None:

@@ -113,6 +113,8 @@ class Protocol(Configured, ABC):
     tolerates_dropouts: ClassVar[bool] = True
     batchable: ClassVar[bool] = True
     domain: ClassVar[str] = ANY_DOMAIN
+    # Does it take sums over private numbers of records? Not where the weight says how long a value may be.
+    hides_counts: ClassVar[bool] = True
     has_transcript: ClassVar[bool] = True
     gated: ClassVar[bool] = False
 

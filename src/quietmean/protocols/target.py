@@ -17,7 +17,8 @@ from quietmean.protocols.fields import optional_choice, optional_field, required
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a plan. ``sensitivity``: L2 change of a party's value when one protected unit is replaced.
+    """The target of a plan. ``sensitivity``: L2 change of a party's value when one protected unit is replaced, or under
+    ``neighbouring`` add-remove when one record is added or removed; no weight may then depend on the records.
 
     ``colluding`` parties combine all that they see; a fraction ``dropouts`` of the parties drops out permanently during the
     study. Raises :class:`InputError` for numbers outside their ranges.
@@ -51,9 +52,10 @@ class Target:
             raise InputError(
                 f"{self.colluding} of {self.parties} parties colluding leaves nobody honest: choose 0..{self.parties - 1}"
             )
-        if self.neighbouring != Neighbouring.REPLACEMENT:
+        if self.neighbouring == Neighbouring.ADD_REMOVE and self.unit == PrivacyUnit.PARTY:
             raise InputError(
-                f"neighbouring is {self.neighbouring}: weights and counts are public here, so choose {Neighbouring.REPLACEMENT}"
+                f"neighbouring is {self.neighbouring}, but it is public who takes part: choose {Neighbouring.REPLACEMENT}, or "
+                "protect records with unit record"
             )
         if not 0 <= self.dropouts < 1:
             raise InputError(f"dropouts of {self.dropouts:g} are not a fraction: choose 0 <= dropouts < 1")

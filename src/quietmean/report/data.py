@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.ledger import Account
 from quietmean.privacy import CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols import Target
@@ -48,7 +48,7 @@ class StudyReport:
     ``only_means``: every term is a column, and its estimate the column's mean. ``bounds``: what a term can be at the least and
     at the most. ``privacy`` gives all epsilons, ``certificate`` is that of the study. ``truth`` and ``killed``
     only in local mode.
-    ``records``: of all parties, counted or not (parties, where these are the unit).
+    ``records``: of all parties, counted or not (parties, where these are the unit); see :attr:`counts_are_private`.
     ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
     ``finished``, ``version``, ``digests``: when, by which software, and of what (name, SHA-256). ``account``: of the ledger
     that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
@@ -117,7 +117,7 @@ class StudyReport:
             target_epsilon=outcome.target.epsilon,
             unit=str(outcome.target.unit),
             party_names=list(names),
-            records=round(outcome.execution.weights.sum()) if by_record else len(names),
+            records=_records(outcome) if by_record else len(names),
             parties_counted=outcome.parties_counted,
             truth=None if truth is None else combined(truth).of_terms(drawn.terms).value,
             party_epsilon=outcome.party_epsilon,
@@ -136,8 +136,13 @@ class StudyReport:
 
     @property
     def records_total(self) -> int | None:
-        """Of all parties together, if a record is the unit."""
-        return self.records if self.unit == PrivacyUnit.RECORD else None
+        """Of all parties together, if a record is the unit and their number is public."""
+        return self.records if self.unit == PrivacyUnit.RECORD and not self.counts_are_private else None
+
+    @property
+    def counts_are_private(self) -> bool:
+        """Is it private how many records a party has? Then :attr:`records` is an estimate of those that are in the result."""
+        return self.execution.neighbouring == Neighbouring.ADD_REMOVE
 
     @property
     def delta(self) -> float:
@@ -152,3 +157,10 @@ def _population(found: Estimates, terms: Sequence[str]) -> Array | None:
         return None
     places = {term: place for place, term in enumerate(found.terms)}
     return np.array([ends[places[term]] for term in terms]).reshape(len(terms), 2)
+
+
+def _records(outcome: Outcome) -> int:
+    """How many there are; where counts are private, an estimate of those that are in the result."""
+    if outcome.target.neighbouring == Neighbouring.ADD_REMOVE:
+        return max(round(outcome.answers[0].records), 0)
+    return round(float(outcome.execution.weights.sum()))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from quietmean.core.bounds import APriori
+from quietmean.core.domain import Neighbouring
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
@@ -27,6 +28,11 @@ _LARGEST_EXPONENT = 700.0
 _ROUNDING = 1e-6
 _MOST_RELEASED, _MOST_ENTRIES = 60, 20
 _DIGESTS = ("plan", "roster", "session")
+_HIDDEN = {
+    Neighbouring.REPLACEMENT: "whether that unit has one value or any other within the public bounds",
+    Neighbouring.ADD_REMOVE: "whether that record is there or not, and so what it holds, and how many records a party has",
+}
+_COUNTS = "how many records each party has, "
 UNITS = {"record": "one record of one party", "party": "all that one party contributes"}
 
 
@@ -122,9 +128,10 @@ class OfficerPage:
         names, values, errors = ([getattr(one, key) for one in self.stated.released] for key in ("name", "estimate", "error"))
         everybody = self.privacy.epsilon(float(self.privacy.single_honest().max()))
         weights = self.execution.weights.sum()
+        by_record = self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
             glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else ""),
-            glance.who_is_left_out(self.execution, self.names, round(weights) if self.stated.unit == "record" else None),
+            glance.who_is_left_out(self.execution, self.names, round(weights) if by_record else None),
             glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
             glance.against_whom(self.certificate_describe(), everybody),
             glance.what_is_left(self.stated.account),
@@ -187,14 +194,15 @@ class OfficerPage:
     def _protected(self) -> dict[str, Any]:
         protocol = self.execution.protocol
         unit = UNITS.get(self.stated.unit or "", "one unit of one party: the file does not say whether a record or a whole party")
+        private = self.execution.neighbouring == Neighbouring.ADD_REMOVE
         rows = [
             ("Protected", unit),
-            ("Hidden", "whether that unit has one value or any other within the public bounds"),
+            ("Hidden", _HIDDEN[self.execution.neighbouring]),
             ("From whom", self.certificate_describe()),
             ("Trusted", words.named(protocol.trust, self.stated.names)),
             ("How", protocol.summary),
             ("Claim", self.privacy.guarantee),
-            ("Not hidden", "who took part and when, who sent to whom, how many records each party has, columns and bounds"),
+            ("Not hidden", f"who took part and when, who sent to whom, {'' if private else _COUNTS}columns and bounds"),
         ]
         if not protocol.is_private:
             rows.insert(0, ("Warning", f"this protocol has no differential privacy: it reveals {protocol.reveals}"))
@@ -331,7 +339,7 @@ class OfficerPage:
             ("Not counted", self._listed(~contributors) or "nobody"),
             ("Left before the end", self._listed(~trace.finished) or "nobody"),
         ]
-        if self.stated.unit == "record":
+        if self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT:
             records = round(self.execution.weights.sum())
             inside = glance.records_in(self.execution, records)
             rows.insert(2, ("Records", f"{inside:,} of {records:,} are counted"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from quietmean.core.domain import Neighbouring
 from quietmean.report import glance, words
 from quietmean.report.answers import answer_sections, interval_text
 from quietmean.report.data import StudyReport
@@ -18,6 +19,10 @@ from quietmean.report.rendering import render_template
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, Traffic, message_table, rounds_used, statement
 
+_NEIGHBOURS = {
+    Neighbouring.REPLACEMENT: "Neighbouring data: that unit is replaced by any other within the bounds.",
+    Neighbouring.ADD_REMOVE: "Neighbouring data: that record is there or not; how many records each party has is private.",
+}
 # Beyond this the factor e^epsilon has no useful meaning.
 _LARGEST_FACTOR = 1e6
 
@@ -58,7 +63,8 @@ def _summary(report: StudyReport) -> str:
 def _who_did_what(report: StudyReport) -> str:
     execution = report.execution
     rounds = rounds_used(execution)
-    records = words.counted(report.records, "record", "records")
+    about = "about " if report.counts_are_private else ""
+    records = f"{about}{words.counted(report.records, 'record', 'records')}"
     exchanged = f"in {words.counted(rounds, 'round', 'rounds')} of exchange" if rounds else "without any exchange"
     return (
         f"{words.counted(execution.parties, 'party', 'parties')} with {records} computed "
@@ -125,6 +131,8 @@ def _parties(report: StudyReport) -> dict[str, Any]:
 def _parties_heading(report: StudyReport) -> str:
     counted, parties = int(report.execution.contributors().sum()), report.execution.parties
     who = f"all {parties}" if counted == parties else f"{counted} of {parties}"
+    if report.counts_are_private:
+        return f"Whose data are in: {who} parties; how many records each has is private"
     if report.records_total is None:
         return f"Whose data are in: {who} parties"
     inside = glance.records_in(report.execution, report.records_total)
@@ -224,7 +232,7 @@ def _privacy(report: StudyReport) -> dict[str, Any]:
         "unit": unit,
         "sentences": [
             f"Protected unit: {unit}.",
-            "Neighbouring data: that unit is replaced by any other within the bounds.",
+            _NEIGHBOURS[report.execution.neighbouring],
             *_meaning(worst if promised is None else promised, delta),
         ],
         "figure": inline_svg(epsilons_figure(report), "epsilons", label),

@@ -28,13 +28,16 @@ class Decoder:
     offset: Array
     spread: Array
     places: Mapping[Feature, NDArray[np.int64]]
+    whole: Array | None = None
 
     @classmethod
-    def of(cls, scales: Mapping[Feature, float], parts: Mapping[Feature, Feature], step: float) -> Decoder:
+    def of(
+        cls, scales: Mapping[Feature, float], parts: Mapping[Feature, Feature], step: float, *, counted: bool = True
+    ) -> Decoder:
         """For features with these factors in the vector, rounded to the grid of ``step``; ``parts`` are included in others.
 
         The best linear unbiased estimate under independent noise of equal size. Equalities: events that several features know
-        agree, and the event of all records is 1.
+        agree, and where records are publicly ``counted``, the event of all records is 1.
         """
         ends = np.cumsum([feature.size for feature in scales]).tolist()
         places = {feature: np.arange(end - feature.size, end) for feature, end in zip(scales, ends, strict=True)}
@@ -42,30 +45,41 @@ class Decoder:
         for feature, scale in scales.items():
             free[np.ix_(places[feature], places[feature])] = np.linalg.inv(feature.response(scale, step)) / scale
         spread = free @ free.T
-        equal, known = _equalities(list(scales), places, ends[-1])
+        equal, known, whole = _equalities(list(scales), places, ends[-1], counted)
         gain = spread @ equal.T @ _pseudo_inverse(equal @ spread @ equal.T)
         rest = np.eye(ends[-1]) - gain @ equal
         restricted = rest @ spread @ rest.T
-        known_places = places | {part: places[whole][whole.places_of(part)] for part, whole in parts.items()}
-        return cls(rest @ free, gain @ known, (restricted + restricted.T) / 2, known_places)
+        known_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
+        return cls(rest @ free, gain @ known, (restricted + restricted.T) / 2, known_places, whole)
 
     def released(self, mean: Array, noise: float, weight: float) -> Released:
         """What statistics read from a mean vector (d,) with noise of that standard deviation on each coordinate."""
-        return Released(weight, self.read @ mean + self.offset, noise**2 * self.spread, self.places)
+        return Released(weight, self.read @ mean + self.offset, noise**2 * self.spread, self.places, self.whole)
 
 
-def _equalities(features: Sequence[Feature], places: Mapping[Feature, NDArray[np.int64]], size: int) -> tuple[Array, Array]:
-    """Matrix (m, q) and right sides (m,) of all equalities."""
+def places_in(part: Feature, released: Feature) -> NDArray[np.int64]:
+    """Where the quantities of a feature are among those of what is released instead of it, shape (part.size,)."""
+    return np.arange(part.size) if part.family() is None else released.places_of(part)
+
+
+def _equalities(
+    features: Sequence[Feature], places: Mapping[Feature, NDArray[np.int64]], size: int, counted: bool
+) -> tuple[Array, Array, Array | None]:
+    """Matrix (m, q) and right sides (m,) of all equalities; and the weights (q,) of the event of all records, if not ``counted``.
+
+    Which feature's weights does not matter: they agree.
+    """
     told: dict[Hashable, list[Array]] = {}
     for feature in features:
         for event, weights in feature.events().items():
             row = np.zeros(size)
             row[places[feature]] = weights
             told.setdefault(event, []).append(row)
-    rows = [(row, 1.0) for row in told.pop(TOTAL, [])]
+    rows = [(row, 1.0) for row in told.pop(TOTAL, [])] if counted else []
+    whole = None if counted else next(iter(told.get(TOTAL, [])), None)
     rows += [(other - first, 0.0) for first, *others in told.values() for other in others]
     matrix, known = np.array([row for row, _ in rows]).reshape(-1, size), np.array([value for _, value in rows])
-    return matrix, known
+    return matrix, known, whole
 
 
 def _pseudo_inverse(matrix: Array) -> Array:

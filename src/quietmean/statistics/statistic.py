@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,20 @@ class Feature(ABC):
     @abstractmethod
     def sensitivity(self) -> float:
         """The largest L2 distance of the encodings of two records, whatever they hold: that of replacing a record."""
+
+    @property
+    def length(self) -> float:
+        """The largest L2 norm of an encoding: the sensitivity where a record is added or removed.
+
+        Raises :class:`InputError` where the feature does not state it.
+        """
+        raise InputError(
+            f"{type(self).__name__} does not state the length of its encodings, which private counts need: let count be public"
+        )
+
+    def for_private_count(self) -> Feature:
+        """What is released instead where it is private how many records there are: the same quantities, shorter encodings."""
+        return self
 
     @property
     def domain(self) -> InputDomain:
@@ -113,15 +128,39 @@ class Released:
 
     ``weight``: the public number of records, or of parties if they are the unit. ``quantities``: of all features, one after the
     other, shape (q,); ``deviations``: the covariance of their noise, (q, q); ``places``: where each feature's are.
+
+    Where counts are private, ``weight`` is the public room for records, most of which may be empty, and ``whole`` weighs the
+    quantities, (q,), that make up the part of it with a record; None where counts are public, or no feature knows that part.
+    A statistic then reads :attr:`records`, or divides by a quantity, but never takes all of ``weight`` for records.
     """
 
     weight: float
     quantities: Array
     deviations: Array
     places: Mapping[Feature, NDArray[np.int64]]
+    whole: Array | None = None
+
+    @property
+    def part(self) -> float:
+        """The part of ``weight`` that holds records; an estimate, above 0, where counts are private."""
+        if self.whole is None:
+            return 1.0
+        return max(float(self.whole @ self.quantities), 1 / self.weight)
+
+    @property
+    def records(self) -> float:
+        """How many records there are, or parties if they are the unit; an estimate where counts are private."""
+        return self.weight * self.part
+
+    @property
+    def records_error(self) -> float:
+        """The standard deviation of the noise in :attr:`records`; 0 where counts are public."""
+        if self.whole is None:
+            return 0.0
+        return self.weight * math.sqrt(max(float(self.whole @ self.deviations @ self.whole), 0.0))
 
     def mean(self, feature: Feature) -> Array:
-        """The quantities of a feature, shape (size,): means over all records, with noise."""
+        """The quantities of a feature, shape (size,): means over all of ``weight``, with noise."""
         return self.quantities[self.places[feature]]
 
     def weighted(self, feature: Feature, weights: Array) -> tuple[float, float]:

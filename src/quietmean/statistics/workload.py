@@ -10,9 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Count, Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.mixtures import Sums
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Columns
@@ -27,6 +28,7 @@ _ROWS = 4096
 class Encoded:
     """A party's input to a protocol: its vector (d,) and its public weight, the number of its records.
 
+    Where counts are private, the weight is the room that every party has, and ``beyond`` is how many records it has above that.
     ``clamped`` values were moved to the nearest bound, ``missing`` cells held no number: for the eyes of this party only.
     """
 
@@ -34,14 +36,16 @@ class Encoded:
     weight: float
     clamped: int = field(repr=False)
     missing: int = field(repr=False)
+    beyond: int = field(default=0, repr=False)
 
 
 def what_did_not_fit(parts: Sequence[Encoded]) -> list[str]:
     """A sentence for the owner of the data, or none. No result, receipt or event has these numbers."""
-    clamped, missing = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing"))
+    clamped, missing, beyond = (sum(getattr(part, name) for part in parts) for name in ("clamped", "missing", "beyond"))
     found = [
         *([f"{clamped} values lie outside their bounds and count as the nearest bound"] if clamped else []),
         *([f"{missing} cells hold no number"] if missing else []),
+        *([f"{beyond} records more than most_records may be cut from sums"] if beyond else []),
     ]
     known = "who else learns these numbers learns something about the data"
     return [f"{' and '.join(found)} (for you only: {known})"] if found else []
@@ -52,7 +56,11 @@ class Workload:
     """Statistics of declared columns that are answered from one vector.
 
     The vector is that of all features, each scaled so that its sensitivity is the square root of its share of the budget: one
-    noise level serves all. Sensitivity, under replacement of one unit: the square root of the sum of all shares.
+    noise level serves all. Sensitivity, under replacement of one unit: the square root of the sum of all shares. Where ``count``
+    is private it is that under add-remove, by the lengths of encodings instead of their distances, and every party has the same
+    public weight, ``most_records``, whatever its number of records: as if the others were empty, and encoded as zero.
+
+    Raises :class:`InputError` for a private count where a whole party is the unit.
     """
 
     columns: Columns
@@ -60,12 +68,28 @@ class Workload:
     unit: PrivacyUnit
     # Of the statistics, in their order, where they are not those that they declare.
     allocated: tuple[float, ...] | None = None
+    count: Count = Count.PUBLIC
+    most_records: int = 1
 
     def __post_init__(self) -> None:
+        if self.hides_count and self.unit == PrivacyUnit.PARTY:
+            raise InputError(
+                "count is private, but the unit is party, where each party counts once: choose unit record, or leave it out"
+            )
         texts = [statistic.text for statistic in self.statistics]
         for text in texts:
             if texts.count(text) > 1:
                 raise InputError(f"statistic {text} is asked for twice: ask once, with a larger share if it matters more")
+
+    @property
+    def hides_count(self) -> bool:
+        """Is it private how many records a party has?"""
+        return self.count == Count.PRIVATE
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """What the sensitivity is about."""
+        return Neighbouring.ADD_REMOVE if self.hides_count else Neighbouring.REPLACEMENT
 
     @cached_property
     def declared(self) -> Columns:
@@ -98,20 +122,28 @@ class Workload:
     def whole(self, feature: Feature) -> Feature:
         """The released feature that includes one that a statistic asks for."""
         family = feature.family()
-        return feature if family is None else self._joined[family]
+        joined = feature if family is None else self._joined[family]
+        return joined.for_private_count() if self.hides_count else joined
+
+    def _change(self, feature: Feature) -> float:
+        """What one unit changes in a released feature, L2: its sensitivity, or its length where counts are private."""
+        return feature.length if self.hides_count else feature.sensitivity
 
     @cached_property
     def scales(self) -> dict[Feature, float]:
         """The released features, and the factor that each has in the vector."""
-        return {
-            self.whole(feature): math.sqrt(share) / feature.sensitivity if feature.family() is None else 1.0
-            for feature, share in self.shares.items()
-        }
+        shares: dict[Feature, float] = {}
+        for feature, share in self.shares.items():
+            whole = self.whole(feature)
+            shares[whole] = shares.get(whole, 0.0) + share
+        # A joined feature has its shares in it, as far as distances go.
+        as_it_is = set() if self.hides_count else set(self._joined.values())
+        return {one: 1.0 if one in as_it_is else math.sqrt(share) / self._change(one) for one, share in shares.items()}
 
     def budget_part(self, statistic: Statistic) -> float:
         """Which part of the squared sensitivity the features of a statistic use, from 0 to 1; others may use them, too."""
         used = dict.fromkeys(self.whole(feature) for feature in statistic.features(self.declared))
-        return sum((self.scales[feature] * feature.sensitivity) ** 2 for feature in used) / self.sensitivity**2
+        return sum((self.scales[feature] * self._change(feature)) ** 2 for feature in used) / self.sensitivity**2
 
     @property
     def dimension(self) -> int:
@@ -120,8 +152,9 @@ class Workload:
 
     @property
     def sensitivity(self) -> float:
-        """L2 change of a party's vector when one unit (a record, or all of a party) is replaced."""
-        return math.sqrt(sum((scale * feature.sensitivity) ** 2 for feature, scale in self.scales.items()))
+        """L2 change of a party's vector when one unit (a record, or all of a party) is replaced; where counts are private, when
+        one record is added or removed."""
+        return math.sqrt(sum((scale * self._change(feature)) ** 2 for feature, scale in self.scales.items()))
 
     @cached_property
     def domain(self) -> InputDomain:
@@ -129,24 +162,27 @@ class Workload:
 
         Raises :class:`InputError` for a feature whose domain is wider than its sensitivity.
         """
-        return InputDomain.product([_scaled_domain(feature, scale) for feature, scale in self.scales.items()])
+        scaled = _domain_of_sums if self.hides_count else _scaled_domain
+        return InputDomain.product([scaled(feature, scale) for feature, scale in self.scales.items()])
 
     def encode(self, records: Array, *, step: float = 0.0) -> Encoded:
         """A party's vector from its ``records``, shape (rows, columns), in the units of the columns; NaN where one is missing.
 
         Values outside the bounds are moved to the nearest bound, and what stands for a missing one is fixed: nothing about the
         values decides whether a study goes on. ``step``: that of the plan's grid, to which each unit is rounded before anything
-        is added up, so that the sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` without any records.
+        is added up, so that the sensitivity holds to the last bit; 0 for none. Raises :class:`InputError` without any records,
+        unless their number is private.
         """
-        if not len(records):
+        if not len(records) and not self.hides_count:
             raise InputError("a party has no records: every party needs at least one, or leave it out")
         outside, missing = int(self.outside(records).sum()), int(np.isnan(records).sum())
         if self.unit == PrivacyUnit.RECORD:
             # Whole multiples of a power of two: their sum is exact.
             parts = (self.of_records(records[begin : begin + _ROWS], step=step) for begin in range(0, len(records), _ROWS))
-            return Encoded(
-                sum((part.sum(axis=0) for part in parts), np.zeros(self.dimension)), float(len(records)), outside, missing
-            )
+            total = sum((part.sum(axis=0) for part in parts), np.zeros(self.dimension))
+            if not self.hides_count:
+                return Encoded(total, float(len(records)), outside, missing)
+            return Encoded(total, float(self.most_records), outside, missing, max(len(records) - self.most_records, 0))
         inside = self.inside(records)
         means = [feature.of_party(inside) * scale for feature, scale in self.scales.items()]
         return Encoded(self._rounded(means, step)[0], 1.0, outside, missing)
@@ -190,13 +226,14 @@ class Workload:
         ``noise``: standard deviation on each coordinate. ``step``: that of the grid for which units were encoded; 0 for none.
         """
         released = self.decoder(step).released(mean, noise, weight)
-        return tuple(Answer(one, one.decode(released, self.declared), weight, self.budget_part(one)) for one in self.statistics)
+        records = released.records
+        return tuple(Answer(one, one.decode(released, self.declared), records, self.budget_part(one)) for one in self.statistics)
 
     def decoder(self, step: float = 0.0) -> Decoder:
         """How quantities of features are read from the mean vector, for units rounded to the grid of ``step``."""
         if step not in self._decoders:
-            parts = {one: self.whole(one) for one in self.shares if one.family() is not None}
-            self._decoders[step] = Decoder.of(self.scales, parts, step)
+            parts = {one: self.whole(one) for one in self.shares if one not in self.scales}
+            self._decoders[step] = Decoder.of(self.scales, parts, step, counted=not self.hides_count)
         return self._decoders[step]
 
     @cached_property
@@ -206,6 +243,11 @@ class Workload:
     def largest_party_change(self, weights: Array) -> Array:
         """How many times a party's whole data can move its vector compared with one unit: shape (n,)."""
         return weights if self.unit == PrivacyUnit.RECORD else np.ones_like(weights)
+
+
+def _domain_of_sums(feature: Feature, scale: float) -> InputDomain:
+    largest = min(feature.domain.largest, feature.length)
+    return InputDomain((Sums(size=feature.size, length=feature.length, largest_coordinate=largest, scale=scale),))
 
 
 def _scaled_domain(feature: Feature, scale: float) -> InputDomain:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quietmean.core.assumptions import usual_colluders
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.schema import nearest, require_known
 from quietmean.planning.automatic import AUTO, Choice, choose
@@ -24,6 +24,8 @@ from quietmean.statistics.expectation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 
+# Room for so many records of each party where their number is private.
+_MOST_RECORDS = 20_000
 # How the budget is divided among statistics.
 ALLOCATIONS = ("shares", "widths")
 
@@ -38,6 +40,10 @@ class Study(BaseModel):
     # Tables with a kind; none stand for the mean of every column of numbers, the proportions of every other.
     statistics: tuple[dict[str, Any], ...] = Field(alias="statistic", default=())
     unit: PrivacyUnit = PrivacyUnit.RECORD
+    # Is it public how many records each party has? If private, there is room for most_records of each, and neighbouring data
+    # differ by one record that is there or not.
+    count: Count = Count.PUBLIC
+    most_records: int | None = Field(default=None, ge=1, le=1 << 20)
     # shares: as declared. widths: so that the sum of squared interval widths is least, each relative to its sampling error.
     allocate: str = "shares"
     # How many records all parties have together, as far as is public: for expected widths only.
@@ -112,7 +118,9 @@ class Study(BaseModel):
         default = tuple((Mean if column.numeric else Proportion)(column=column.name) for column in columns)
         statistics = tuple(parse_statistic(raw) for raw in self.statistics) or default
         require_known("allocate", self.allocate, ALLOCATIONS)
-        declared = Workload(columns, statistics, self.unit)
+        if self.count == Count.PUBLIC and self.most_records is not None:
+            raise InputError('most_records says nothing where counts are public: leave it out, or give count = "private"')
+        declared = Workload(columns, statistics, self.unit, None, self.count, self.most_records or _MOST_RECORDS)
         return declared if self.allocate == "shares" else replace(declared, allocated=shares_by_widths(declared))
 
     def target(self, parties: int) -> Target:
@@ -127,6 +135,7 @@ class Study(BaseModel):
             colluding=colluding,
             dropouts=self.dropouts,
             unit=self.unit,
+            neighbouring=self.workload.neighbouring,
         )
 
     def public_records(self, parties: int, given: int | None = None) -> float | None:
@@ -154,13 +163,21 @@ class Study(BaseModel):
         return Choice(self.placed(calibrate(target, protocol)))
 
     def placed(self, plan: Plan) -> Plan:
-        """The plan with what its coordinates mean in this study, and where they lie."""
-        return replace(plan, context=self.context()).with_domain(self.workload.domain)
+        """The plan with what its coordinates mean in this study, and where they lie.
+
+        Raises :class:`InputError` where the numbers of the plan have no room for as many records as a party may have.
+        """
+        placed = replace(plan, context=self.context()).with_domain(self.workload.domain)
+        if self.workload.hides_count:
+            placed.require_room(float(self.workload.most_records))
+        return placed
 
     def context(self) -> dict[str, Any]:
         """What the coordinates mean: part of what the parties agree on."""
         columns = [column.describe() for column in self.columns]
         context: dict[str, Any] = {"study": self.name, "columns": columns, "unit": str(self.unit)}
+        if self.workload.hides_count:
+            context |= {"count": str(self.count), "most_records": self.workload.most_records}
         if self.workload.allocated is not None:
             context |= {"allocated": list(self.workload.allocated)}
         if not self.statistics:

@@ -41,6 +41,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
         "the sampler is float64"
     )
     domain = "unit vectors"
+    hides_counts = False
     linear = False
     has_transcript = False
     rounds = 1

@@ -53,6 +53,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
         "assumes X25519, HKDF-SHA256, AES-256 and AES-GCM, and an aggregator that follows the protocol"
     )
     linear = False
+    hides_counts = False
     rounds = ROUNDS
 
     def resolved(self, parties: int) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -75,12 +75,16 @@ class Moments(Feature):
     With ``by``, a column with levels, a record's moments stand in the place of its group, and one without a group has none. Then
     w0^2 = D^2 / 2 - sum of all w^2, and the groups cost nothing either.
 
+    ``private``, for private counts: w0^2 is the mean of all w^2. No record is longer than the root of w0^2 + sum of all w^2,
+    for what a square takes from the products of its column is at most what it gives.
+
     Quantities, for each group: the means of p, of p z_i, p z_i z_j in the order of the edges, and p z_i^2 in that of the numbers.
     """
 
     edges: tuple[Edge, ...]
     weights: tuple[float, ...]
     by: Column | None = None
+    private: bool = False
 
     @cached_property
     def vertices(self) -> tuple[Vertex, ...]:
@@ -114,6 +118,13 @@ class Moments(Feature):
     def sensitivity(self) -> float:
         return moment_sensitivity(self.edges, self.weights)
 
+    @property
+    def length(self) -> float:
+        return math.sqrt(float(self.factors[0]) ** 2 + math.fsum(weight**2 for weight in self.weights))
+
+    def for_private_count(self) -> Moments:
+        return replace(self, private=True)
+
     @cached_property
     def factors(self) -> Array:
         """The weights of all coordinates of a group, shape (block,)."""
@@ -123,7 +134,9 @@ class Moments(Feature):
                 if vertex is not None:
                     squares[vertex] += weight**2 * (1.0 if one is None else 0.5)
         total = math.fsum(weight**2 for weight in self.weights)
-        if self.by is not None:
+        if self.private:
+            total /= len(self.weights)
+        elif self.by is not None:
             total = self.sensitivity**2 / 2 - total
         return np.sqrt([total, *(weight**2 for weight in self.weights), *(squares[vertex] for vertex in self.numbers)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
@@ -44,6 +45,11 @@ class PrefixTable(Feature):
     @property
     def sensitivity(self) -> float:
         return prefix_diameter(self.size)
+
+    @property
+    def length(self) -> float:
+        # The first column of the root is the longest: the others are parts of it.
+        return math.sqrt(float((prefix_root(self.size) ** 2).sum()))
 
     @property
     def domain(self) -> InputDomain:

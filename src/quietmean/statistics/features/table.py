@@ -120,6 +120,10 @@ class Table(Feature):
         return math.sqrt(2)
 
     @property
+    def length(self) -> float:
+        return 1.0
+
+    @property
     def domain(self) -> InputDomain:
         return InputDomain((Simplex(size=self.size, scale=1.0),))
 

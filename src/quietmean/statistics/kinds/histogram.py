@@ -20,7 +20,7 @@ from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 class Histogram(Statistic):
     """How many records lie in each bin [a, b) of a column, ``below`` the first edge, ``above`` the last one, and ``missing``.
 
-    Of a column with levels: how many records have each. The counts add up to the number of records, which is public.
+    Of a column with levels: how many records have each. The counts add up to the number of records, where that is public.
     """
 
     name = "histogram"
@@ -44,7 +44,10 @@ class Histogram(Statistic):
 
 
 def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str, ...]) -> Estimates:
-    """Counts of cells, from the parts of the records in them and the covariance of these."""
+    """Counts of cells, from the parts of the released weight in them and the covariance of these.
+
+    Where counts are private most of that is empty, and sampling errors are those of records whose number is random as well.
+    """
     records = released.weight
     noise = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     inside = np.clip(parts, 0.0, 1.0)
@@ -55,6 +58,7 @@ def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str
         for flag in few(term, part, error, upper * records)
         if error > 0
     ]
+    known = ", the counts add up to the public number" if released.whole is None else ""
     return Estimates(
         terms,
         parts * records,
@@ -64,7 +68,7 @@ def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str
         population=np.sqrt(noise**2 + inside * (1 - inside) / records) * records,
         interval_population=ends * records,
         flags=tuple(flags),
-        method="linear, the counts add up to the public number; Wilson's interval with the noise in it",
+        method=f"linear{known}; Wilson's interval with the noise in it",
     )
 
 

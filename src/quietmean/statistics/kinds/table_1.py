@@ -116,7 +116,9 @@ class _Size:
     def of(cls, released: Released, features: tuple[Feature, ...], group: int, by: Column | None) -> _Size:
         gradient = np.zeros(len(released.quantities))
         if by is None:
-            return cls(1.0, gradient, 0.0)
+            if released.whole is None:
+                return cls(1.0, gradient, 0.0)
+            return cls(released.part, released.whole, released.records_error / released.weight)
         table = next(one for one in features if isinstance(one, Table))
         cells = np.eye(table.shape[0])[group]
         gradient[released.places[table]] = table.along(0, cells)

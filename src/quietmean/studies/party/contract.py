@@ -119,6 +119,15 @@ class Contract:
         records = self.study.public_records(len(self.parties))
         return [] if records is None else Forecast(self.study, self.plan, records).sentences()
 
+    def _counts(self) -> str:
+        """What is said of numbers of records; nothing where they are public."""
+        workload = self.study.workload
+        return (
+            f"; numbers of records are private, with room for {workload.most_records} of each party"
+            if workload.hides_count
+            else ""
+        )
+
     def to_json(self) -> dict[str, Any]:
         """What ``quietmean contract --json`` prints. epsilon: a bound, unless it is said to be what the study asks for."""
         plan, target = self.plan, self.plan.target
@@ -158,7 +167,7 @@ class Contract:
             ("study", self.study.name),
             ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
             ("of", _listed([_column(column) for column in self.study.workload.columns])),
-            ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}"),
+            ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}{self._counts()}"),
             ("costs at most", f"epsilon {_up(plan.epsilon_a_priori)} {at}, known beforehand: {plan.a_priori.enforced_by}"),
             ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
             ("if all others collude", others),

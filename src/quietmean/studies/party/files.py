@@ -124,6 +124,7 @@ class Files:
         Raises :class:`InputError` for a hopeless one, on public grounds only: so that all parties agree.
         """
         public = self.study.public_records(len(self.roster))
+        # Of private numbers only this party sees what follows, and nothing is decided by it.
         found = Forecast(self.study, plan, float(len(records) * len(self.roster)) if public is None else public)
         if public is not None:
             found.require_hope()

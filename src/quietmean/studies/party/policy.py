@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quietmean.core.codec import digest
-from quietmean.core.domain import PrivacyUnit
+from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.core.schema import nearest
@@ -160,9 +160,17 @@ class Policy:
         """Raises :class:`InputError` for a study that breaks a rule; nothing has left this machine."""
         self._raise(self.broken(contract))
 
-    def refuse_records(self, records: int) -> None:
-        """Raises :class:`InputError` where this site has too few records."""
-        if records < self.rules.smallest_records:
+    def refuse_records(self, records: int, count: Count) -> None:
+        """Raises :class:`InputError` where this site has too few records; of a private count always, if the site has such a rule:
+        whether it takes part would say something about its number."""
+        if count == Count.PRIVATE and self.rules.smallest_records > 1:
+            self._raise(
+                [
+                    "smallest_records: the study keeps numbers of records private, and whether this site takes part must not "
+                    "tell whether it has enough: set the rule to 1 for such studies"
+                ]
+            )
+        if count == Count.PUBLIC and records < self.rules.smallest_records:
             self._raise([f"smallest_records: this site has fewer than {self.rules.smallest_records} records"])
 
     def refuse_trust(self, trusted: Sequence[str]) -> None:

@@ -90,7 +90,7 @@ def prepare(
     records = files.records(data)
     auditor = auditor_for(policy, files.identity, contract)
     with auditor.refusals():
-        policy.refuse_records(len(records))
+        policy.refuse_records(len(records), files.study.count)
     forecast = files.forecast(plan, records)
     encoded = files.encode(records, plan)
     tell_owner(encoded, files.owner_notes)
