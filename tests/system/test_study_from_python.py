@@ -114,3 +114,29 @@ def test_the_file_is_the_study(tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence(wrong: Any, words: str) -> None:
     with pytest.raises(qm.InputError, match=words):
         wrong()
+
+
+def test_where_counts_are_private_nothing_says_how_many_records_a_party_has(tmp_path: Path) -> None:
+    """Real processes: the number of records is an estimate; receipt, report and certificate name the relation and no number."""
+    parts = [{name: values[place::3][: 311 + 97 * place] for name, values in people(2000).items()} for place in range(3)]
+    study = qm.Study(COLUMNS, ["mean(age)", "crosstab(sex, smoker)"], count="private", most_records=1000, **COST)
+    found = study.run([pl.DataFrame(part) for part in parts])
+    records = [len(part["age"]) for part in parts]
+    document = found.to_json()
+    (mean, table) = document["statistics"]
+    assert mean["records"] == table["records"]
+    # Six standard errors of the noise: that of the count is at most that of a cell, times the root of their number.
+    assert abs(mean["records"] - sum(records)) < 6 * table["standard_error"]["f:no"] * 3
+    assert document["certificate"]["neighbouring"] == "add-remove"
+    assert "addition or removal of one record" in document["certificate"]["guarantee"]
+    found.save_receipt(tmp_path / "receipt.json")
+    found.save_report(tmp_path / "report.html")
+    loaded = qm.Execution.load(tmp_path / "receipt.json")
+    assert str(loaded.neighbouring) == "add-remove"
+    assert loaded.privacy(1e-6).coalitions(1).max_epsilon == document["epsilon"]
+    page = html.unescape((tmp_path / "report.html").read_text())
+    assert "how many records each has is private" in page
+    written = (tmp_path / "receipt.json").read_text() + page
+    for count in records:
+        assert f">{count}<" not in written
+        assert f": {count}," not in written

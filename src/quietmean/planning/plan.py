@@ -121,6 +121,7 @@ class Plan:
 
     def require_room(self, weight: float) -> None:
         """Raises :class:`InputError` where the vector of a party of that public weight may have no room."""
+        self.protocol.check_weight(weight)
         self.protocol.check_values(np.full(1, weight * self.input_domain.largest))
 
     def __repr__(self) -> str:

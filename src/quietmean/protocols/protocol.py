@@ -420,6 +420,10 @@ class Protocol(Configured, ABC):
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
         return values
 
+    def check_weight(self, weight: float) -> None:
+        """Raises :class:`InputError` if the plan has no room for a party of that public weight."""
+        return
+
     def check_values(self, values: Vector) -> None:
         """Raises :class:`InputError` if values, (d,) or (n, d), do not fit the plan. The error does not contain them."""
         return

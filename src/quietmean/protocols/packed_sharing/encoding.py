@@ -26,13 +26,18 @@ def encode(parameters: PackedSharingParameters, value: Vector, weight: float, no
     return units
 
 
-def rounded(parameters: PackedSharingParameters, value: Vector, weight: float, seed: Seed) -> Units:
-    """The value (d,) in whole steps from its centre, up or down at random so that the mean is right; without noise."""
+def check_weight(parameters: PackedSharingParameters, weight: float) -> None:
+    """Raises :class:`InputError` for a weight beyond the plan's."""
     if weight > parameters.largest_weight:
         raise InputError(
             f"the party's weight is {weight:g} but the plan leaves room for {parameters.largest_weight:g}: "
             f"plan with the option largest_weight={math.ceil(weight)} or more"
         )
+
+
+def rounded(parameters: PackedSharingParameters, value: Vector, weight: float, seed: Seed) -> Units:
+    """The value (d,) in whole steps from its centre, up or down at random so that the mean is right; without noise."""
+    check_weight(parameters, weight)
     if value.size != parameters.dimension:
         raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")
     reach = weight * parameters.clip / parameters.step

@@ -20,6 +20,7 @@ from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.opening import Opening
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
+from quietmean.protocols.packed_sharing.encoding import check_weight
 from quietmean.protocols.packed_sharing.follow import Outcome, follow
 from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS
 from quietmean.protocols.packed_sharing.messages import Codec
@@ -110,6 +111,9 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         if self.region == BALL:
             return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
         return super().input_domain(target)
+
+    def check_weight(self, weight: float) -> None:
+        check_weight(self, weight)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         return dict(figures(self, target))
