@@ -22,7 +22,7 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     rows = [f"{rng.normal(26, 4):.1f},{rng.choice(['f', 'm', ''])},{rng.choice(['yes', 'no', 'NA'])}" for _ in range(240)]
     (tmp_path / "patients.csv").write_text("bmi,sex,smoker\n" + "\n".join(rows) + "\n")
-    command, _ = commands(PAGE)
+    command, _, private = commands(PAGE)
     words = shlex.split(command)
     assert words[0] == "quietmean"
     arguments = [sys.executable, "-m", "quietmean.cli.main", *words[1:], "--json"]
@@ -42,6 +42,14 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     low, high = mean["interval_noise"]
     assert low - 2 * (high - low) < mean["true_value"] < high + 2 * (high - low)
     assert (tmp_path / "asked" / "report.html").exists()
+    arguments = [sys.executable, "-m", "quietmean.cli.main", *shlex.split(private)[1:], "--json"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    mean, table = document["statistics"]
+    assert document["certificate"]["neighbouring"] == "add-remove"
+    # The square root of twelve cells, and six standard errors.
+    assert abs(mean["records"] - 240) < 6 * 12**0.5 * table["standard_error"]["no:no"]
 
 
 def test_the_study_file_of_the_page() -> None:
@@ -66,7 +74,7 @@ def test_the_columns_of_the_page() -> None:
 
 
 def test_the_plan_of_the_page_says_how_wide(tmp_path: Path) -> None:
-    _, command = commands(PAGE)
+    _, command, _ = commands(PAGE)
     text, _ = blocks(PAGE, "toml")
     (tmp_path / "study.toml").write_text(text)
     words = shlex.split(command)

@@ -140,7 +140,7 @@ def command(
     if json:
         print_json(document)
     else:
-        _show(document, delta)
+        _show(document, delta, str(analysis.terms.relation))
         if report is not None:
             out.print(f"explained in {report}", markup=False)
 
@@ -217,7 +217,6 @@ def _against_coalitions(analysis: PrivacyAnalysis, size: int, epsilon: float | N
         **analysis.terms.a_priori_json(coalitions.a_priori),
         "adversary": coalitions.describe(),
         "sensitivity": analysis.sensitivity,
-        "neighbouring": str(analysis.terms.relation),
         "honest": list(range(analysis.transcript.parties)),
         "mu": coalitions.mu,
         "mu_upper": coalitions.mu,
@@ -268,14 +267,14 @@ def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
     return frozenset(pairs)
 
 
-def _show(document: dict[str, Any], delta: float) -> None:
+def _show(document: dict[str, Any], delta: float, relation: str) -> None:
     from rich.table import Table
 
     if "epsilon_a_priori" in document:
         print_a_priori(document, f"at delta {delta:g}")
         if "gate" in document:
             out.print(gate_sentence(document["gate"]), markup=False)
-    against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, {document['neighbouring']})"
+    against = f"against {document['adversary']}; sensitivity {document['sensitivity']:g} (L2, {relation})"
     out.print(f"ex post (given who took part), {against}:", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("party", "mu", f"epsilon at delta {delta:g}", *(["delta"] if "at_epsilon" in document else [])):

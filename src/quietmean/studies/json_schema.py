@@ -5,6 +5,7 @@ They are made from the same declarations as the files: protocols of other packag
 
 from __future__ import annotations
 
+from quietmean.core.domain import Neighbouring
 from quietmean.core.json_schema import (
     COUNT,
     DIALECT,
@@ -72,6 +73,7 @@ def receipt_schema() -> Schema:
         "rounds": described(COUNT, "rounds of the schedule"),
         "online": described(array(array(TRUTH)), "for rounds 0 to T, which parties were online"),
         "sensitivity": described(NUMBER, "L2 distance that one unit can move the vector by"),
+        "neighbouring": described({"const": str(Neighbouring.ADD_REMOVE)}, "how neighbouring data differ, if not by replacement"),
         "neighbours": described({}, "for each round and party, whom it sends to"),
         "pairs": described({}, "pairs of parties that share noise or masks, or all of them"),
         "lost": described(array(_message()), "messages that did not arrive: round, sender, receiver"),
@@ -143,7 +145,7 @@ def answer_schema() -> Schema:
         "reason": described(TEXT, "why nothing is said of the population"),
         "share": NUMBER,
         "budget_part": described(NUMBER, "of the study's budget, 0 to 1"),
-        "records": NUMBER,
+        "records": described(NUMBER, "so many are in it; an estimate where counts are private"),
         "true_value": described(_by_term(NUMBER), "run only: without noise"),
     }
     return record(fields, optional=["tests", "summary", "reason", "true_value"])
