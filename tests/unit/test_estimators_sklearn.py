@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of our estimators: all that can apply pass; what cannot is named here with the reason, and does fail."""
+"""scikit-learn's own checks of our estimators: what can apply passes; what cannot is named with the reason, and does fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def silent(round_: int, parties: int) -> PopulationNoise:
     return InsecureSilentPopulation(parties)
 
 
-# The checks have 1 to 200 rows and expect no error: what noise would hide is not what they test. None is drawn, hardly any planned.
+# The checks have 1 to 200 rows: what noise would hide is not what they test. None is drawn, and hardly any is planned.
 COMMON: dict[str, Any] = {
     "bounds": (-20.0, 20.0),
     "delta": 1e-6,
