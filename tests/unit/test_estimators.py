@@ -268,6 +268,11 @@ def test_standard_errors_are_those_of_the_statistic() -> None:
     assert estimates.of_population is not None
 
 
+def test_how_many_records_a_party_has_is_told_only_where_records_are_the_unit() -> None:
+    seen = [StandardScaler(**CLEAR, unit=unit).fit(X, groups=GROUPS).n_samples_seen_ for unit in ("record", "party")]
+    assert seen == [1200, 4]
+
+
 # -- with scikit-learn's tools ---------------------------------------------------------------------------------------------------
 
 

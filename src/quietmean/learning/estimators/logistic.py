@@ -251,8 +251,11 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
     def _trained(self, model: dict[str, Array], rows: Array, targets: Array) -> dict[str, Array]:
         """What a party makes of the public model by itself."""
         for _ in range(self.local_steps):
-            step = _gradients(model, rows, targets)
-            model = {name: model[name] - self.local_rate * step[name].mean(axis=0) for name in model}
+            wrong = _wrong(model, rows, targets)
+            model = {
+                "w": model["w"] - self.local_rate / len(rows) * (rows.T @ wrong),
+                "b": model["b"] - self.local_rate * wrong.mean(axis=0),
+            }
         return model
 
 
@@ -292,9 +295,14 @@ def _targets(places: Array, size: int) -> Array:
     return found
 
 
-def _gradients(model: Mapping[str, Array], rows: Array, targets: Array) -> dict[str, Array]:
-    """Of the negative log likelihood of each row, (N, d, size) and (N, size); 0 where the target is unknown."""
+def _wrong(model: Mapping[str, Array], rows: Array, targets: Array) -> Array:
+    """Probabilities less what they should be, (N, size); 0 where that is unknown."""
     odds = rows @ model["w"] + model["b"]
     likely = expit(odds) if targets.shape[1] == 1 else softmax(odds, axis=1)
-    wrong = np.nan_to_num(likely - targets, nan=0.0)
+    return np.where(np.isnan(targets), 0.0, likely - targets)
+
+
+def _gradients(model: Mapping[str, Array], rows: Array, targets: Array) -> dict[str, Array]:
+    """Of the negative log likelihood of each row, (N, d, size) and (N, size)."""
+    wrong = _wrong(model, rows, targets)
     return {"w": rows[:, :, None] * wrong[:, None, :], "b": wrong}

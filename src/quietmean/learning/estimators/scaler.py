@@ -26,8 +26,9 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: 
     :class:`~quietmean.learning.estimators.base.Private`.
 
     Fitted: ``mean_``, ``var_`` (divisor n - 1, NaN where the noise hides it), ``scale_``, all (d,), ``mean_standard_error_`` and
-    ``var_standard_error_`` of the noise, ``n_samples_seen_``, ``estimates_``, ``certificate_``, ``epsilon_``, ``delta_``. Where
-    the noise hides a variance, with a warning, ``scale_`` is that of a uniform distribution within the bounds.
+    ``var_standard_error_`` of the noise, ``n_samples_seen_`` (parties where they are the unit), ``estimates_``,
+    ``certificate_``, ``epsilon_``, ``delta_``. Where the noise hides a variance, with a warning, ``scale_`` is that of a uniform
+    distribution within the bounds.
     """
 
     @refuses_unknown_keywords
@@ -77,7 +78,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: 
         self.var_standard_error_ = np.array([one.standard_error[0] for one in variances])
         uniform = (limits[:, 1] - limits[:, 0]) / math.sqrt(12)
         self.scale_ = np.where(self.var_ > 0, np.sqrt(np.maximum(np.nan_to_num(self.var_), 0.0)), uniform)
-        self.n_samples_seen_ = sum(map(len, rows))
+        self.n_samples_seen_ = round(found.weight)
         return self
 
     @public
