@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_the_curator_of_the_same_variance_has_it(tool: ModuleType) -> None:
     """What the arm adds, against what a round of the protocol states: a coordinate of many."""
     from quietmean.sessions import Session
 
-    asked = {"parties": 5, "dimension": 4000, "epsilon": 2.0, "delta": 1e-6, "rounds": 1}
+    asked: dict[str, Any] = {"parties": 5, "dimension": 4000, "epsilon": 2.0, "delta": 1e-6, "rounds": 1}
     means = [Session(**asked, engine=engine).mean(np.zeros((5, 4000))) for engine in (tool.SameVariance(1), tool.seeded(1))]
     for one in means:
         assert abs((one.mean / one.standard_error).var() - 1) < 5 * (2 / 4000) ** 0.5
