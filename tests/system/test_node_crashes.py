@@ -194,9 +194,9 @@ def test_real_processes_with_real_deaths(tmp_path: Path) -> None:
     values = make_values(6)
     kills = [Kill(2, 3), Kill(4, 4, restart_after=0.3)]
     outcome = run_processes(tmp_path, make_plan(6, 6, sigma_delta=0.0), values, kills)
-    # What comes before its round is kept in memory, so it was lost with the first process of party 4. The second one never hears of
-    # party 2, and cannot know how far that went before it left: it counts as seen all that party 2 would have sent, its release
-    # included. None of it is in a total.
+    # What comes before its round is kept in memory, so it was lost with the first process of party 4. The second one never hears
+    # of party 2, and cannot know how far that went before it left: it counts as seen all that party 2 would have sent, with its
+    # release. None of it is in a total.
     assert_all_but_2_finish(outcome, values, [2, 4], last_seen=6)
 
 
