@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -177,15 +178,40 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return found
 
     def _budget(self) -> dict[str, Any]:
-        """Raises :class:`InvalidInput` unless the budget is named."""
+        """And whom it protects against. Raises :class:`InvalidInput` unless epsilon and delta are named."""
         for name in ("epsilon", "delta"):
-            value = getattr(self, name)
-            if value is None:
+            if getattr(self, name) is None:
                 raise InvalidInput(f"{name} is not given: name the budget of one fit, for example epsilon=1.0, delta=1e-6")
-            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-                raise InvalidInput(f"{name} is {value!r}: choose a number > 0")
         require_known("unit", str(self.unit), tuple(map(str, PrivacyUnit)))
-        return {"epsilon": float(self.epsilon or 0), "delta": float(self.delta or 0), "unit": str(self.unit)}
+        if not isinstance(self.options, Mapping | None):
+            raise InvalidInput(f"options is {self.options!r}: give a dict, the protocol's parameters by name")
+        if self.engine is not None and not hasattr(self.engine, "exchange"):
+            raise InvalidInput(f"engine is {self.engine!r}: give one of quietmean.sessions, or leave it out")
+        return {
+            "epsilon": self._number("epsilon"),
+            "delta": self._number("delta"),
+            "unit": str(self.unit),
+            "dropouts": self._number("dropouts", least=0),
+            "protocol": str(self.protocol),
+            "options": dict(self.options or {}),
+            **({} if self.colluding is None else {"colluding": self._whole("colluding", least=0)}),
+        }
+
+    def _number(self, name: str, *, least: float | None = None) -> float:
+        """A parameter that is a finite number, > 0 or not below ``least``. Raises :class:`InvalidInput`."""
+        value = getattr(self, name)
+        wanted = "> 0" if least is None else f">= {least:g}"
+        number = not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating)
+        if not (number and math.isfinite(value) and (value > 0 if least is None else value >= least)):
+            raise InvalidInput(f"{name} is {value!r}: choose a finite number {wanted}")
+        return float(value)
+
+    def _whole(self, name: str, *, least: int = 1) -> int:
+        """The same of a whole number."""
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise InvalidInput(f"{name} is {value!r}: choose a whole number of at least {least}")
+        return int(value)
 
     # -- what comes of it ------------------------------------------------------------------------------------------------------
 
@@ -201,10 +227,6 @@ class Private(BaseEstimator):  # type: ignore[misc]
         asked = {
             "column": [*columns, *([{"name": OUTCOME, **outcome}] if outcome else [])],
             "statistic": [dict(one) for one in statistics],
-            "colluding": self.colluding,
-            "dropouts": self.dropouts,
-            "protocol": self.protocol,
-            "options": dict(self.options or {}),
             "accept_wide": self.accept_wide,
             **self._budget(),
         }

@@ -121,9 +121,7 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
     def _given(self, X: Any, groups: Any, reset: bool) -> tuple[list[Array], Array]:
         rows, _ = self._held(X, None, groups, supervised=False, reset=reset)
         for name in ("n_clusters", "rounds"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InvalidInput(f"{name} is {value!r}: choose a whole number of at least 1")
+            self._whole(name)
         return rows, self._limits(self.bounds, rows[0].shape[1])
 
     def _open(self) -> Session:
@@ -134,18 +132,13 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
 
     def _begin(self, rows: list[Array], limits: Array) -> None:
         budget = self._budget()
-        colluding: Any = {} if self.colluding is None else {"colluding": self.colluding}
         centres = self._start(limits)
         self._session: Session | None = Session(
             parties=len(rows),
             dimension=int(self.n_clusters) * (1 + len(limits)),
             rounds=int(self.rounds),
-            dropouts=self.dropouts,
-            protocol=self.protocol,
-            options=self.options,
             engine=self.engine,
             **budget,
-            **colluding,
         )
         self.cluster_centers_ = centres
         self._executions: list[Execution] = []
@@ -159,7 +152,10 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
                 raise InvalidInput(f"init is {self.init!r}: choose 'spread', or give public centres")
             drawn = check_random_state(self.random_state).uniform(*limits.T, size=(_DRAWN * count, columns))
             return _apart(drawn, limits, count)
-        centres = np.asarray(self.init, dtype=np.float64)
+        try:
+            centres = np.asarray(self.init, dtype=np.float64)
+        except (TypeError, ValueError):
+            centres = np.zeros(0)
         if centres.shape != (count, columns) or not np.isfinite(centres).all():
             raise InvalidInput(f"init must be {count} centres of {columns} finite numbers each")
         return centres

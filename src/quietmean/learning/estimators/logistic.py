@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -164,8 +163,7 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         rows, outcomes = self._held(X, y, groups, supervised=True, reset=reset)
         for one in outcomes:
             check_classification_targets(one)
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int | np.integer) or self.rounds < 0:
-            raise InvalidInput(f"rounds is {self.rounds!r}: choose 0 for one shot, or a whole number of rounds")
+        self._whole("rounds", least=0)
         classes = _classes(self.classes, bool(self.rounds))
         limits = self._limits(self.bounds, rows[0].shape[1])
         self._budget()
@@ -197,10 +195,8 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
 
     def _begin(self, rows: list[Array], limits: Array) -> None:
         budget = self._budget()
-        if isinstance(self.local_steps, bool) or not isinstance(self.local_steps, int) or self.local_steps < 1:
-            raise InvalidInput(f"local_steps is {self.local_steps!r}: choose a whole number of at least 1")
-        if not (isinstance(self.local_rate, int | float) and math.isfinite(self.local_rate) and self.local_rate > 0):
-            raise InvalidInput(f"local_rate is {self.local_rate!r}: choose a finite number > 0")
+        self._whole("local_steps")
+        self._number("local_rate")
         size = 1 if len(self.classes_) == 2 else len(self.classes_)
         start = {"w": np.zeros((len(limits), size)), "b": np.zeros(size)}
         self._before: FitCertificate | None = None
@@ -212,20 +208,15 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
             half, centre = _scales(limits)
             start = {"w": self.coef_.T * half[:, None], "b": self.intercept_ + self.coef_ @ centre}
             self._before = self.certificate_
-        colluding: Any = {} if self.colluding is None else {"colluding": self.colluding}
         self._averaging = ModelAveraging(
             start,
             parties=len(rows),
             rounds=int(self.rounds),
-            clip=self.clip,
-            learning_rate=self.learning_rate,
-            momentum=self.momentum,
-            dropouts=self.dropouts,
-            protocol=self.protocol,
-            options=self.options,
+            clip=self._number("clip"),
+            learning_rate=self._number("learning_rate"),
+            momentum=self._number("momentum", least=0),
             engine=self.engine,
             **budget,
-            **colluding,
         )
         self._executions: list[Execution] = []
         self._tell(clamped_note(rows, limits))
@@ -265,9 +256,12 @@ def _classes(given: ArrayLike | None, several: bool) -> NDArray[Any]:
         raise InvalidInput(
             "classes is not given: name the public labels, for example classes=[0, 1]; they are not read from data"
         )
-    found: NDArray[Any] = np.unique(np.asarray(given))
-    if len(found) != np.size(given) or len(found) < 2:
-        raise InvalidInput("classes must be two or more different labels")
+    listed = np.asarray(given)
+    if listed.dtype.kind == "U" and not all(isinstance(one, str) for one in given):  # type: ignore[union-attr]
+        raise InvalidInput("classes are texts and numbers: give all as texts, or all as numbers")
+    found: NDArray[Any] = np.unique(listed)
+    if listed.ndim != 1 or len(found) != len(listed) or len(found) < 2:
+        raise InvalidInput("classes must be a list of two or more different labels")
     if len(found) > 2 and not several:
         raise InvalidInput(f"one shot is for two classes and there are {len(found)}: choose rounds, for example rounds=30")
     return found

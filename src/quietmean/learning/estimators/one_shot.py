@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.codec import canonical_json
 from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
@@ -22,6 +24,8 @@ from quietmean.studies.outcome import StudyOutcome, conclude
 from quietmean.studies.study import Study
 
 Array = NDArray[np.float64]
+
+_ON_THE_COMMAND_LINE = "with --accept-wide (in a study file accept_wide = true)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +63,10 @@ def release(asked: Mapping[str, Any], parts: Sequence[Array], engine: Engine | N
     terms, plan = planned(asked, len(parts))
     workload, records = terms.workload, float(sum(map(len, parts)))
     units = float(len(parts)) if terms.unit == PrivacyUnit.PARTY else records
-    Forecast(terms, plan, units).require_hope()
+    try:
+        Forecast(terms, plan, units).require_hope()
+    except InputError as error:
+        raise InputError(str(error).replace(_ON_THE_COMMAND_LINE, "with accept_wide=True")) from None
     encoded = [workload.encode(part, step=plan.value_step) for part in parts]
     values = {party: plan.admit(one.vector, one.weight) for party, one in enumerate(encoded)}
     weights = np.array([one.weight for one in encoded])
@@ -82,7 +89,5 @@ def planned(asked: Mapping[str, Any], parties: int) -> tuple[Study, Plan]:
 
 @lru_cache(maxsize=64)
 def _planned(text: bytes, parties: int) -> tuple[Study, Plan]:
-    import json
-
     terms = Study.parse(json.loads(text))
     return terms, terms.plan(parties)
