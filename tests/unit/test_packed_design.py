@@ -53,6 +53,11 @@ def central(asked: Target) -> float:
     return (asked.sensitivity / mu_of_budget(EPSILON, DELTA) / asked.parties) ** 2
 
 
+def test_an_epsilon_whose_exponential_is_no_number_is_refused_in_a_sentence() -> None:
+    with pytest.raises(InputError, match="plan with a larger delta"):
+        PackedSharing().design(replace(target(), epsilon=1000.0))
+
+
 @pytest.mark.parametrize(("parties", "colluding", "dropouts", "bar"), BARS)
 @pytest.mark.parametrize(("dimension", "region"), [(1, BOX), (100, BOX), (100_000, BOX), (100, BALL), (100, ANY)])
 def test_error_over_the_curators(parties: int, colluding: int, dropouts: float, bar: float, dimension: int, region: str) -> None:

@@ -46,11 +46,15 @@ def missing(folder: Path, installed: set[str]) -> set[str]:
 
 # A folder of its own, which only the command of the same name imports, once it has looked for the extra.
 DESK = {f"desk/{name}.py needs starlette" for name in ("app", "door")}
+# The same for estimators, which are imported when one is asked for.
+ESTIMATORS = {
+    f"learning/estimators/{name}.py needs sklearn" for name in ("base", "kmeans", "linear", "logistic", "pca", "scaler")
+}
 
 
 def test_the_package_needs_only_what_it_installs() -> None:
     inside = {f"testing/{name}.py needs hypothesis" for name in ("documents", "strategies")}
-    assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside | DESK
+    assert missing(SOURCE, distributions(PROJECT["dependencies"])) == inside | DESK | ESTIMATORS
 
 
 def test_the_desk_needs_only_its_extra() -> None:
@@ -58,7 +62,13 @@ def test_the_desk_needs_only_its_extra() -> None:
     assert missing(SOURCE / "desk", distributions([*PROJECT["dependencies"], *extra])) == set()
 
 
+def test_the_estimators_need_only_their_extra() -> None:
+    extra: list[str] = PROJECT["optional-dependencies"]["sklearn"]
+    assert missing(SOURCE / "learning", distributions([*PROJECT["dependencies"], *extra])) == set()
+
+
 def test_the_reference_can_be_built_with_its_extra() -> None:
-    extra: list[str] = PROJECT["optional-dependencies"]["docs"]
+    extra: list[str] = [*PROJECT["optional-dependencies"]["docs"], *PROJECT["optional-dependencies"]["sklearn"]]
+    assert "sklearn" in PROJECT["optional-dependencies"]["all"][0]
     assert missing(SOURCE, distributions([*PROJECT["dependencies"], *extra])) == DESK
     assert "quietmean.desk" not in (ROOT / "docs" / "reference.md").read_text()

@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quietmean.learning.averaging import ModelAveraging
+    from quietmean.learning.estimators import PCA, FitCertificate, KMeans, LinearRegression, LogisticRegression, StandardScaler
     from quietmean.learning.trees import Tree
 
-__all__ = ["ModelAveraging", "Tree"]
+__all__ = [
+    "PCA",
+    "FitCertificate",
+    "KMeans",
+    "LinearRegression",
+    "LogisticRegression",
+    "ModelAveraging",
+    "StandardScaler",
+    "Tree",
+]
 
 _PLACES = {"ModelAveraging": "averaging", "Tree": "trees"}
+_ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticRegression", "StandardScaler")
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +32,13 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(f"quietmean.learning.{_PLACES[name]}"), name)
+    if name in _ESTIMATORS:
+        from quietmean.core.extras import import_extra
+
+        import_extra("sklearn", "sklearn", f"the estimator {name}")
+        from quietmean.learning import estimators
+
+        return getattr(estimators, name)
     raise AttributeError(f"module 'quietmean.learning' has no attribute {name!r}")
 
 

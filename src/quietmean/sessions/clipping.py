@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.grid import on_grid, towards_zero
+from quietmean.core.grid import towards_zero
 from quietmean.core.party import Vector
 
 # A vector on the boundary must not be outside of it by rounding.
@@ -23,7 +23,8 @@ def clipped_rows(records: NDArray[np.float64], bound: float, step: float) -> Vec
     rows = shortened(records, bound)
     if step:
         # Each before they are added: a sum that is rounded later can change by more than one record does.
-        rows = np.array([row if on_grid(row, step) else towards_zero(row, step) for row in rows])
+        # Entry by entry, and what lies on the grid stays: what becomes of one record depends on no other.
+        rows = towards_zero(rows, step)
     total: Vector = rows.sum(axis=0)
     return total
 

@@ -43,6 +43,7 @@ _LARGEST_WEIGHT = 2.0**20
 _USUAL_WEIGHT = 2.0**15
 _STEP_BITS = 24
 _SLACK = 1e-9
+_LARGEST_EXPONENT = 700.0
 
 
 def designed(asked: Settings, target: Target, largest: float | None = None) -> tuple[Settings, float, float, str]:
@@ -151,7 +152,9 @@ def _least_mu(shape: Settings, target: Target) -> float:
 
     # Of all scales that are used the least is the farthest from its model.
     drawn = discrete_charge(_COARSE**2, 1.0, target.dimension, unknown=1, drawn=target.parties, sampler=TOTAL_VARIATION).tv
-    left = target.delta - (1 + math.exp(target.epsilon)) * (drawn + shares_distance(shape, target.parties)) * (1 + _SLACK)
+    # Beyond this e^epsilon is no double, and nothing is left of delta long before.
+    grown = math.exp(min(target.epsilon, _LARGEST_EXPONENT))
+    left = target.delta - (1 + grown) * (drawn + shares_distance(shape, target.parties)) * (1 + _SLACK)
     if left <= 0:
         raise InputError(
             f"delta {target.delta:g} is below what drawing {target.dimension} coordinates costs: plan with a larger delta"

@@ -1,0 +1,283 @@
+"""What all estimators have in common: who holds which rows, public bounds, the budget, errors that scikit-learn's tools know."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.schema import nearest, require_known
+from quietmean.learning.estimators.certificate import FitCertificate
+from quietmean.learning.estimators.one_shot import OneShot, release
+from quietmean.sessions import Engine
+
+Array = NDArray[np.float64]
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+OUTCOME = "y"
+
+
+class InvalidInput(InputError, ValueError):
+    """An :class:`InputError` that is also a ValueError, which scikit-learn's tools look for."""
+
+
+def public(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """A method whose unknown keywords are refused, and whose :class:`InputError` is a ValueError, too."""
+    checked = refuses_unknown_keywords(function)
+
+    @wraps(function)
+    def told(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
+        try:
+            return checked(*arguments, **keywords)
+        except InputError as error:
+            if isinstance(error, ValueError):
+                raise
+            raise InvalidInput(str(error)) from None
+
+    return told
+
+
+class Private(BaseEstimator):  # type: ignore[misc]
+    """The parameters that every estimator has. Nothing is looked at before ``fit``, as scikit-learn's rules want it.
+
+    ``bounds``: a public (low, high) for all columns or, shape (d, 2), one for each, chosen without looking at the data. Values
+    beyond count as the nearest bound, missing ones as the middle. ``epsilon``, ``delta``: the budget of one fit for one ``unit``,
+    a record or a whole party, under replacement. ``parties``: without labels, rows are dealt out to so many, row r to party
+    r mod n. ``colluding``, ``dropouts``, ``protocol``, ``options`` as in :class:`~quietmean.Study`; ``accept_wide``: fit
+    although the noise hides what the bounds do not tell; ``engine``: what carries out a release.
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: ArrayLike | None,
+        epsilon: float | None,
+        delta: float | None,
+        unit: str,
+        parties: int | None,
+        colluding: int | None,
+        dropouts: float,
+        protocol: str,
+        options: Mapping[str, Any] | None,
+        accept_wide: bool,
+        engine: Engine | None,
+    ) -> None:
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.parties = parties
+        self.colluding = colluding
+        self.dropouts = dropouts
+        self.protocol = protocol
+        self.options = options
+        self.accept_wide = accept_wide
+        self.engine = engine
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def set_params(self, **params: Any) -> Self:
+        """As scikit-learn's. Raises :class:`InputError`, a ValueError too, for an unknown name, with the nearest known one."""
+        known = sorted(self.get_params(deep=False))
+        for name in params:
+            if name not in known:
+                raise InvalidInput(
+                    f"{type(self).__name__} has no parameter {name!r}{nearest(name, known)}: it has {', '.join(known)}"
+                )
+        return super().set_params(**params)  # type: ignore[no-any-return]
+
+    # -- what is given ---------------------------------------------------------------------------------------------------------
+
+    def _held(self, X: Any, y: Any, groups: Any, *, supervised: bool, reset: bool = True) -> tuple[list[Array], list[Any]]:
+        """The rows (N, d) and outcomes (N,) of each party; outcomes are None without. Raises :class:`InvalidInput`."""
+        listed = _listed(X, supervised) if y is None else None
+        if listed is not None:
+            if groups is not None:
+                raise InvalidInput("a list has the data of one party each: leave out groups, or give one table")
+            held = [self._checked(one, other, supervised, reset and not place) for place, (one, other) in enumerate(listed)]
+            self._require_parties(len(held))
+            return [one for one, _ in held], [other for _, other in held]
+        rows, outcome = self._checked(X, y, supervised, reset)
+        holder = self._holders(len(rows), groups)
+        count = int(holder.max()) + 1
+        parts = [rows[holder == party] for party in range(count)]
+        return parts, [None if outcome is None else outcome[holder == party] for party in range(count)]
+
+    def _checked(self, X: Any, y: Any, supervised: bool, reset: bool) -> tuple[Array, Any]:
+        """By scikit-learn's rules, but no message quotes a cell."""
+        given = {"y": y} if supervised else {}
+        try:
+            found = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite=False, **given)
+        except ValueError as error:
+            if "could not convert" in str(error) or "invalid literal" in str(error):
+                raise InvalidInput("X holds texts, not numbers only: encode them as numbers between public bounds") from None
+            raise
+        return (np.asarray(found[0]), found[1]) if supervised else (np.asarray(found), None)
+
+    def _holders(self, rows: int, groups: Any) -> NDArray[np.intp]:
+        """The number of each row's party, shape (rows,). Raises :class:`InvalidInput` if that is not clear."""
+        if groups is None:
+            if self.parties is None:
+                raise InvalidInput(
+                    "who holds which rows is not clear: give groups, a party's label for each row, or a list with the data of "
+                    "each party, or parties, to deal the rows out"
+                )
+            self._require_parties(self.parties)
+            if rows < self.parties:
+                have = "1 sample" if rows == 1 else f"{rows} samples"
+                raise InvalidInput(
+                    f"{have} cannot be dealt out to {self.parties} parties: choose fewer parties, or give more rows"
+                )
+            return np.arange(rows) % self.parties
+        labels = column_or_1d(groups)
+        if len(labels) != rows:
+            raise InvalidInput(f"there are {len(labels)} groups for {rows} rows: give the label of its party for each row")
+        if any(label is None or label != label for label in labels.tolist()):
+            raise InvalidInput("a row has no party in groups: name the party that each row belongs to")
+        names, holder = np.unique(labels, return_inverse=True)
+        self._require_parties(len(names))
+        return np.asarray(holder)
+
+    def _require_parties(self, count: Any) -> None:
+        if isinstance(count, bool) or not isinstance(count, int | np.integer):
+            raise InvalidInput(f"parties is {count!r}: choose a whole number of at least 2")
+        if count < 2:
+            raise InvalidInput(f"{count} party has nobody to compute with: at least 2 parties are needed")
+
+    def _limits(self, bounds: Any, columns: int, name: str = "bounds") -> Array:
+        """Public bounds, shape (columns, 2). Raises :class:`InvalidInput` without any: they are never computed from data."""
+        if bounds is None:
+            raise InvalidInput(
+                f"{name} is not given: name a public (low, high), chosen without looking at the data, for all columns or for each"
+            )
+        try:
+            found = np.asarray(bounds, dtype=np.float64)
+        except (TypeError, ValueError):
+            found = np.zeros(0)
+        if found.shape == (2,):
+            found = np.tile(found, (columns, 1))
+        if found.shape != (columns, 2):
+            raise InvalidInput(f"{name} must be one (low, high), or {columns} of them, one for each column")
+        if not (np.isfinite(found).all() and (found[:, 0] < found[:, 1]).all()):
+            raise InvalidInput(f"{name} must be finite numbers with low < high")
+        return found
+
+    def _budget(self) -> dict[str, Any]:
+        """And whom it protects against. Raises :class:`InvalidInput` unless epsilon and delta are named."""
+        for name in ("epsilon", "delta"):
+            if getattr(self, name) is None:
+                raise InvalidInput(f"{name} is not given: name the budget of one fit, for example epsilon=1.0, delta=1e-6")
+        require_known("unit", str(self.unit), tuple(map(str, PrivacyUnit)))
+        if not isinstance(self.options, Mapping | None):
+            raise InvalidInput(f"options is {self.options!r}: give a dict, the protocol's parameters by name")
+        if self.engine is not None and not hasattr(self.engine, "exchange"):
+            raise InvalidInput(f"engine is {self.engine!r}: give one of quietmean.sessions, or leave it out")
+        return {
+            "epsilon": self._number("epsilon"),
+            "delta": self._number("delta"),
+            "unit": str(self.unit),
+            "dropouts": self._number("dropouts", least=0),
+            "protocol": str(self.protocol),
+            "options": dict(self.options or {}),
+            **({} if self.colluding is None else {"colluding": self._whole("colluding", least=0)}),
+        }
+
+    def _number(self, name: str, *, least: float | None = None) -> float:
+        """A parameter that is a finite number, > 0 or not below ``least``. Raises :class:`InvalidInput`."""
+        value = getattr(self, name)
+        wanted = "> 0" if least is None else f">= {least:g}"
+        number = not isinstance(value, bool) and isinstance(value, int | float | np.integer | np.floating)
+        if not (number and math.isfinite(value) and (value > 0 if least is None else value >= least)):
+            raise InvalidInput(f"{name} is {value!r}: choose a finite number {wanted}")
+        return float(value)
+
+    def _whole(self, name: str, *, least: int = 1) -> int:
+        """The same of a whole number."""
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise InvalidInput(f"{name} is {value!r}: choose a whole number of at least {least}")
+        return int(value)
+
+    # -- what comes of it ------------------------------------------------------------------------------------------------------
+
+    def _release(
+        self,
+        limits: Array,
+        parts: Sequence[Array],
+        statistics: Sequence[Mapping[str, Any]],
+        outcome: Mapping[str, Any] | None = None,
+    ) -> OneShot:
+        """One study of columns x0, x1, ... and perhaps the outcome y, whose values are the last column of each part."""
+        columns = [{"name": f"x{place}", "low": low, "high": high} for place, (low, high) in enumerate(limits.tolist())]
+        asked = {
+            "column": [*columns, *([{"name": OUTCOME, **outcome}] if outcome else [])],
+            "statistic": [dict(one) for one in statistics],
+            "accept_wide": self.accept_wide,
+            **self._budget(),
+        }
+        found = release(asked, parts, self.engine)
+        self._certify(FitCertificate.of_study(found.outcome))
+        self.estimates_ = found.estimates
+        flags = [flag.message for one in found.estimates for flag in one.flags]
+        self._tell([*found.notes, *dict.fromkeys(flags)])
+        return found
+
+    def _certify(self, certificate: FitCertificate) -> None:
+        self.certificate_ = certificate
+        self.epsilon_ = certificate.epsilon
+        self.delta_ = certificate.delta
+
+    def _tell(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            warnings.warn(sentence, stacklevel=6)
+
+    def _known(self, array: Any, what: str) -> Any:
+        """Raises :class:`InvalidInput` where noise left nothing to use."""
+        if not np.isfinite(array).all():
+            raise InvalidInput(f"noise hides {what}: fit with a larger epsilon, with more records, or with narrower bounds")
+        return array
+
+    def _rows(self, X: Any) -> Array:
+        """Rows (N, d) to use a fitted estimator on; what is missing is NaN."""
+        check_is_fitted(self)
+        found: Array = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return found
+
+    def _complete(self, X: Any) -> Array:
+        """The same with the middle of the bounds for what is missing, as in the fit."""
+        rows = self._rows(X)
+        return np.where(np.isnan(rows), self._limits(self.bounds, rows.shape[1]).mean(axis=1), rows)
+
+
+def filled(parts: Sequence[Array], limits: Array) -> list[Array]:
+    """Rows within ``limits``, shape (d, 2): what is beyond at the nearest bound, what is missing in the middle."""
+    return [np.clip(np.where(np.isnan(part), limits.mean(axis=1), part), limits[:, 0], limits[:, 1]) for part in parts]
+
+
+def _is_table(one: Any) -> bool:
+    return len(getattr(one, "shape", ())) == 2
+
+
+def _listed(X: Any, supervised: bool) -> list[tuple[Any, Any]] | None:
+    """The (X, y) of each party if X is a list of them; None where it is one table."""
+    if not isinstance(X, list | tuple) or not X:
+        return None
+    if supervised:
+        pairs = all(isinstance(one, list | tuple) and len(one) == 2 and _is_table(one[0]) for one in X)
+        return [(one[0], one[1]) for one in X] if pairs else None
+    return [(one, None) for one in X] if all(map(_is_table, X)) else None

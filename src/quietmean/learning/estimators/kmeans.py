@@ -1,0 +1,208 @@
+"""Clusters by Lloyd's rounds in a session."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClusterMixin
+from sklearn.utils import check_random_state
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.learning.estimators.base import Array, InvalidInput, Private, filled, public
+from quietmean.learning.estimators.certificate import FitCertificate
+from quietmean.learning.estimators.one_shot import clamped_note
+from quietmean.planning.automatic import AUTO
+from quietmean.protocols.execution import Execution
+from quietmean.sessions import Engine, Session
+
+# How many places are drawn for each centre to begin with.
+_DRAWN = 20
+# A cluster whose count is not so many deviations of its noise stays where it is.
+_LEAST_COUNT = 3.0
+
+
+class KMeans(ClusterMixin, Private):  # type: ignore[misc]
+    """k means: in each of ``rounds`` every record's place and a 1 are added up in its nearest cluster, and the centres move to
+    the ratio of the noisy sums (Blum, Dwork, McSherry and Nissim 2005).
+
+    Privacy unit: one record, or a whole party with ``unit="party"``, whose records' mean then counts once. Neighbouring relation:
+    replacement of one unit; ``epsilon`` and ``delta`` are those of the fit, over all of its rounds.
+
+    ``bounds``: public (low, high) of the columns, required. ``init``: public centres (k, d), or "spread" for places far from each
+    other within the bounds, drawn with ``random_state``, which decides about nothing private. Everything else as in
+    :class:`~quietmean.learning.estimators.base.Private`.
+
+    Fitted: ``cluster_centers_`` (k, d), ``counts_`` (k,), noisy parts of all units, ``sum_standard_error_`` and
+    ``counts_standard_error_``, of the noise on each coordinate of the sums over all units, in units of the columns, and on the
+    counts, ``n_iter_``, ``certificate_``, ``epsilon_``, ``delta_``. There are no ``labels_`` and no ``inertia_``: they would be
+    of records. ``predict`` gives the labels where the records are.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        *,
+        bounds: ArrayLike | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        n_clusters: int = 8,
+        rounds: int = 5,
+        init: str | ArrayLike = "spread",
+        random_state: Any = None,
+        unit: str = "record",
+        parties: int | None = None,
+        colluding: int | None = None,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        accept_wide: bool = False,
+        engine: Engine | None = None,
+    ) -> None:
+        super().__init__(
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            parties=parties,
+            colluding=colluding,
+            dropouts=dropouts,
+            protocol=protocol,
+            options=options,
+            accept_wide=accept_wide,
+            engine=engine,
+        )
+        self.n_clusters = n_clusters
+        self.rounds = rounds
+        self.init = init
+        self.random_state = random_state
+
+    @public
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """``rounds`` releases. ``X``: a list with the X of each party; or X (N, d) with ``groups`` (N,), a party's label for each
+        row, or the parameter ``parties``; ``y`` is not used. Raises :class:`InputError`, a ValueError too, before anything is
+        released, and :class:`ProtocolFailure` for a round without a result: the centres are those of the round before.
+        """
+        rows, limits = self._given(X, groups, reset=True)
+        self._begin(rows, limits)
+        while not self._open().over:
+            self._round(rows, limits)
+        del self._session
+        return self
+
+    @public
+    def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """One round of the session that the first call begins, with the data that are given. As :meth:`fit`; the parties stay.
+
+        Raises :class:`InputError` once all ``rounds`` are over: their budget is spent.
+        """
+        first = getattr(self, "_session", None) is None
+        rows, limits = self._given(X, groups, reset=first)
+        if first:
+            self._begin(rows, limits)
+        self._round(rows, limits)
+        return self
+
+    @public
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """The number of the nearest centre for each row, shape (N,). Nothing is released."""
+        return _nearest(self._complete(X), self.cluster_centers_)
+
+    @public
+    def fit_predict(self, X: Any, y: Any = None, groups: Any = None) -> NDArray[np.intp]:
+        """:meth:`fit` and then :meth:`predict` of one table X (N, d): the labels are not private, they stay with the rows."""
+        found: NDArray[np.intp] = self.fit(X, y, groups).predict(X)
+        return found
+
+    def _given(self, X: Any, groups: Any, reset: bool) -> tuple[list[Array], Array]:
+        rows, _ = self._held(X, None, groups, supervised=False, reset=reset)
+        for name in ("n_clusters", "rounds"):
+            self._whole(name)
+        return rows, self._limits(self.bounds, rows[0].shape[1])
+
+    def _open(self) -> Session:
+        found: Session | None = getattr(self, "_session", None)
+        if found is None:
+            raise InvalidInput("no session was begun: call partial_fit first")
+        return found
+
+    def _begin(self, rows: list[Array], limits: Array) -> None:
+        budget = self._budget()
+        centres = self._start(limits)
+        self._session: Session | None = Session(
+            parties=len(rows),
+            dimension=int(self.n_clusters) * (1 + len(limits)),
+            rounds=int(self.rounds),
+            engine=self.engine,
+            **budget,
+        )
+        self.cluster_centers_ = centres
+        self._executions: list[Execution] = []
+        self._tell(clamped_note(rows, limits))
+
+    def _start(self, limits: Array) -> Array:
+        """The centres to begin with, (k, d)."""
+        count, columns = int(self.n_clusters), len(limits)
+        if isinstance(self.init, str):
+            if self.init != "spread":
+                raise InvalidInput(f"init is {self.init!r}: choose 'spread', or give public centres")
+            drawn = check_random_state(self.random_state).uniform(*limits.T, size=(_DRAWN * count, columns))
+            return _apart(drawn, limits, count)
+        try:
+            centres = np.asarray(self.init, dtype=np.float64)
+        except (TypeError, ValueError):
+            centres = np.zeros(0)
+        if centres.shape != (count, columns) or not np.isfinite(centres).all():
+            raise InvalidInput(f"init must be {count} centres of {columns} finite numbers each")
+        return centres
+
+    def _round(self, rows: list[Array], limits: Array) -> None:
+        session, count, columns = self._open(), int(self.n_clusters), len(limits)
+        middle = limits.mean(axis=1)
+        # A place within the bounds has this distance from their middle at most.
+        reach = float(np.linalg.norm(limits[:, 1] - middle))
+        # The part of the unit length that the 1 has: about where both make the same error in a centre.
+        one = math.sqrt(1 / (1 + 2 * math.sqrt(columns)))
+        place = math.sqrt(1 - one * one)
+        given = []
+        for inside in filled(rows, limits):
+            vectors = np.zeros((len(inside), count, 1 + columns))
+            at = (np.arange(len(inside)), _nearest(inside, self.cluster_centers_))
+            vectors[*at, 0] = one
+            vectors[*at, 1:] = place * (inside - middle) / reach
+            flat = vectors.reshape(len(inside), -1)
+            given.append(flat.mean(axis=0) if session.terms.unit == PrivacyUnit.PARTY else flat)
+        found = session.mean(given)
+        mean = found.mean.reshape(count, 1 + columns)
+        self._executions.append(found.execution)
+        self.counts_ = mean[:, 0] / one
+        self.counts_standard_error_ = found.standard_error / one
+        self.sum_standard_error_ = found.standard_error * reach / place
+        known = self.counts_ > _LEAST_COUNT * self.counts_standard_error_
+        moved = middle + mean[:, 1:] * (reach / place) / np.where(known, self.counts_, 1.0)[:, None]
+        self.cluster_centers_ = np.where(known[:, None], np.clip(moved, *limits.T), self.cluster_centers_)
+        self.n_iter_ = session.begun
+        self._certify(FitCertificate.of_session(session, self._executions))
+
+
+def _nearest(rows: Array, centres: Array) -> NDArray[np.intp]:
+    """The place of the nearest centre of each row, shape (N,)."""
+    distances = (centres**2).sum(axis=1) - 2 * rows @ centres.T
+    found: NDArray[np.intp] = distances.argmin(axis=1)
+    return found
+
+
+def _apart(drawn: Array, limits: Array, count: int) -> Array:
+    """So many of the places that were drawn, each the farthest from those before and, half as important, from the bounds."""
+    width = limits[:, 1] - limits[:, 0]
+    scaled = (drawn - limits[:, 0]) / width
+    edge = 2 * np.minimum(scaled, 1 - scaled).min(axis=1) * math.sqrt(len(width))
+    chosen = [int(edge.argmax())]
+    while len(chosen) < count:
+        apart = np.linalg.norm(scaled[:, None] - scaled[chosen], axis=2).min(axis=1)
+        chosen.append(int(np.minimum(apart, edge).argmax()))
+    return drawn[chosen]

@@ -1,0 +1,88 @@
+"""Linear regression by least squares, in one shot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.learning.estimators.base import OUTCOME, Array, Private, public
+from quietmean.planning.automatic import AUTO
+from quietmean.sessions import Engine
+
+
+class LinearRegression(RegressorMixin, Private):  # type: ignore[misc]
+    """Least squares with an intercept: the statistic ``linear-regression`` of one study, over noisy second moments.
+
+    Privacy unit: one record, or a whole party with ``unit="party"``, whose records' mean then counts once. Neighbouring relation:
+    replacement of one unit; ``epsilon`` and ``delta`` are those of the fit.
+
+    ``bounds``, ``y_bounds``: public (low, high) of the columns and of the outcome, required. Everything else as in
+    :class:`~quietmean.learning.estimators.base.Private`.
+
+    Fitted: ``coef_`` (d,), ``intercept_``, their standard errors of the noise ``coef_standard_error_`` and
+    ``intercept_standard_error_``, ``estimates_`` (with intervals of the population), ``certificate_``, ``epsilon_``, ``delta_``.
+    Where the noise hides the regression they are NaN, with a warning, and ``predict`` is refused.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        *,
+        bounds: ArrayLike | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        y_bounds: ArrayLike | None = None,
+        unit: str = "record",
+        parties: int | None = None,
+        colluding: int | None = None,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        accept_wide: bool = False,
+        engine: Engine | None = None,
+    ) -> None:
+        super().__init__(
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            parties=parties,
+            colluding=colluding,
+            dropouts=dropouts,
+            protocol=protocol,
+            options=options,
+            accept_wide=accept_wide,
+            engine=engine,
+        )
+        self.y_bounds = y_bounds
+
+    @public
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """One release. ``X``: a list with the (X, y) of each party; or X (N, d) and y (N,), with ``groups`` (N,), a party's label
+        for each row, or the parameter ``parties``. Raises :class:`InputError`, a ValueError too, before anything is released.
+        """
+        rows, outcomes = self._held(X, y, groups, supervised=True)
+        columns = rows[0].shape[1]
+        limits = self._limits(self.bounds, columns)
+        low, high = self._limits(self.y_bounds, 1, "y_bounds")[0].tolist()
+        formula = f"{OUTCOME} ~ {' + '.join(f'x{place}' for place in range(columns))}"
+        parts = [np.column_stack([one, np.asarray(other, dtype=np.float64)]) for one, other in zip(rows, outcomes, strict=True)]
+        asked = [{"kind": "linear-regression", "formula": formula}]
+        (found,) = self._release(limits, parts, asked, {"low": low, "high": high}).estimates
+        self.intercept_ = float(found.value[0])
+        self.coef_ = found.value[1:]
+        self.intercept_standard_error_ = float(found.standard_error[0])
+        self.coef_standard_error_ = found.standard_error[1:]
+        return self
+
+    @public
+    def predict(self, X: Any) -> Array:
+        """Shape (N,), from X (N, d). Nothing is released. Raises :class:`InputError` where the noise hides the regression."""
+        rows = self._complete(X)
+        found: Array = rows @ self._known(self.coef_, "the regression") + self.intercept_
+        return found

@@ -1,0 +1,302 @@
+"""Logistic regression: in one shot, or by gradient rounds in a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.learning.averaging import ModelAveraging
+from quietmean.learning.estimators.base import Array, InvalidInput, Private, filled, public
+from quietmean.learning.estimators.certificate import FitCertificate
+from quietmean.learning.estimators.one_shot import clamped_note
+from quietmean.planning.automatic import AUTO
+from quietmean.protocols.execution import Execution
+from quietmean.sessions import Engine
+
+
+def _has_rounds(estimator: Any) -> bool:
+    return bool(estimator.rounds != 0)
+
+
+class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
+    """Log odds that are linear in the columns: in one shot, or by ``rounds`` of gradients in a session.
+
+    One shot (``rounds=0``) is the statistic ``logistic-regression`` of one study, for two classes: least squares, scaled as
+    linear discriminant analysis scales it. With rounds, the columns are scaled to [-1, 1] by their bounds, and in each the
+    gradients of the log likelihood at the public model, one for each record, are shortened to the length ``clip`` and averaged
+    (Abadi et al. 2016). With ``unit="party"`` each party takes ``local_steps`` of size ``local_rate`` by itself, and the
+    shortened differences of the models are averaged (McMahan et al. 2018). More than two classes have a vector of coefficients
+    each (softmax).
+
+    Privacy unit: one record, or a whole party with ``unit="party"``. Neighbouring relation: replacement of one unit; ``epsilon``
+    and ``delta`` are those of the fit, over all of its rounds.
+
+    ``bounds``: public (low, high) of the columns, required; ``classes``: the public labels, required, and a row with another one
+    counts as one with a missing value (in rounds with a gradient of 0). ``learning_rate`` and ``momentum`` are applied to what
+    was released. ``warm_start``: rounds begin with the coefficients there are, and ``epsilon_`` is that of both fits together.
+    Everything else as in :class:`~quietmean.learning.estimators.base.Private`.
+
+    Fitted: ``coef_`` (1, d), or (classes, d) of more than two, ``intercept_``, ``classes_``, ``certificate_``, ``epsilon_``,
+    ``delta_``. In one shot also ``coef_standard_error_``, ``intercept_standard_error_`` of the noise and ``estimates_``; with
+    rounds ``n_iter_`` and ``gradient_standard_error_``, that of the noise on each coordinate of what a round released, in the
+    units of the scaled columns. There is no standard error of coefficients after rounds: nobody states one.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        *,
+        bounds: ArrayLike | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        classes: ArrayLike | None = None,
+        rounds: int = 0,
+        clip: float = 1.0,
+        learning_rate: float = 1.0,
+        momentum: float = 0.0,
+        local_steps: int = 20,
+        local_rate: float = 0.5,
+        warm_start: bool = False,
+        unit: str = "record",
+        parties: int | None = None,
+        colluding: int | None = None,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        accept_wide: bool = False,
+        engine: Engine | None = None,
+    ) -> None:
+        super().__init__(
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            parties=parties,
+            colluding=colluding,
+            dropouts=dropouts,
+            protocol=protocol,
+            options=options,
+            accept_wide=accept_wide,
+            engine=engine,
+        )
+        self.classes = classes
+        self.rounds = rounds
+        self.clip = clip
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.local_steps = local_steps
+        self.local_rate = local_rate
+        self.warm_start = warm_start
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.rounds != 0
+        return tags
+
+    @public
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """One release, or ``rounds`` of them. ``X``: a list with the (X, y) of each party; or X (N, d) and y (N,), with
+        ``groups`` (N,), a party's label for each row, or the parameter ``parties``. Raises :class:`InputError`, a ValueError
+        too, before anything is released, and :class:`ProtocolFailure` for a round without a result: the model
+        is that of the round before.
+        """
+        rows, outcomes, limits = self._given(X, y, groups, reset=True)
+        self._averaging: ModelAveraging | None = None
+        if self.rounds == 0:
+            return self._one_shot(rows, outcomes, limits)
+        self._begin(rows, limits)
+        while not self._session().over:
+            self._round(rows, outcomes, limits)
+        del self._averaging
+        return self
+
+    @available_if(_has_rounds)  # type: ignore[untyped-decorator]
+    @public
+    def partial_fit(self, X: Any, y: Any = None, groups: Any = None, classes: Any = None) -> Self:
+        """One round of the session that the first call begins, with the data that are given. As :meth:`fit`; the parties stay.
+        ``classes`` are those of the constructor. There is no such method in one shot.
+
+        Raises :class:`InputError` once all ``rounds`` are over: their budget is spent.
+        """
+        first = getattr(self, "_averaging", None) is None
+        rows, outcomes, limits = self._given(X, y, groups, reset=first)
+        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise InvalidInput("classes are not those that the estimator was made with: leave them out here")
+        if first:
+            self._begin(rows, limits)
+        self._round(rows, outcomes, limits)
+        return self
+
+    @public
+    def decision_function(self, X: Any) -> Array:
+        """Log odds, shape (N,), or (N, classes) of more than two, up to a sum that all share. Nothing is released."""
+        found: Array = self._complete(X) @ self._known(self.coef_, "the regression").T + self.intercept_
+        return found[:, 0] if found.shape[1] == 1 else found
+
+    @public
+    def predict_proba(self, X: Any) -> Array:
+        """Shape (N, classes)."""
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.column_stack([expit(-odds), expit(odds)])
+        found: Array = softmax(odds, axis=1)
+        return found
+
+    @public
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest of ``classes_`` for each row, shape (N,)."""
+        odds = self.decision_function(X)
+        places = (odds > 0).astype(np.intp) if odds.ndim == 1 else odds.argmax(axis=1)
+        found: NDArray[Any] = self.classes_[places]
+        return found
+
+    def _given(self, X: Any, y: Any, groups: Any, reset: bool) -> tuple[list[Array], list[Array], Array]:
+        """Rows, places of labels among the classes (NaN for another label), and limits."""
+        rows, outcomes = self._held(X, y, groups, supervised=True, reset=reset)
+        for one in outcomes:
+            check_classification_targets(one)
+        self._whole("rounds", least=0)
+        classes = _classes(self.classes, bool(self.rounds))
+        limits = self._limits(self.bounds, rows[0].shape[1])
+        self._budget()
+        self.classes_ = classes
+        places = [_places(np.asarray(one), classes) for one in outcomes]
+        if others := sum(int(np.isnan(one).sum()) for one in places):
+            self._tell([f"{others} rows have a label that is none of classes, and count as missing (for you only)"])
+        return rows, places, limits
+
+    def _one_shot(self, rows: list[Array], outcomes: list[Array], limits: Array) -> Self:
+        columns = limits.shape[0]
+        formula = f"y ~ {' + '.join(f'x{place}' for place in range(columns))}"
+        parts = [np.column_stack(pair) for pair in zip(rows, outcomes, strict=True)]
+        asked = [{"kind": "logistic-regression", "formula": formula}]
+        (found,) = self._release(limits, parts, asked, {"boolean": True}).estimates
+        # The last term is the area under the curve.
+        self.intercept_, self.coef_ = found.value[:1], found.value[None, 1:-1]
+        self.intercept_standard_error_ = found.standard_error[:1]
+        self.coef_standard_error_ = found.standard_error[None, 1:-1]
+        return self
+
+    # -- rounds ----------------------------------------------------------------------------------------------------------------
+
+    def _session(self) -> ModelAveraging:
+        found: ModelAveraging | None = getattr(self, "_averaging", None)
+        if found is None:
+            raise InvalidInput("no session was begun: call partial_fit first")
+        return found
+
+    def _begin(self, rows: list[Array], limits: Array) -> None:
+        budget = self._budget()
+        self._whole("local_steps")
+        self._number("local_rate")
+        size = 1 if len(self.classes_) == 2 else len(self.classes_)
+        start = {"w": np.zeros((len(limits), size)), "b": np.zeros(size)}
+        self._before: FitCertificate | None = None
+        if self.warm_start and hasattr(self, "coef_"):
+            if self.coef_.shape != (size, len(limits)) or not np.isfinite(self.coef_).all():
+                raise InvalidInput(
+                    "the coefficients there are do not fit these data: leave warm_start out, or clone the estimator"
+                )
+            half, centre = _scales(limits)
+            start = {"w": self.coef_.T * half[:, None], "b": self.intercept_ + self.coef_ @ centre}
+            self._before = self.certificate_
+        self._averaging = ModelAveraging(
+            start,
+            parties=len(rows),
+            rounds=int(self.rounds),
+            clip=self._number("clip"),
+            learning_rate=self._number("learning_rate"),
+            momentum=self._number("momentum", least=0),
+            engine=self.engine,
+            **budget,
+        )
+        self._executions: list[Execution] = []
+        self._tell(clamped_note(rows, limits))
+
+    def _round(self, rows: list[Array], outcomes: list[Array], limits: Array) -> None:
+        averaging = self._session()
+        half, centre = _scales(limits)
+        scaled = [(one - centre) / half for one in filled(rows, limits)]
+        held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, outcomes, strict=True)]
+        if self.unit == "party":
+            averaging.average([self._trained(averaging.model, *own) for own in held])
+        else:
+            averaging.descend([_gradients(averaging.model, *own) for own in held])
+        if averaging.last is not None:
+            self._executions.append(averaging.last.execution)
+            self.gradient_standard_error_ = averaging.last.standard_error * averaging.clip
+        self.coef_ = averaging.model["w"].T / half
+        self.intercept_ = averaging.model["b"] - self.coef_ @ centre
+        self.n_iter_ = averaging.session.begun
+        certificate = FitCertificate.of_session(averaging.session, self._executions)
+        self._certify(certificate if self._before is None else certificate.after(self._before))
+
+    def _trained(self, model: dict[str, Array], rows: Array, targets: Array) -> dict[str, Array]:
+        """What a party makes of the public model by itself."""
+        for _ in range(self.local_steps):
+            wrong = _wrong(model, rows, targets)
+            model = {
+                "w": model["w"] - self.local_rate / len(rows) * (rows.T @ wrong),
+                "b": model["b"] - self.local_rate * wrong.mean(axis=0),
+            }
+        return model
+
+
+def _classes(given: ArrayLike | None, several: bool) -> NDArray[Any]:
+    """The public labels, sorted. Raises :class:`InvalidInput` without any: they are never read from the data."""
+    if given is None:
+        raise InvalidInput(
+            "classes is not given: name the public labels, for example classes=[0, 1]; they are not read from data"
+        )
+    listed = np.asarray(given)
+    if listed.dtype.kind == "U" and not all(isinstance(one, str) for one in given):  # type: ignore[union-attr]
+        raise InvalidInput("classes are texts and numbers: give all as texts, or all as numbers")
+    found: NDArray[Any] = np.unique(listed)
+    if listed.ndim != 1 or len(found) != len(listed) or len(found) < 2:
+        raise InvalidInput("classes must be a list of two or more different labels")
+    if len(found) > 2 and not several:
+        raise InvalidInput(f"one shot is for two classes and there are {len(found)}: choose rounds, for example rounds=30")
+    return found
+
+
+def _places(labels: NDArray[Any], classes: NDArray[Any]) -> Array:
+    """Of labels (N,) among the classes; NaN for one that is none of them."""
+    found = np.full(len(labels), np.nan)
+    for place, label in enumerate(classes.tolist()):
+        found[np.asarray(labels == label, dtype=bool)] = place
+    return found
+
+
+def _scales(limits: Array) -> tuple[Array, Array]:
+    """Half the width and the middle of the bounds, (d,) each."""
+    return (limits[:, 1] - limits[:, 0]) / 2, limits.mean(axis=1)
+
+
+def _targets(places: Array, size: int) -> Array:
+    """What the probabilities should be, (N, size); NaN for rows that do not count."""
+    if size == 1:
+        return places[:, None]
+    found = np.asarray(places[:, None] == np.arange(size), dtype=np.float64)
+    found[np.isnan(places)] = np.nan
+    return found
+
+
+def _wrong(model: Mapping[str, Array], rows: Array, targets: Array) -> Array:
+    """Probabilities less what they should be, (N, size); 0 where that is unknown."""
+    odds = rows @ model["w"] + model["b"]
+    likely = expit(odds) if targets.shape[1] == 1 else softmax(odds, axis=1)
+    return np.where(np.isnan(targets), 0.0, likely - targets)
+
+
+def _gradients(model: Mapping[str, Array], rows: Array, targets: Array) -> dict[str, Array]:
+    """Of the negative log likelihood of each row, (N, d, size) and (N, size)."""
+    wrong = _wrong(model, rows, targets)
+    return {"w": rows[:, :, None] * wrong[:, None, :], "b": wrong}

@@ -1,0 +1,136 @@
+"""Principal components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.learning.estimators.base import Array, InvalidInput, Private, public
+from quietmean.learning.estimators.one_shot import OneShot
+from quietmean.planning.automatic import AUTO
+from quietmean.sessions import Engine
+from quietmean.statistics import Estimates
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):  # type: ignore[misc]
+    """Principal components of the covariances: the statistic ``pca`` of one study, over noisy second moments.
+
+    Privacy unit: one record, or a whole party with ``unit="party"``, whose records' mean then counts once. Neighbouring relation:
+    replacement of one unit; ``epsilon`` and ``delta`` are those of the fit.
+
+    ``bounds``: public (low, high) of the columns, required. ``n_components`` k, all by default. Everything else as in
+    :class:`~quietmean.learning.estimators.base.Private`.
+
+    Fitted: ``components_`` (k, d), ``explained_variance_`` and ``explained_variance_ratio_`` (k,), ``mean_`` (d,), the standard
+    errors of the noise ``components_standard_error_`` and ``explained_variance_standard_error_``, ``estimates_``,
+    ``certificate_``, ``epsilon_``, ``delta_``. Components that the noise cannot tell apart are NaN, with a warning, and
+    ``transform`` is refused until ``n_components`` leaves them out.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        *,
+        bounds: ArrayLike | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        n_components: int | None = None,
+        unit: str = "record",
+        parties: int | None = None,
+        colluding: int | None = None,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        accept_wide: bool = False,
+        engine: Engine | None = None,
+    ) -> None:
+        super().__init__(
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            parties=parties,
+            colluding=colluding,
+            dropouts=dropouts,
+            protocol=protocol,
+            options=options,
+            accept_wide=accept_wide,
+            engine=engine,
+        )
+        self.n_components = n_components
+
+    @public
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """One release. ``X``: a list with the X of each party; or X (N, d) with ``groups`` (N,), a party's label for each row, or
+        the parameter ``parties``; ``y`` is not used. Raises :class:`InputError`, a ValueError too, before anything is released.
+        """
+        rows, _ = self._held(X, None, groups, supervised=False)
+        columns = rows[0].shape[1]
+        kept = self._components_of(columns)
+        names = [f"x{place}" for place in range(columns)]
+        found = self._release(self._limits(self.bounds, columns), rows, [{"kind": "pca", "columns": names, "scale": False}])
+        (estimates,) = found.estimates
+        values, errors = (_table(estimates, one, columns)[:kept] for one in (estimates.value, estimates.standard_error))
+        self.explained_variance_, self.components_ = values[:, 0], values[:, 1:]
+        self.explained_variance_standard_error_, self.components_standard_error_ = errors[:, 0], errors[:, 1:]
+        ratios = estimates.summary.get("proportion", [np.nan] * columns)
+        self.explained_variance_ratio_ = np.array(ratios[:kept])
+        self.mean_ = _means(found)
+        self.n_components_ = kept
+        return self
+
+    @public
+    def transform(self, X: Any) -> Array:
+        """Shape (N, k). Nothing is released. Raises :class:`InputError` for components that the noise hides."""
+        rows = self._complete(X)
+        found: Array = (rows - self.mean_) @ self._told().T
+        return found
+
+    @public
+    def inverse_transform(self, X: Any) -> Array:
+        """Shape (N, d), from the components (N, k)."""
+        found: Array = np.asarray(X, dtype=np.float64) @ self._told() + self.mean_
+        return found
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def _told(self) -> Array:
+        known = int(np.isfinite(self.components_).all(axis=1).cumprod().sum())
+        if 0 < known < len(self.components_):
+            raise InvalidInput(
+                f"noise hides some of the {len(self.components_)} components: choose n_components={known}, or a larger epsilon"
+            )
+        told: Array = self._known(self.components_, "the components")
+        return told
+
+    def _components_of(self, columns: int) -> int:
+        if columns < 2:
+            raise InvalidInput(f"components of {columns} feature(s) say nothing: give two columns or more")
+        asked = columns if self.n_components is None else self.n_components
+        if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or not 1 <= asked <= columns:
+            raise InvalidInput(f"n_components is {asked!r}: choose a whole number from 1 to {columns}, the number of columns")
+        return int(asked)
+
+
+def _table(estimates: Estimates, values: Array, columns: int) -> Array:
+    """Row by component: its variance, then its loadings, shape (columns, 1 + columns)."""
+    by_term = dict(zip(estimates.terms, values.tolist(), strict=True))
+    names = [f"PC{place + 1}" for place in range(columns)]
+    return np.array([[by_term[name], *(by_term[f"{name}:x{place}"] for place in range(columns))] for name in names])
+
+
+def _means(found: OneShot) -> Array:
+    """Of the columns, from the first moments that the covariances need anyway."""
+    workload = found.outcome.workload
+    (moments,) = workload.statistics[0].features(workload.declared)
+    # The mean of the indicator of complete records, then those of the columns scaled to [-1, 1].
+    first = found.released.mean(moments)[: 1 + len(workload.columns)]
+    scaled = np.clip(first[1:] / max(float(first[0]), 1e-9), -1.0, 1.0)
+    return np.array([one.centre + one.width / 2 * value for one, value in zip(workload.columns, scaled.tolist(), strict=True)])

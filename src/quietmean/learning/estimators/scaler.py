@@ -1,0 +1,94 @@
+"""Means and standard deviations of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.learning.estimators.base import Array, Private, public
+from quietmean.planning.automatic import AUTO
+from quietmean.sessions import Engine
+
+
+class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: ignore[misc]
+    """Columns less their mean, over their standard deviation: the statistics ``mean`` and ``variance`` of one study.
+
+    Privacy unit: one record, or a whole party with ``unit="party"``, whose records' mean then counts once. Neighbouring relation:
+    replacement of one unit; ``epsilon`` and ``delta`` are those of the fit.
+
+    ``bounds``: public (low, high) of the columns, required. Everything else as in
+    :class:`~quietmean.learning.estimators.base.Private`.
+
+    Fitted: ``mean_``, ``var_`` (divisor n - 1, NaN where the noise hides it), ``scale_``, all (d,), ``mean_standard_error_`` and
+    ``var_standard_error_`` of the noise, ``n_samples_seen_`` (parties where they are the unit), ``estimates_``,
+    ``certificate_``, ``epsilon_``, ``delta_``. Where the noise hides a variance, with a warning, ``scale_`` is that of a uniform
+    distribution within the bounds.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        *,
+        bounds: ArrayLike | None = None,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "record",
+        parties: int | None = None,
+        colluding: int | None = None,
+        dropouts: float = 0.0,
+        protocol: str = AUTO,
+        options: Mapping[str, Any] | None = None,
+        accept_wide: bool = False,
+        engine: Engine | None = None,
+    ) -> None:
+        super().__init__(
+            bounds=bounds,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            parties=parties,
+            colluding=colluding,
+            dropouts=dropouts,
+            protocol=protocol,
+            options=options,
+            accept_wide=accept_wide,
+            engine=engine,
+        )
+
+    @public
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """One release. ``X``: a list with the X of each party; or X (N, d) with ``groups`` (N,), a party's label for each row, or
+        the parameter ``parties``; ``y`` is not used. Raises :class:`InputError`, a ValueError too, before anything is released.
+        """
+        rows, _ = self._held(X, None, groups, supervised=False)
+        columns = rows[0].shape[1]
+        limits = self._limits(self.bounds, columns)
+        asked = [{"kind": kind, "column": f"x{place}"} for kind in ("mean", "variance") for place in range(columns)]
+        found = self._release(limits, rows, asked)
+        means, variances = found.estimates[:columns], found.estimates[columns:]
+        self.mean_ = np.array([one.value[0] for one in means])
+        self.var_ = np.array([one.value[0] for one in variances])
+        self.mean_standard_error_ = np.array([one.standard_error[0] for one in means])
+        self.var_standard_error_ = np.array([one.standard_error[0] for one in variances])
+        uniform = (limits[:, 1] - limits[:, 0]) / math.sqrt(12)
+        self.scale_ = np.where(self.var_ > 0, np.sqrt(np.maximum(np.nan_to_num(self.var_), 0.0)), uniform)
+        self.n_samples_seen_ = round(found.weight)
+        return self
+
+    @public
+    def transform(self, X: Any) -> Array:
+        """Shape (N, d). Nothing is released."""
+        found: Array = (self._rows(X) - self.mean_) / self.scale_
+        return found
+
+    @public
+    def inverse_transform(self, X: Any) -> Array:
+        """Back to the units of the columns, shape (N, d)."""
+        found: Array = self._rows(X) * self.scale_ + self.mean_
+        return found
