@@ -33,7 +33,8 @@ from quietmean.node.net import (
     Vote,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.agreement import Commitments, Opening, agree
+from quietmean.node.quorum import Opening
+from quietmean.node.session.agreement import Commitments, agree
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
