@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,16 @@ class Commitments:
         if known.nonce is None:
             self._store.save_reveal(party, opening.nonce, opening.weight, opening.exchange)
             self._by_party[party] = Commitment(known.hash, opening.nonce, opening.weight, opening.exchange)
+
+    def take_over(self, agreed: Mapping[PartyId, Commitment]) -> None:
+        """What the parties agreed on before the session began, checked and revealed by all of them."""
+        for party, commitment in agreed.items():
+            if party not in self._by_party:
+                self._store.save_commit(party, commitment.hash)
+            nonce, weight, exchange = commitment.nonce or b"", commitment.weight or 0.0, commitment.exchange or b""
+            self._store.save_reveal(party, nonce, weight, exchange)
+            self._by_party[party] = commitment
+        self._note_commits()
 
     def _note_commits(self) -> None:
         if not self.uncommitted:
