@@ -91,7 +91,7 @@ class Consortium:
 
     def close(self) -> None:
         for process in self.processes.values():
-            if process.poll() is None:
+            if process.stdout is not None and not process.stdout.closed:
                 process.kill()
                 process.communicate()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -191,6 +191,8 @@ class Study(BaseModel):
         context: dict[str, Any] = {"study": self.name, "columns": columns, "unit": str(self.unit)}
         if self.workload.allocated is not None:
             context |= {"allocated": list(self.workload.allocated)}
+        if self.start_by is not None:
+            context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from quietmean.core.errors import NotStarted, QuietmeanError
@@ -67,8 +68,8 @@ class Gathering:
         self._news = {party: asyncio.Event() for party in links}
         self._telling: list[asyncio.Task[None]] = []
         self._there: dict[PartyId, float] = {}
-        # Who says that it is bound, by attempt and members: of the attempts in which this party is not.
-        self._without_us: dict[tuple[int, frozenset[PartyId]], set[PartyId]] = {}
+        # Where others say that they are bound.
+        self._bound_in: dict[PartyId, tuple[int, frozenset[PartyId]]] = {}
         # Whom nothing needs to be told any more: bound where this party is.
         self._settled: set[PartyId] = set()
         self._reported: tuple[str, ...] | None = None
@@ -127,7 +128,7 @@ class Gathering:
         own = self._standing.attempt
         if own is not None and own.proposal.same_as(proposal):
             self._settled.add(sender)
-        self._without_us.setdefault((proposal.attempt, proposal.members), set()).add(sender)
+        self._bound_in[sender] = proposal.attempt, proposal.members
 
     # --- its own steps -----------------------------------------------------------------------------------------------
 
@@ -164,7 +165,8 @@ class Gathering:
         standing, now = self._standing, self._now()
         if not standing.free:
             return
-        there = frozenset(self._present()) | {self._settings.party}
+        # Who is bound elsewhere is in no other attempt.
+        there = frozenset(self._present()) - self._bound_in.keys() | {self._me}
         attempt = self._attempt_by_time(now)
         if attempt is None and len(there) == len(self._settings.roster):
             # All are there: at once, and after an attempt that failed once it had its time.
@@ -196,10 +198,10 @@ class Gathering:
                 "this party gave up waiting for the start, and takes no part in this study any more: agree on a later start_by"
             )
         colluding, own = self._machine.rules.colluding, self._standing.attempt
-        for (attempt, members), sayers in self._without_us.items():
+        for (attempt, members), sayers in Counter(self._bound_in.values()).items():
             inside = own is not None and own.proposal.same_as(Proposal(attempt, members, b""))
             # More than may lie say so, and this party is not among them or went on to a later attempt.
-            if len(sayers) > colluding and not inside and (self._me not in members or self._standing.latest > attempt):
+            if sayers > colluding and not inside and (self._me not in members or self._standing.latest > attempt):
                 self._save(self._machine.give_up(self._standing))
                 raise NotStarted(
                     f"the study started without this party, with {self._names(members)}: none of its data left this machine"

@@ -141,7 +141,7 @@ class Payer:
                 "for other data with quietmean ledger --account NAME --budget"
             )
 
-    def check(self, name: str, settings: NodeSettings) -> Account:
+    def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
         with Ledger.open(self.ledger) as book:
             known = execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
@@ -149,7 +149,7 @@ class Payer:
             book.check(
                 self.account,
                 known,
-                settings.plan.charge,
+                charge or settings.plan.charge,
                 name=name,
                 unit=target.unit,
                 relation=target.neighbouring,

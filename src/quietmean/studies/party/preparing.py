@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.node import Brought, Identity, NodeSettings
+from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
 from quietmean.studies.audit import Auditor, Event
@@ -97,7 +98,7 @@ def prepare(
     forecast = files.forecast(plan, records)
     encoded = files.encode(records, plan)
     tell_owner(encoded, files.owner_notes)
-    smaller = _brought(files, contract, records)
+    smaller = brought(files, contract.choice, records)
     settings = files.settings(plan, encoded, store, show, listen, smaller)
     # Before the charge: an approval that was used up pays nothing.
     if approvals := approval.get("approval", {}).get("approvals", ()):
@@ -110,10 +111,9 @@ def prepare(
     return Prepared(files, settings, forecast, approval, charge, auditor)
 
 
-def _brought(files: Files, contract: Contract, records: NDArray[np.float64]) -> dict[int, Brought]:
+def brought(files: Files, choice: Choice, records: NDArray[np.float64]) -> dict[int, Brought]:
     """Plans and this party's vectors for fewer parties than all, on the grids of these plans."""
-    smaller = contract.choice.smaller
-    return {size: Brought(plan, files.encode(records, plan).vector) for size, plan in smaller.items()}
+    return {size: Brought(plan, files.encode(records, plan).vector) for size, plan in choice.smaller.items()}
 
 
 def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettings:
