@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
+from support.pages import commands
 
 STUDY = """
 [study]
@@ -32,6 +34,7 @@ name = "age"
 low = 0
 high = 100
 """
+PAGE = "how-to/quorum.md"
 NAMES = ("ada", "bob", "cyd", "dan", "eve")
 
 
@@ -62,10 +65,12 @@ class Consortium:
         (self.folder / "study.toml").write_text(text)
 
     def join(self, *names: str) -> None:
+        """Type bob's line of the page as each of these."""
+        line = commands(PAGE)[-1]
         for name in names:
-            arguments = ["join", "study.toml", "--roster", "roster.toml", "--data", f"{name}.csv", "--key", f"{name}.key"]
-            arguments += ["--yes", "--json", "--ledger", f"{name}.ledger", "--store", f"{name}.store"]
-            self.processes[name] = self._start(*arguments, "--receipt", f"{name}.receipt.json")
+            arguments = shlex.split(line.replace("bob", name))[1:]
+            more = ["--yes", "--json", "--ledger", f"{name}.ledger", "--store", f"{name}.store"]
+            self.processes[name] = self._start(*arguments, *more)
 
     def budget(self, *names: str) -> None:
         for name in names:

@@ -17,7 +17,7 @@ from quietmean.core.errors import InputError, NotStarted
 from quietmean.node import Brought, Identity, NodeResult, NodeSettings, Quorum, Roster, RosterEntry, Started, run_quorum
 from quietmean.node.gathering.gathering import Gathering
 from quietmean.node.gathering.record import dump_standing, from_frame, load_standing, to_frame
-from quietmean.node.quorum import Attempt, Opening, Own, Proposal, Standing, Telling
+from quietmean.node.quorum import Attempt, Machine, Opening, Own, Proposal, Standing, Telling
 from quietmean.node.session import Session
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
@@ -216,6 +216,48 @@ def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
 
 class _Dies(Exception):
     pass
+
+
+def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ada proposes all, and is gone before they have committed: bob's turn comes, with fresh nonces and without ada."""
+    nonces: dict[str, dict[int, bytes]] = {name: {} for name in NAMES}
+    proposed = asyncio.Event()
+    save = Store.save_standing
+
+    def saved(store: Store, standing: bytes, *, last: bool = False) -> None:
+        save(store, standing, last=last)
+        attempt = load_standing(standing).attempt
+        name = store._path.stem
+        if attempt is not None and name in nonces:
+            assert nonces[name].setdefault(attempt.proposal.attempt, attempt.own.opening.nonce) == attempt.own.opening.nonce
+        if attempt is not None and name != "ada":
+            proposed.set()
+
+    monkeypatch.setattr(Store, "save_standing", saved)
+    # Of ada everybody hears the proposal, and nothing after it.
+    tell = Machine.tell
+
+    def told_by(machine: Machine, standing: Standing) -> Telling:
+        telling = tell(machine, standing)
+        return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 0 else telling
+
+    monkeypatch.setattr(Machine, "tell", told_by)
+
+    async def run() -> list[NodeResult]:
+        everybody = parties.settings(3.0, start_timeout=30.0)
+        ada, *others = [asyncio.create_task(parties.run(one)) for one in everybody]
+        await proposed.wait()
+        await asyncio.sleep(0.2)
+        ada.cancel()
+        await asyncio.gather(ada, return_exceptions=True)
+        return await asyncio.gather(*others)
+
+    assert len({float(result.mean[0]) for result in asyncio.run(run())}) == 1
+    assert {started.absent for started in parties.started.values()} == {("ada",)}
+    (attempt,) = {started.attempt for started in parties.started.values()}
+    assert attempt > 1
+    for name in NAMES[1:]:
+        assert len(nonces[name]) == len(set(nonces[name].values())) > 1
 
 
 def test_a_ledger_that_knows_another_attempt_stops_the_party(parties: Parties) -> None:

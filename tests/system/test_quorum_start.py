@@ -53,6 +53,7 @@ def test_four_start_where_the_fifth_never_comes(consortium: Consortium) -> None:
     assert (again["estimate"], again["not_in_at_start"]) == (results[0]["estimate"], ["ada"])
 
 
+@pytest.mark.slow
 def test_too_few_end_cleanly_and_nothing_is_charged(consortium: Consortium) -> None:
     there = NAMES[:3]
     consortium.budget(*there)

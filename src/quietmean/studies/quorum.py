@@ -79,9 +79,8 @@ def _refuse(plan: Plan) -> None:
             f"protocol {protocol.name} has a party with a role of its own: with start_by choose one among equals, such as "
             "packed-sharing, or leave start_by out"
         )
-    drawn = getattr(protocol, "members", parties) < parties
-    if drawn or (protocol.name == "secagg-plus" and getattr(protocol, "neighbours", None) is not None):
+    if getattr(protocol, "members", parties) < parties:
         raise InputError(
             f"protocol {protocol.name} draws some of the parties from the public seed, which up to {ATTEMPTS} attempts to start "
-            "could draw again: with start_by choose packed-sharing among all parties, or secagg"
+            "could draw again: with start_by leave option members out"
         )

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import PydanticCustomError
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.domain import PrivacyUnit
@@ -69,7 +68,7 @@ class Study(BaseModel):
     def _time_with_offset(cls, given: Any) -> Any:
         # A bare number would be taken for seconds since 1970.
         if given is not None and not isinstance(given, str | datetime):
-            raise PydanticCustomError("datetime", "no time with its offset from UTC")
+            raise ValueError("no time with its offset from UTC")
         return given
 
     @classmethod
@@ -220,7 +219,7 @@ def _fault(kind: str, place: tuple[int | str, ...], message: str, context: Mappi
         return "it has no column: add a [[column]] with name, low and high"
     if kind == "missing":
         return f"{text} is missing"
-    if kind.startswith(("datetime", "timezone")):
+    if place == ("start_by",):
         return f"{text} must be a time with its offset from UTC, for example 2027-03-01T09:00:00Z"
     if kind == "enum":
         return f"{text} must be {context['expected'].replace(chr(39), chr(34))}"

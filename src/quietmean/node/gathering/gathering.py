@@ -30,8 +30,12 @@ from quietmean.node.session import NodeSettings, Quorum
 from quietmean.node.storage import Store
 from quietmean.randomness import ExchangeKey, Seed
 
-# Where a party is, is told again after so many seconds; who told nothing for some of them is not there.
-_REPEAT, _THERE = 0.5, 5.0
+# Where a party is, is told again after so many seconds, more of them hours before the start; who told nothing for three times as
+# long, and so many seconds, is not there.
+_REPEAT, _LONG_BEFORE, _THERE = 0.5, 10.0, 5.0
+_PART_OF_THE_WAIT = 0.05
+# Attempts before the time to start; the others are kept for then.
+_EARLY = ATTEMPTS // 2
 _TICK = 0.2
 
 
@@ -171,7 +175,8 @@ class Gathering:
         if attempt is None and len(there) == len(self._settings.roster):
             # All are there: at once, and after an attempt that failed once it had its time.
             waited = standing.latest == 0 or now >= self._accepted_at + self._turn
-            attempt = standing.latest + 1 if waited else None
+            early = standing.latest < _EARLY or now >= self._quorum.start_by
+            attempt = standing.latest + 1 if waited and early else None
         if attempt is not None and standing.latest < attempt <= ATTEMPTS and self._machine.rules.convener(attempt) == self._me:
             self._move(self._machine.propose(standing, attempt, there))
 
@@ -189,7 +194,12 @@ class Gathering:
 
     def _present(self) -> list[PartyId]:
         now = self._now()
-        return [party for party, since in self._there.items() if now - since < _THERE]
+        patience = _THERE + 3 * self._pause()
+        return [party for party, since in self._there.items() if now - since < patience]
+
+    def _pause(self) -> float:
+        """Until where this party is, is told again."""
+        return min(max(_REPEAT, _PART_OF_THE_WAIT * (self._quorum.start_by - self._now())), _LONG_BEFORE)
 
     def _give_up_if_over(self) -> None:
         """Raises :class:`NotStarted` once this party will not be in, which is on disk before."""
@@ -236,5 +246,5 @@ class Gathering:
                     async with asyncio.timeout(_THERE):
                         await self._links[peer].ask(to_frame(self._machine.tell(self._standing)))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_REPEAT):
+                async with asyncio.timeout(self._pause()):
                     await news.wait()
