@@ -218,6 +218,7 @@ class _Dies(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
     """ada proposes all, and is gone before they have committed: bob's turn comes, with fresh nonces and without ada."""
     nonces: dict[str, dict[int, bytes]] = {name: {} for name in NAMES}
@@ -244,7 +245,7 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
     monkeypatch.setattr(Machine, "tell", told_by)
 
     async def run() -> list[NodeResult]:
-        everybody = parties.settings(3.0, start_timeout=30.0)
+        everybody = parties.settings(1.0, start_timeout=30.0)
         ada, *others = [asyncio.create_task(parties.run(one)) for one in everybody]
         await proposed.wait()
         await asyncio.sleep(0.2)
@@ -258,6 +259,27 @@ def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monk
     assert attempt > 1
     for name in NAMES[1:]:
         assert len(nonces[name]) == len(set(nonces[name].values())) > 1
+
+
+def test_who_is_there_and_does_not_get_on_is_left_out_in_the_end(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = Machine.tell
+
+    def told_by(machine: Machine, standing: Standing) -> Telling:
+        telling = tell(machine, standing)
+        return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 4 else telling
+
+    monkeypatch.setattr(Machine, "tell", told_by)
+
+    async def run() -> list[NodeResult | BaseException]:
+        everybody = [asyncio.create_task(parties.run(one)) for one in parties.settings(0.5, start_timeout=15.0)]
+        results = await asyncio.gather(*everybody[:4], return_exceptions=True)
+        everybody[4].cancel()
+        await asyncio.gather(everybody[4], return_exceptions=True)
+        return results
+
+    assert all(isinstance(result, NodeResult) for result in asyncio.run(run()))
+    assert {started.absent for name, started in parties.started.items() if name != "eve"} == {("eve",)}
+    assert "eve" not in parties.started
 
 
 def test_a_ledger_that_knows_another_attempt_stops_the_party(parties: Parties) -> None:

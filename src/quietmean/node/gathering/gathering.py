@@ -36,6 +36,8 @@ _REPEAT, _LONG_BEFORE, _THERE = 0.5, 10.0, 5.0
 _PART_OF_THE_WAIT = 0.05
 # Attempts before the time to start; the others are kept for then.
 _EARLY = ATTEMPTS // 2
+# So many attempts are with all who are there.
+_FOR_ALL = 2
 _TICK = 0.2
 
 
@@ -178,7 +180,16 @@ class Gathering:
             early = standing.latest < _EARLY or now >= self._quorum.start_by
             attempt = standing.latest + 1 if waited and early else None
         if attempt is not None and standing.latest < attempt <= ATTEMPTS and self._machine.rules.convener(attempt) == self._me:
-            self._move(self._machine.propose(standing, attempt, there))
+            self._move(self._machine.propose(standing, attempt, self._without_stragglers(there)))
+
+    def _without_stragglers(self, there: frozenset[PartyId]) -> frozenset[PartyId]:
+        """After two attempts: without those who are there and did not get on in the last one, if enough others are."""
+        last = self._standing.attempt
+        if last is None or self._standing.latest < _FOR_ALL:
+            return there
+        done = last.openings if last.all_committed else last.commits if last.all_agreed else last.agreed
+        others = there - (last.members - frozenset(done))
+        return others if self._machine.rules.allows(others) else there
 
     def _attempt_by_time(self, now: float) -> int | None:
         """The attempt whose turn it is; None before the time to start, and while an earlier one still has its time."""
