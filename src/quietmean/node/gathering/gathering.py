@@ -111,7 +111,7 @@ class Gathering:
             if self._standing.bound:
                 continue
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TICK):
+                async with asyncio.timeout(_TICK if self._standing.attempt is not None else self._pause()):
                     await self._changed.wait()
 
     def heard(self, sender: PartyId, frame: Start) -> None:
