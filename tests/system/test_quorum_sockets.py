@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,6 +87,13 @@ def test_all_start_at_once_when_all_are_there(parties: Parties) -> None:
 
     results = asyncio.run(run())
     assert len({float(result.mean[0]) for result in results}) == 1
+    for own in parties.settings(3600.0):
+        with contextlib.closing(sqlite3.connect(own.store)) as database:
+            (standing,) = database.execute("SELECT value FROM fact WHERE name = 'standing'").fetchone()
+        # The seed of the noise is gone with the end.
+        attempt = load_standing(standing).attempt
+        assert attempt is not None
+        assert attempt.own.seed == b""
     assert {started.absent for started in parties.started.values()} == {()}
     assert {started.attempt for started in parties.started.values()} == {1}
     # The ledger was told of one attempt, the same at all.

@@ -18,6 +18,7 @@ from quietmean.studies.party import Contract, Policy
 from quietmean.studies.party.policy import Rules
 from quietmean.studies.study import Study
 from quietmean.studies.study_file import study_text
+from support.meeting import meet
 from support.pages import commands
 
 START = "2027-03-01T09:00:00Z"
@@ -132,6 +133,17 @@ def test_new_writes_such_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     main(new.split()[1:])
     written = Study.load(tmp_path / "study.toml")
     assert (written.minimum, written.start_by) == (4, datetime(2027, 3, 1, 9, tzinfo=UTC))
+
+
+def test_a_sealed_study_keeps_its_start(tmp_path: Path) -> None:
+    tables = study().tables()
+    names = ("north", "south", "east", "west", "centre")
+    sealed = meet(tmp_path, names, tables).seal()
+    assert sealed.study == study()
+    # The order in which they propose is sealed, the convener first.
+    assert sealed.roster.name(sealed.roster.conveners[0]) == "north"
+    found = Contract.for_party("south", sealed, sealed.study.choice(5))
+    assert found.to_json()["quorum"]["minimum"] == 4
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------

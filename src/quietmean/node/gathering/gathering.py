@@ -160,11 +160,13 @@ class Gathering:
             return
         if standing.latest != self._standing.latest:
             self._accepted_at = self._now()
+        told = self._machine.tell(self._standing)
         self._store.save_standing(dump_standing(self._settings.party, standing))
         self._standing = standing
         self._changed.set()
-        for news in self._news.values():
-            news.set()
+        if self._machine.tell(standing) != told:
+            for news in self._news.values():
+                news.set()
 
     def _propose_if_due(self) -> None:
         """As the convener of the attempt whose turn it is: with all who are there."""

@@ -75,22 +75,23 @@ async def run_quorum(settings: NodeSettings, on_start: Callable[[Started], None]
         standing = load_standing(store.standing())
         if standing.bound and standing.attempt is not None:
             started, own = _inside(settings, quorum, standing.attempt)
-            with contextlib.closing(own):
+            with contextlib.ExitStack() as opened:
+                opened.callback(own.close)
+                opened.callback(_forget_secrets, settings, store, own)
                 on_start(started)
                 before = kept_result(own)
             if before is not None:
-                _forget_secrets(settings, store)
                 monitor.event(AlreadyOver())
                 return before
         return await _Part(settings, quorum, store, monitor, on_start).run()
 
 
-def _forget_secrets(settings: NodeSettings, store: Store) -> None:
-    """After the end: the seed of the attempt is needed no more."""
+def _forget_secrets(settings: NodeSettings, store: Store, own: Store) -> None:
+    """Where the study is over, the seed of the attempt is needed no more. ``own``: the store of what the members did."""
     standing = load_standing(store.standing())
-    if standing.attempt is not None and standing.attempt.own.seed:
-        own = replace(standing.attempt.own, seed=b"")
-        standing = replace(standing, attempt=replace(standing.attempt, own=own))
+    if own.result() is not None and standing.attempt is not None and standing.attempt.own.seed:
+        without = replace(standing.attempt.own, seed=b"")
+        standing = replace(standing, attempt=replace(standing.attempt, own=without))
         store.save_standing(dump_standing(settings.party, standing), last=True)
 
 
@@ -180,6 +181,7 @@ class _Part:
         inside = started.settings
         with contextlib.ExitStack() as stack:
             stack.callback(store.close)
+            stack.callback(_forget_secrets, self._settings, self._store, store)
             if self._settings.wipe_value:
                 stack.callback(inside.value.fill, 0.0)
             self._on_start(started)
@@ -193,9 +195,7 @@ class _Part:
             session.at_gate(lambda parties: listener.cut_off(members[place] for place in parties), asyncio.to_thread)
             self._session = session
             self._begun.set()
-            result = await session.run()
-        _forget_secrets(self._settings, self._store)
-        return result
+            return await session.run()
 
     async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         if isinstance(request, Start):
