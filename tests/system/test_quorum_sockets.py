@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quietmean.core.errors import InputError, NotStarted
+from quietmean.core.errors import InputError, NotStarted, PeerError
 from quietmean.node import Brought, Identity, NodeResult, NodeSettings, Quorum, Roster, RosterEntry, Started, run_quorum
 from quietmean.node.gathering.gathering import Gathering
-from quietmean.node.gathering.record import dump_standing, from_frame, load_standing, to_frame
+from quietmean.node.gathering.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frame
+from quietmean.node.net import Opened, Start
 from quietmean.node.quorum import Attempt, Machine, Opening, Own, Proposal, Standing, Telling
 from quietmean.node.session import Session
 from quietmean.node.storage import Store
@@ -320,6 +322,42 @@ def test_the_record_is_what_was_written() -> None:
     told = Telling(proposal, b"h" * 32, {2: opening}, bound=True)
     assert from_frame(to_frame(told)) == told
     assert from_frame(to_frame(Telling())) == Telling()
+
+
+def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> None:
+    """Random frames of a member: refused as such, or without any effect; nothing else is raised."""
+    settings, rng = parties.settings(3600.0)[0], random.Random(1)
+    assert settings.quorum is not None
+    liar = RosterSignatures(parties.identities[1], parties.roster)
+
+    def frame() -> Start:
+        attempt, members = (
+            rng.choice([0, 1, 2, 11, 2**31 - 1]),
+            rng.choice([(), (0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 99), (1,) * 4]),
+        )
+        proposal = Proposal.signed(settings.study, attempt, members, liar)
+        signature = rng.choice([b"", b"s" * 64, b"s" * 63, proposal.signature])
+        party, weight = rng.choice([0, 1, 99]), rng.choice([1.0, float("nan"), -1.0])
+        opened = Opened(party, b"n" * 32, weight, b"x" * 32)
+        commit = rng.choice([b"", b"h" * 32, b"h"])
+        return Start(0, attempt, members, signature, commit, rng.choice([(), (opened,), (opened, opened)]), rng.random() < 0.3)
+
+    async def run() -> set[int]:
+        store = settings.open_store()
+        found = set()
+        try:
+            one = Gathering(settings, settings.quorum or Quorum(5, 0.0, {}), store, {}, lambda event: None)
+            for _ in range(500):
+                with contextlib.suppress(PeerError):
+                    one.heard(1, frame())
+                assert not one.standing.bound
+                found.add(one.standing.latest)
+        finally:
+            store.close()
+        return found
+
+    # Its own signature is good for its own attempt only, in which this party is with it and enough others.
+    assert asyncio.run(run()) == {0, 2}
 
 
 def test_a_gathering_refuses_an_unsafe_minimum(parties: Parties) -> None:

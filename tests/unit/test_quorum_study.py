@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.privacy import Charge
-from quietmean.studies.party import Contract, Policy
+from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.party import Contract, Policy, Prepared
+from quietmean.studies.party.part import require_enough
 from quietmean.studies.party.policy import Rules
 from quietmean.studies.study import Study
 from quietmean.studies.study_file import study_text
@@ -144,6 +147,18 @@ def test_a_sealed_study_keeps_its_start(tmp_path: Path) -> None:
     assert sealed.roster.name(sealed.roster.conveners[0]) == "north"
     found = Contract.for_party("south", sealed, sealed.study.choice(5))
     assert found.to_json()["quorum"]["minimum"] == 4
+
+
+def test_a_result_that_another_set_could_have_too_is_none() -> None:
+    class Log:
+        def write(self, event: object, what: object = None) -> Any:
+            raise InputError("this log cannot be written")
+
+    plan = study().choice(5).plan
+    ready = cast(Prepared, SimpleNamespace(settings=SimpleNamespace(plan=plan), auditor=Log(), approval={}))
+    require_enough(ready, cast(StudyOutcome, SimpleNamespace(parties_counted=4)))
+    with pytest.raises(ProtocolFailure, match="3 parties are counted, and one of 5 parties of whom 1 may collude needs 4"):
+        require_enough(ready, cast(StudyOutcome, SimpleNamespace(parties_counted=3)))
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------

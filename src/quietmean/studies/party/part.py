@@ -116,7 +116,7 @@ async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] =
     outcome = conclude(files.workload, settings.plan.target, result.execution, result.mean, result.gate)
     account = None if charge is None else charge.settle(outcome, files.party)
     if beginning:
-        _require_enough(ready, outcome)
+        require_enough(ready, outcome)
     absent = beginning[0].absent if beginning else None
     origin = origin_of(files, settings, _with_log(ready, result=True), result, _start(ready.files, beginning))
     outcome.save_receipt(receipt, origin)
@@ -140,7 +140,7 @@ def _start(files: Files, beginning: Sequence[Started]) -> dict[str, Any]:
     return {"start": {**place, "roster": files.roster.digest}}
 
 
-def _require_enough(ready: Prepared, outcome: StudyOutcome) -> None:
+def require_enough(ready: Prepared, outcome: StudyOutcome) -> None:
     """Raises :class:`ProtocolFailure` for what is no result: another set of parties might have one, too."""
     target = ready.settings.plan.target
     least = least_minimum(target.parties, target.colluding)
