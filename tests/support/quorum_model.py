@@ -180,6 +180,16 @@ class Exhaustive:
         # For each place: the indices of its honest parties, and whether the liar can begin it.
         self._inside = [[index for index, party in enumerate(self.parties) if party in chosen] for _, chosen in self.places]
         self._forgeable = [rules.convener(attempt) == liar and liar in chosen for attempt, chosen in self.places]
+        self._conveners = [rules.convener(attempt) for attempt, _ in self.places]
+        # For each party and place in which it is: the number of the place, and the indices of the honest others there.
+        self._others = [
+            [
+                (number, [other for other in self._inside[number] if other != index])
+                for number, (_, chosen) in enumerate(self.places)
+                if party in chosen
+            ]
+            for index, party in enumerate(self.parties)
+        ]
         self._ids: dict[object, int] = {}
         self._locals: list[_Local] = []
         # Of each: how far it told in each place, from 0 (nothing) to 4 (that it is bound).
@@ -218,17 +228,15 @@ class Exhaustive:
         for index, party in enumerate(self.parties):
             local = state[index]
             found = {self._crashed(party, local)}
-            for number, place in enumerate(self.places):
-                if party not in place[1]:
-                    continue
-                if self.rules.convener(place[0]) == party:
+            for number, others in self._others[index]:
+                place = self.places[number]
+                if self._conveners[number] == party:
                     found.add(self._proposed(party, local, place))
-                others = [other for other in self._inside[number] if other != index]
                 reached = [levels[other][number] for other in others]
                 if self._forgeable[number] or any(reached):
                     # That somebody is there: the convener itself, if it can be.
                     told = [other for other in others if levels[other][number]]
-                    first = [other for other in told if self.parties[other] == self.rules.convener(place[0])] or told
+                    first = [other for other in told if self.parties[other] == self._conveners[number]] or told
                     found.add(self._heard(state, index, number, tuple(first[:1]), 0, self._forgeable[number]))
                 for stage in range(min(reached, default=3)):
                     found.add(self._heard(state, index, number, tuple(others), stage, self.liar in place[1]))
