@@ -14,9 +14,8 @@ from quietmean.cli.ledger import balance_text
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
+    from quietmean.node import NodeSettings
     from quietmean.node.preflight import CheckSession
-    from quietmean.planning.plan import Plan
-    from quietmean.statistics import Encoded
     from quietmean.studies.party import Contract, Files, Payer, Policy
 
 _SHORT = 12
@@ -101,7 +100,7 @@ def command(
     contract = Contract.of(files, choice)
     # Not even a look at who answers: a roster may list the hosts of a stranger's choice.
     rules.refuse(contract)
-    findings = [_policy(rules, contract), *_look(files, shared, data, files.store(store), payer, rules)]
+    findings = [_policy(rules, contract), *_look(files, contract, data, files.store(store), payer, rules)]
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
         findings.append(_listen(files, session, listen))
@@ -123,13 +122,17 @@ def _policy(rules: Policy, contract: Contract) -> Finding:
     return Finding("contract", True, f"allowed by {rules.place}; say yes with --accept {contract.digest[:_ACCEPTED]}")
 
 
-def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
+def _look(files: Files, contract: Contract, data: Path, store: Path, payer: Payer | None, rules: Policy) -> list[Finding]:
     """What can be found out without the others."""
+    from quietmean.studies.party import brought
+
+    plan = contract.plan
     findings = [Finding("study", True, f"plan {plan.digest[:_SHORT]}: {plan.protocol.name} for {len(files.roster)} parties")]
     try:
         records = files.records(data)
         rules.refuse_records(len(records), files.study.count)
         encoded = files.encode(records, plan)
+        settings = files.settings(plan, encoded, store, smaller=brought(files, contract.choice, records))
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]
@@ -142,7 +145,7 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
     tell_notes(files.owner_notes)
     tell_owner([encoded])
     try:
-        findings.append(Finding("store", True, _store_text(files, plan, encoded, store)))
+        findings.append(Finding("store", True, _store_text(settings)))
     except InputError as error:
         return [*findings, Finding("store", False, str(error))]
     if payer is not None:
@@ -150,7 +153,7 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
             payer = payer.of(records)
             text = payer.new_account(plan)
             if text is None:
-                account = payer.check(files.study.name, files.settings(plan, encoded, store))
+                account = payer.check(files.study.name, settings, contract.charge)
                 text = f"the study fits; before it, {balance_text(account)}"
             findings.append(Finding("ledger", True, text))
         except InputError as error:
@@ -158,9 +161,10 @@ def _look(files: Files, plan: Plan, data: Path, store: Path, payer: Payer | None
     return findings
 
 
-def _store_text(files: Files, plan: Plan, encoded: Encoded, store: Path) -> str:
+def _store_text(settings: NodeSettings) -> str:
     """Raises :class:`InputError` where join would."""
-    if files.settings(plan, encoded, store).store_exists():
+    store = settings.store
+    if settings.store_exists():
         return f"{store} belongs to this study and these data: join continues it"
     folder = store.absolute().parent
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):

@@ -187,6 +187,8 @@ def print_not_counted(document: dict[str, Any]) -> None:
     """Whose records are not in the result, by name."""
     if document["not_counted"]:
         out.print(f"without the records of {printable(', '.join(document['not_counted']))}", markup=False)
+    if document.get("not_in_at_start"):
+        out.print(f"not in at the start: {printable(', '.join(document['not_in_at_start']))}", markup=False)
 
 
 def print_choice(document: dict[str, Any]) -> None:

@@ -36,6 +36,8 @@ def command(
     colluding: int | None = None,
     dropouts: float = 0.0,
     protocol: str = "auto",
+    minimum: int | None = None,
+    start_by: str | None = None,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -83,6 +85,11 @@ def command(
     protocol
         The protocol; quietmean plan compares them. auto: packed secret sharing where its conditions hold, else the least
         predicted error among equals; chosen when the parties are known.
+    minimum
+        With how many parties it may start where not all come; default all. Needs --start-by.
+    start_by
+        When it starts with those who are there, such as 2027-03-01T09:00:00Z, or before that once all are. Without it all parties
+        have to come.
     save
         Where to write the study; an existing file is never overwritten.
     json
@@ -111,7 +118,7 @@ def command(
     else:
         raise InputError("the study has no column: give at least one --column with --bounds, --levels or --boolean")
     statistics = [read_text(text) for text in statistic or ()]
-    given = {
+    given: dict[str, Any] = {
         "unit": unit,
         "count": count,
         "most_records": most_records,
@@ -121,6 +128,7 @@ def command(
         "dropouts": dropouts,
         "protocol": protocol,
     }
+    given |= {"minimum": minimum, "start_by": start_by}
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))
     write_bytes(save, text.encode(), "the study")

@@ -21,6 +21,10 @@ class NothingPublished(ProtocolFailure):
     """A protocol ended without a result, and it is certain that nobody can have one: what was charged may be given back."""
 
 
+class NotStarted(ProtocolFailure):
+    """A study did not start, or started without this party: nothing of its data has left, and never will in this study."""
+
+
 class PeerError(QuietmeanError):
     """A peer sent something that this protocol does not allow: an error of the peer, not of the local user."""
 

@@ -14,7 +14,7 @@ Several processes may use one ledger at once, on one machine (not over a network
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -216,6 +216,11 @@ class Ledger:
         with self._database.transaction("IMMEDIATE"):
             if self._entry(study) is None:
                 raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
+            if self._database.row("SELECT 1 FROM fact WHERE name = ?", f"given back {study}") is not None:
+                raise InputError(
+                    f"study {study} was given back in ledger {self._path}, since nothing of it would ever leave: the party's "
+                    "store is an older copy, it must not be restored"
+                )
             known = self._database.row("SELECT value FROM fact WHERE name = ?", name)
             if known is not None and bytes(known[0]) != content:
                 raise InputError(
@@ -223,6 +228,27 @@ class Ledger:
                     "a correction is a new study, charged anew"
                 )
             self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", name, content)
+
+    def give_back(self, study: str, *, when: datetime, note: str = "") -> bool:
+        """Give all back that was reserved for a study of which nothing left and nothing ever will; idempotent.
+
+        False for one of which something may have left: see :meth:`bind`. Raises :class:`InputError` for a study that was never
+        reserved.
+        """
+        stamp = _stamp(when)
+        with self._database.transaction("IMMEDIATE"):
+            known = self._entry(study)
+            if known is None:
+                raise InputError(f"study {study} is not in ledger {self._path}: reserve it first")
+            if self._database.row("SELECT 1 FROM fact WHERE name = ?", f"bound {study}") is not None:
+                return False
+            self._database.change("INSERT OR IGNORE INTO fact VALUES (?, ?)", f"given back {study}", b"")
+            if known.settled:
+                return True
+            # Also where what was reserved stays charged in all other cases.
+            entry, _ = rules.settled(self._account(known.account), replace(known, refund=True), Charge(0.0), stamp, note)
+            self._save(entry)
+            return True
 
     def check(
         self,

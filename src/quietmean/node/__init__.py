@@ -1,8 +1,21 @@
 """A node: one party of a study over the network, with sockets, a clock, a durable store and a log."""
 
+from quietmean.node.gathering import Started, run_quorum
 from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.peer import run_party
-from quietmean.node.session import NodeResult, NodeSettings
+from quietmean.node.session import Brought, NodeResult, NodeSettings, Quorum
 
-__all__ = ["Identity", "Late", "NodeResult", "NodeSettings", "Roster", "RosterEntry", "run_party"]
+__all__ = [
+    "Brought",
+    "Identity",
+    "Late",
+    "NodeResult",
+    "NodeSettings",
+    "Quorum",
+    "Roster",
+    "RosterEntry",
+    "Started",
+    "run_party",
+    "run_quorum",
+]

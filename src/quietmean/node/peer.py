@@ -45,19 +45,20 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         store = settings.open_store()
         stack.callback(store.close)
         # Only once this process holds the store: the status file of another process must stay.
-        monitor = stack.enter_context(_monitor(settings))
+        monitor = stack.enter_context(monitor_of(settings))
         if (before := kept_result(store)) is not None:
             monitor.event(AlreadyOver())
             return before
         return await _run_session(settings, store, monitor)
 
 
-def _monitor(settings: NodeSettings) -> Monitor:
+def monitor_of(settings: NodeSettings) -> Monitor:
+    """Shows what the node of these settings does."""
     study = {"study": settings.plan.context.get("study"), "session": settings.study, "protocol": settings.plan.protocol.name}
     return Monitor(settings.party, settings.names, study, Traffic(), settings.report, settings.observe, settings.status)
 
 
-class _MonitoredLink(Link):
+class MonitoredLink(Link):
     """Passes every answer to the monitor."""
 
     def __init__(
@@ -112,7 +113,7 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         for peer in range(target.parties):
             if peer != party:
                 route = reach.route(peer)
-                links[peer] = _MonitoredLink(endpoint(session), peer, route, handle, lambda: session.position, monitor)
+                links[peer] = MonitoredLink(endpoint(session), peer, route, handle, lambda: session.position, monitor)
         return links
 
     async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:

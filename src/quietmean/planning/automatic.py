@@ -6,7 +6,7 @@ Only protocols among equals are taken: nobody has a role, or is trusted, unless 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from quietmean.core.errors import InputError
@@ -25,10 +25,19 @@ _MOST_NUMBERS = 10**9
 
 @dataclass(frozen=True)
 class Choice:
-    """A plan, and one sentence on why its protocol was taken; None where it was named."""
+    """A plan, and one sentence on why its protocol was taken; None where it was named.
+
+    ``smaller``: plans for fewer parties, by their number, of a study that starts with those who are there.
+    """
 
     plan: Plan
     why: str | None = None
+    smaller: Mapping[int, Plan] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> list[Plan]:
+        """Of all numbers of parties with which the study may start; the first one is for all."""
+        return [self.plan, *(self.smaller[size] for size in sorted(self.smaller, reverse=True))]
 
 
 def choose(target: Target, options: Mapping[str, Any] | None = None, domain: InputDomain | None = None) -> Choice:

@@ -32,7 +32,7 @@ _INTERVAL = nullable(array(_END, least=2, most=2))
 def result_schema() -> Schema:
     """Of the one JSON document that ``run --json``, ``join --json`` and ``combine --json`` print."""
     local = {"true_mean", "killed"}
-    node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger"}
+    node = {"refusals", "silent", "unresolved", "counted_twice", "counted_twice_part", "notes", "ledger", "not_in_at_start"}
     files = {"headline", "contributions", "left_out", "twice"}
     fields = _result() | {
         "true_mean": described(_by_term(NUMBER), "run only: of the same records without noise"),
@@ -53,6 +53,7 @@ def result_schema() -> Schema:
         "counted_twice": array(array(COUNT, least=3, most=3)),
         "counted_twice_part": NUMBER,
         "notes": described(array(TEXT), "join only: what could not be settled, in words"),
+        "not_in_at_start": described(array(TEXT), "join only: of a study with start_by, the parties without whom it started"),
         "ledger": described({"type": "object"}, "join only: what is left of the budget"),
         "headline": described(TEXT, "combine only: how many parties are in the result, and who is not"),
         "contributions": described(by_name(TEXT), "combine only: the digests of the contributions that went in, by party"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from quietmean.core.assumptions import usual_colluders
 from quietmean.core.domain import Count, PrivacyUnit
@@ -59,6 +60,22 @@ class Study(BaseModel):
     # In seconds. Nobody answers within less than a millisecond.
     round_timeout: float = Field(default=10.0, ge=1e-3)
     start_timeout: float = Field(default=60.0, ge=1e-3)
+    # With how many parties it may start, by default all; and when, with those who are there. Who is in is agreed on first.
+    minimum: int | None = Field(default=None, ge=2, strict=True)
+    start_by: AwareDatetime | None = None
+
+    @property
+    def starts_with_quorum(self) -> bool:
+        """Whether who is in is agreed on before the start, instead of waiting for everybody."""
+        return self.start_by is not None
+
+    @field_validator("start_by", mode="before")
+    @classmethod
+    def _time_with_offset(cls, given: Any) -> Any:
+        # A bare number would be taken for seconds since 1970.
+        if given is not None and not isinstance(given, str | datetime):
+            raise ValueError("no time with its offset from UTC")
+        return given
 
     @classmethod
     def load(cls, path: Path) -> Study:
@@ -107,6 +124,8 @@ class Study(BaseModel):
             shown = [fault for fault in all_faults if not (inside and fault["loc"] == ("column",))]
             faults = [_fault(fault["type"], fault["loc"], fault["msg"], fault.get("ctx", {})) for fault in shown]
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
+        if study.minimum is not None and not study.starts_with_quorum:
+            raise InputError("the study has a minimum and no start_by: say when it starts with those who are there")
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
         return study
@@ -157,10 +176,18 @@ class Study(BaseModel):
         target = self.target(parties)
         if self.protocol == AUTO:
             found = choose(target, self.options, self.workload.domain)
-            return replace(found, plan=self.placed(found.plan))
-        protocol = get_protocol(self.protocol).from_options(self.options)
-        protocol.require_privacy(no_privacy)
-        return Choice(self.placed(calibrate(target, protocol)))
+            found = replace(found, plan=self.placed(found.plan))
+        else:
+            protocol = get_protocol(self.protocol).from_options(self.options)
+            protocol.require_privacy(no_privacy)
+            found = Choice(self.placed(calibrate(target, protocol)))
+        return self.with_quorum(found) if self.starts_with_quorum else found
+
+    def with_quorum(self, choice: Choice) -> Choice:
+        """The same with plans for fewer parties, down to ``minimum``. Raises :class:`InputError` where that is not safe."""
+        from quietmean.studies.quorum import for_quorum
+
+        return for_quorum(self, choice)
 
     def placed(self, plan: Plan) -> Plan:
         """The plan with what its coordinates mean in this study, and where they lie.
@@ -180,6 +207,8 @@ class Study(BaseModel):
             context |= {"count": str(self.count), "most_records": self.workload.most_records}
         if self.workload.allocated is not None:
             context |= {"allocated": list(self.workload.allocated)}
+        if self.start_by is not None:
+            context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}
@@ -207,6 +236,8 @@ def _fault(kind: str, place: tuple[int | str, ...], message: str, context: Mappi
         return "it has no column: add a [[column]] with name, low and high"
     if kind == "missing":
         return f"{text} is missing"
+    if place == ("start_by",):
+        return f"{text} must be a time with its offset from UTC, for example 2027-03-01T09:00:00Z"
     if kind == "enum":
         return f"{text} must be {context['expected'].replace(chr(39), chr(34))}"
     if kind.startswith("greater_than"):

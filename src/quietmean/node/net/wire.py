@@ -207,6 +207,26 @@ class Vote(Request, frozen=True, tag="v"):
     passes: bool
 
 
+class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """What one party of an attempt to start revealed."""
+
+    party: Count
+    nonce: Bytes32
+    weight: float
+    exchange: Bytes32
+
+
+class Start(Request, frozen=True, tag="s"):
+    """Who is in: where the sender is in the attempts to start; ``attempt`` 0 is nowhere yet. See :mod:`quietmean.node.quorum`."""
+
+    attempt: Count = 0
+    members: tuple[Count, ...] = ()
+    signature: Annotated[bytes, msgspec.Meta(max_length=64)] = b""
+    commit: Annotated[bytes, msgspec.Meta(max_length=32)] = b""
+    openings: tuple[Opened, ...] = ()
+    bound: bool = False
+
+
 class Answer(Frame, frozen=True, tag="a"):
     """The answer to one request, with the position of the answering side."""
 
@@ -218,7 +238,7 @@ class Answer(Frame, frozen=True, tag="a"):
 
 
 AnyRequest: TypeAlias = (
-    Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote
+    Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote | Start
 )
 AnyFrame: TypeAlias = Hello | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest
 

@@ -1,13 +1,16 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
 from quietmean.node.session.finalization import kept_result, refusal
+from quietmean.node.session.quorum import Brought, Quorum
 from quietmean.node.session.result import NodeResult
 from quietmean.node.session.session import Session
 from quietmean.node.session.settings import NodeSettings
 
 __all__ = [
+    "Brought",
     "NodeResult",
     "NodeSettings",
+    "Quorum",
     "Session",
     "kept_result",
     "refusal",

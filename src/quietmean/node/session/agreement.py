@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +19,12 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import AgreementWaits
 from quietmean.node.net import ACCEPTED, Commit, Reveal, printable
+from quietmean.node.quorum import Opening, commitment_hash
 from quietmean.node.session.context import Context
 from quietmean.node.storage import Commitment, Store
 from quietmean.randomness import Seed
 
 _REPORT_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """What a party commits to: 32 random bytes, its public weight, its X25519 public key for this study."""
-
-    nonce: bytes
-    weight: float
-    exchange: bytes
 
 
 class Commitments:
@@ -74,6 +65,16 @@ class Commitments:
             self._store.save_reveal(party, opening.nonce, opening.weight, opening.exchange)
             self._by_party[party] = Commitment(known.hash, opening.nonce, opening.weight, opening.exchange)
 
+    def take_over(self, agreed: Mapping[PartyId, Commitment]) -> None:
+        """What the parties agreed on before the session began, checked and revealed by all of them."""
+        for party, commitment in agreed.items():
+            if party not in self._by_party:
+                self._store.save_commit(party, commitment.hash)
+            nonce, weight, exchange = commitment.nonce or b"", commitment.weight or 0.0, commitment.exchange or b""
+            self._store.save_reveal(party, nonce, weight, exchange)
+            self._by_party[party] = commitment
+        self._note_commits()
+
     def _note_commits(self) -> None:
         if not self.uncommitted:
             self.all_committed.set()
@@ -102,12 +103,6 @@ class Commitments:
     def weights(self) -> NDArray[np.float64]:
         """The public weights, shape (n,). All parties must have revealed."""
         return np.array([commitment.weight for _, commitment in sorted(self._by_party.items())], dtype=np.float64)
-
-
-def commitment_hash(study: str, party: PartyId, opening: Opening) -> bytes:
-    # It names the party: nobody can present another's commitment as its own.
-    text = f"quietmean commit\n{study}\n{party}\n{opening.weight!r}\n".encode()
-    return hashlib.sha256(text + opening.nonce + opening.exchange).digest()
 
 
 async def agree(context: Context, commitments: Commitments, opening: Opening, start_timeout: float) -> None:

@@ -28,12 +28,14 @@ from quietmean.node.net import (
     Refusals,
     ResendRequest,
     Reveal,
+    Start,
     Traffic,
     Transfer,
     Vote,
 )
 from quietmean.node.phase import Phase, Position
-from quietmean.node.session.agreement import Commitments, Opening, agree
+from quietmean.node.quorum import Opening
+from quietmean.node.session.agreement import Commitments, agree
 from quietmean.node.session.context import Context, PeerLink
 from quietmean.node.session.failure_detector import FailureDetector
 from quietmean.node.session.finalization import encoded_gossip, exchange_logs, keep_refusal, keep_result
@@ -144,7 +146,9 @@ class Session:
         await asyncio.gather(*(link.close() for link in self._context.links.values()))
 
     async def _agree(self) -> Seed:
-        if self._store.state() is None:
+        if self._settings.agreed:
+            self._commitments.take_over(self._settings.agreed)
+        elif self._store.state() is None:
             opening = Opening(self._store.nonce, self._settings.weight, self._exchange.public)
             await agree(self._context, self._commitments, opening, self._settings.start_timeout)
         seed = self._commitments.public_seed()
@@ -353,6 +357,8 @@ class Session:
                     # Not before this party knows the schedule: it is asked again.
                     return Answer(request.number, REFUSED, *context.inbox.position)
                 self._take_at_gate(sender, request, payload)
+            case Start():
+                raise PeerError("it tells who is in, which is settled in this study")
             case Commit() | Reveal():
                 return self._take_opening(sender, request)
             case Heartbeat():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Roster
-from quietmean.node.storage import Store
+from quietmean.node.session.quorum import Quorum
+from quietmean.node.storage import Commitment, Store
 from quietmean.planning import Plan
 from quietmean.randomness import Seed
 
@@ -38,7 +39,8 @@ class NodeSettings:
     :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
     to other processes.
     ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the
-    settings can be used once. Raises :class:`InputError` where the fields are impossible or do not fit each other.
+    settings can be used once. ``quorum``: with whom the study may start, if not with all; ``agreed``: what the parties agreed on
+    before the session began. Raises :class:`InputError` where the fields are impossible or do not fit each other.
     """
 
     identity: Identity
@@ -56,6 +58,8 @@ class NodeSettings:
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None
     wipe_value: bool = False
+    quorum: Quorum | None = None
+    agreed: Mapping[PartyId, Commitment] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         target = self.plan.target
@@ -87,7 +91,11 @@ class NodeSettings:
     @cached_property
     def study(self) -> str:
         """The session digest: what all parties of a study must have in common, SHA-256, hexadecimal."""
-        return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest})
+        if self.quorum is None:
+            return digest({"format": "quietmean-session-1", "roster": self.roster.digest, "plan": self.plan.digest})
+        plans = [self.plan.digest, *(one.plan.digest for _, one in sorted(self.quorum.smaller.items()))]
+        agreed = {"minimum": self.quorum.minimum, "start_by": self.quorum.start_by, "conveners": list(self.roster.conveners)}
+        return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **agreed})
 
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""

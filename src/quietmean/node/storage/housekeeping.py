@@ -11,7 +11,10 @@ from quietmean.core.errors import InputError
 
 _MAGIC = b"SQLite format 3\0"
 # Behind the name of a store: of SQLite, of large vectors, and of the status.
-_BESIDE = ("", "-wal", "-shm", "-journal", ".vectors", ".status.json")
+_OWN = ("", "-wal", "-shm", "-journal", ".vectors")
+# What a study that started with those who were there keeps of what they did.
+STARTED = ".started"
+_BESIDE = (*_OWN, ".status.json", *(STARTED + ending for ending in _OWN))
 
 
 def find_stores(folder: Path) -> list[Path]:

@@ -107,6 +107,17 @@ class Store(Database):
     def _set_fact(self, name: str, value: bytes) -> None:
         self._database.execute("INSERT INTO fact VALUES (?, ?)", (name, value))
 
+    def standing(self) -> bytes | None:
+        """Where this party is in the attempts to start, as :meth:`save_standing` was given it."""
+        return self._fact("standing")
+
+    def save_standing(self, standing: bytes, *, last: bool = False) -> None:
+        """``last``: nothing of the one before is kept on disk."""
+        with self._transaction():
+            self._database.execute("INSERT OR REPLACE INTO fact VALUES ('standing', ?)", (standing,))
+        if last:
+            self._empty_journal()
+
     # --- agreement ---------------------------------------------------------------------------------------------------
 
     def commitments(self) -> dict[PartyId, Commitment]:

@@ -8,7 +8,7 @@ from quietmean.studies.party.owner_approval import OwnerApproval
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, payer_for, twins_text
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.party.preparing import Prepared, agree, auditor_for, charge_of, prepare
+from quietmean.studies.party.preparing import Prepared, agree, auditor_for, brought, charge_of, prepare
 
 __all__ = [
     "Answer",
@@ -27,6 +27,7 @@ __all__ = [
     "agreed_terms",
     "approve",
     "auditor_for",
+    "brought",
     "charge_of",
     "file_name",
     "notes_of",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Address, Identity, RelayAddress, Roster, format_address
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
+from quietmean.privacy import Charge
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.forecast import Forecast
@@ -96,13 +98,38 @@ class Contract:
     def plan(self) -> Plan:
         return self.choice.plan
 
+    @property
+    def plans(self) -> list[Plan]:
+        """Of all numbers of parties with which the study may start; the first one is for all."""
+        return self.choice.plans
+
+    @property
+    def fewest(self) -> int:
+        """With how many parties it may start."""
+        return self.plans[-1].target.parties
+
+    @property
+    def epsilon_a_priori(self) -> float:
+        """Whoever is in: the largest of all plans."""
+        return max(plan.epsilon_a_priori for plan in self.plans)
+
+    @property
+    def charge(self) -> Charge:
+        """What is reserved for it, whoever is in."""
+        found = self.plan.charge
+        for plan in self.plans[1:]:
+            found = found.larger(plan.charge)
+        return found
+
     @cached_property
     def digest(self) -> str:
         """What a yes is about, SHA-256, hexadecimal: the seal's; else of study, names and keys of all parties, and plan."""
         if self.sealed is not None:
             return self.sealed.digest
         parties = [[party.name, party.key] for party in self.parties]
-        parts = {"study": self.study.tables(), "parties": parties, "plan": self.plan.digest}
+        parts: dict[str, Any] = {"study": self.study.tables(), "parties": parties, "plan": self.plan.digest}
+        if self.study.starts_with_quorum:
+            parts["plans"] = [plan.digest for plan in self.plans]
         return digest({"format": "quietmean-contract-1", **parts})
 
     @cached_property
@@ -140,7 +167,7 @@ class Contract:
             "columns": [column.describe() for column in self.study.workload.columns],
             "unit": str(target.unit),
             "neighbouring": str(target.neighbouring),
-            "epsilon_a_priori": plan.epsilon_a_priori,
+            "epsilon_a_priori": self.epsilon_a_priori,
             "epsilon_asked": target.epsilon,
             "delta": target.delta,
             "enforced_by": plan.a_priori.enforced_by,
@@ -154,8 +181,26 @@ class Contract:
             "relays": self.relays,
             "expected": self.expected(),
             "plan": plan.digest,
+            **self._quorum_json(),
             "assumptions": assumptions_json(plan.assumptions),
         }
+
+    def _quorum_json(self) -> dict[str, Any]:
+        if self.study.start_by is None:
+            return {}
+        plans = {str(plan.target.parties): plan.digest for plan in self.plans}
+        return {"quorum": {"minimum": self.fewest, "start_by": self.study.start_by.isoformat(), "plans": plans}}
+
+    def _start(self) -> list[str]:
+        """When and with whom it starts, of a study that does not wait for all."""
+        start_by, parties = self.study.start_by, len(self.parties)
+        if start_by is None:
+            return []
+        fewer = "" if self.fewest == parties else f", with those who are there if they are {self.fewest} or more"
+        return [
+            f"as soon as all {parties} parties are there, or at {_in_words(start_by)}{fewer}; who is in is agreed on first, by "
+            "proposal of one of the parties, and whoever is not in takes no part"
+        ]
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""
@@ -168,16 +213,21 @@ class Contract:
             ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
             ("of", _listed([_column(column) for column in self.study.workload.columns])),
             ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}{self._counts()}"),
-            ("costs at most", f"epsilon {_up(plan.epsilon_a_priori)} {at}, known beforehand: {plan.a_priori.enforced_by}"),
+            ("costs at most", f"epsilon {_up(self.epsilon_a_priori)} {at}, known beforehand: {plan.a_priori.enforced_by}"),
             ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
             ("if all others collude", others),
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),
             ("with" if self.own.address is None else "connects to", _listed([str(party) for party in self.others])),
+            *(("starts", sentence) for sentence in self._start()),
             *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
             *(("expected", sentence) for sentence in expected),
             *(("taken for granted", str(one)) for one in plan.assumptions),
             ("digest", self.digest),
         ]
+
+
+def _in_words(when: datetime) -> str:
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _party_json(party: Signatory) -> dict[str, Any]:

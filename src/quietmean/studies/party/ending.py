@@ -79,9 +79,16 @@ def _rounds(sent: list[str]) -> str:
 
 
 def origin_of(
-    files: Files, settings: NodeSettings, approval: Mapping[str, Any], result: NodeResult | None = None
+    files: Files,
+    settings: NodeSettings,
+    approval: Mapping[str, Any],
+    result: NodeResult | None = None,
+    start: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """For the receipt: which software, study, plan and parties this execution belongs to, and what its ``result`` left open."""
+    """For the receipt: which software, study, plan and parties this execution belongs to, and what its ``result`` left open.
+
+    ``start``: who was in at it, of a study that did not wait for all.
+    """
     plan = settings.plan
     return {
         "quietmean": package_version(),
@@ -94,5 +101,6 @@ def origin_of(
         "names": [entry.name for entry in files.roster.entries],
         "finished": now(),
         **approval,
+        **(start or {}),
         **({} if result is None else {"public_seed": result.public_seed, **loose_ends(result)}),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
-from quietmean.node import Identity, NodeSettings, Roster
+from quietmean.node import Brought, Identity, NodeSettings, Quorum, Roster
 from quietmean.node.monitor import NodeView, Report, status_path
 from quietmean.node.net import parse_address
 from quietmean.planning.automatic import Choice
@@ -21,6 +21,7 @@ from quietmean.statistics import Encoded, Workload
 from quietmean.studies.data import Source, read_columns
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.forecast import Forecast
+from quietmean.studies.quorum import minimum_of
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import is_signed_document
 from quietmean.studies.study import Study
@@ -156,12 +157,26 @@ class Files:
             raise InputError(
                 f"the plan {path} is for other columns, bounds, statistics or unit than the study: make the plan anew"
             )
-        return Choice(study.placed(plan))
+        found = Choice(study.placed(plan))
+        return study.with_quorum(found) if study.starts_with_quorum else found
 
     def settings(
-        self, plan: Plan, encoded: Encoded, store: Path, show: Show | None = None, listen: str | None = None
+        self,
+        plan: Plan,
+        encoded: Encoded,
+        store: Path,
+        show: Show | None = None,
+        listen: str | None = None,
+        smaller: Mapping[int, Brought] | None = None,
     ) -> NodeSettings:
-        """``listen``: where to listen here, as text, if not on the address in the roster."""
+        """``listen``: where to listen here, as text, if not on the address in the roster.
+
+        ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
+        """
+        quorum = None
+        if self.study.start_by is not None:
+            minimum = minimum_of(self.study, len(self.roster))
+            quorum = Quorum(minimum, self.study.start_by.timestamp(), smaller or {})
         settings = NodeSettings(
             identity=self.identity,
             roster=self.roster,
@@ -174,6 +189,7 @@ class Files:
             start_timeout=self.study.start_timeout,
             status=status_path(store),
             listen=None if listen is None else parse_address(listen),
+            quorum=quorum,
         )
         return settings if show is None else replace(settings, report=show.report, observe=show.observe)
 

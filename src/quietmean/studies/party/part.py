@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError, NothingPublished, ProtocolFailure
+from quietmean.core.errors import InputError, NothingPublished, NotStarted, ProtocolFailure
 from quietmean.ledger import Account
-from quietmean.node import NodeResult, run_party
+from quietmean.node import NodeResult, NodeSettings, Started, run_party, run_quorum
+from quietmean.node.quorum import least_minimum
 from quietmean.planning.gate import GateRefused
 from quietmean.studies.audit import Event
 from quietmean.studies.outcome import StudyOutcome, conclude, save_refusal
@@ -32,6 +33,8 @@ class Finished:
     origin: Mapping[str, Any]
     receipt: Path
     seconds: float
+    # Of a study that started with those who were there: who was not.
+    absent: Sequence[str] | None = None
 
     @cached_property
     def names(self) -> list[str]:
@@ -40,7 +43,10 @@ class Finished:
     @cached_property
     def notes(self) -> list[str]:
         """What the execution could not settle, in sentences for the user."""
-        return notes_of(self.files.roster, self.result)
+        found = notes_of(self.files.roster, self.result)
+        if self.absent:
+            found.insert(0, f"{', '.join(self.absent)} took no part: not in at the start")
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """What ``quietmean schema result`` describes, without how the protocol was chosen and where pages are."""
@@ -51,6 +57,7 @@ class Finished:
             **loose_ends(self.result),
             "notes": self.notes,
             "not_counted": self.outcome.missing(self.names),
+            **({} if self.absent is None else {"not_in_at_start": list(self.absent)}),
             "receipt": str(self.receipt),
         }
 
@@ -68,18 +75,31 @@ async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] =
     files, settings, charge, auditor = ready.files, ready.settings, ready.charge, ready.auditor
     auditor.write(Event.STARTED, {"plan": settings.plan.digest, "charged": charge is not None})
     begun = time.monotonic()
-    target = settings.plan.target
+    beginning: list[Started] = []
     try:
-        result = await run_party(settings)
+        if settings.quorum is None:
+            result = await run_party(settings)
+        else:
+            result = await run_quorum(settings, beginning.append)
+    except NotStarted as error:
+        told = ""
+        if charge is not None:
+            given = charge.never_started()
+            told = ", and what was reserved in the ledger is given back" if given else ", what was reserved stays in the ledger"
+        _with_log(ready, result=False, reason="it did not start with this party")
+        raise NotStarted(f"{error}{told}") from None
     except GateRefused as error:
         approved = _with_log(ready, result=False, reason="the gate before the release was closed")
-        save_refusal(receipt, target, error.record, origin_of(files, settings, approved))
+        inside, within = _among(files, settings, beginning)
+        save_refusal(
+            receipt, within.plan.target, error.record, origin_of(inside, within, approved, start=_start(files, beginning))
+        )
         if charge is not None:
-            charge.settle_refusal(error.record, settings.plan.charge)
+            charge.settle_refusal(error.record, within.plan.charge)
         raise ProtocolFailure(f"{error}; receipt {receipt}") from None
     except NothingPublished:
         if charge is not None:
-            charge.give_back(settings.plan.charge)
+            charge.give_back(_among(files, settings, beginning)[1].plan.charge)
         _with_log(ready, result=False, reason="nobody published anything")
         raise
     except ProtocolFailure:
@@ -92,11 +112,44 @@ async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] =
         _with_log(ready, result=False, reason="interrupted, it can be continued")
         raise
     say("certifying what happened")
-    outcome = conclude(files.workload, target, result.execution, result.mean, result.gate)
+    files, settings = _among(files, settings, beginning)
+    outcome = conclude(files.workload, settings.plan.target, result.execution, result.mean, result.gate)
     account = None if charge is None else charge.settle(outcome, files.party)
-    origin = origin_of(files, settings, _with_log(ready, result=True), result)
+    if beginning:
+        require_enough(ready, outcome)
+    absent = beginning[0].absent if beginning else None
+    origin = origin_of(files, settings, _with_log(ready, result=True), result, _start(ready.files, beginning))
     outcome.save_receipt(receipt, origin)
-    return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3))
+    return Finished(files, outcome, result, account, origin, receipt, round(time.monotonic() - begun, 3), absent)
+
+
+def _among(files: Files, settings: NodeSettings, beginning: Sequence[Started]) -> tuple[Files, NodeSettings]:
+    """This party among those who were in at the start; among all, where a study waits for all."""
+    if not beginning:
+        return files, settings
+    inside = beginning[0].settings
+    return replace(files, roster=inside.roster, party=inside.party), inside
+
+
+def _start(files: Files, beginning: Sequence[Started]) -> dict[str, Any]:
+    """For the receipt: who was in at the start; places are those of all parties, whose roster has this digest."""
+    if not beginning:
+        return {}
+    started = beginning[0]
+    place = {"attempt": started.attempt, "members": list(started.members), "not_in_at_start": list(started.absent)}
+    return {"start": {**place, "roster": files.roster.digest}}
+
+
+def require_enough(ready: Prepared, outcome: StudyOutcome) -> None:
+    """Raises :class:`ProtocolFailure` for what is no result: another set of parties might have one, too."""
+    target = ready.settings.plan.target
+    least = least_minimum(target.parties, target.colluding)
+    if outcome.parties_counted < least:
+        _with_log(ready, result=False, reason="too few parties are counted")
+        raise ProtocolFailure(
+            f"there is no result: {outcome.parties_counted} parties are counted, and one of {target.parties} parties of whom "
+            f"{target.colluding} may collude needs {least}, so that no two results can be made; what it cost is in the ledger"
+        )
 
 
 def _with_log(ready: Prepared, **end: Any) -> Mapping[str, Any]:

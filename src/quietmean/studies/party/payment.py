@@ -44,14 +44,17 @@ class Payer:
         """For a study of these records, shape (records, columns)."""
         return replace(self, inputs=list(records.T))
 
-    def reserve(self, name: str, settings: NodeSettings) -> ChargedStudy:
-        """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it."""
+    def reserve(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> ChargedStudy:
+        """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it.
+
+        ``charge``: where the study has several plans, the largest of them.
+        """
         with self._book() as book:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
             charged = ChargedStudy(self.ledger, self.account, execution_id(settings))
-            self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds)
+            self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds, charge)
         return charged
 
     def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
@@ -64,13 +67,13 @@ class Payer:
             book.bind(study, content)
             return book.account(self.account)
 
-    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool) -> None:
+    def _charge(self, book: Ledger, name: str, plan: Plan, study: str, refund: bool, charge: Charge | None = None) -> None:
         target = plan.target
         made = self._make_account(book, plan)
         book.reserve(
             self.account,
             study,
-            plan.charge,
+            charge or plan.charge,
             name=name,
             when=datetime.now(UTC),
             unit=target.unit,
@@ -138,7 +141,7 @@ class Payer:
                 "for other data with quietmean ledger --account NAME --budget"
             )
 
-    def check(self, name: str, settings: NodeSettings) -> Account:
+    def check(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> Account:
         """The account, if :meth:`reserve` would charge it now. Raises :class:`InputError` if not. Nothing is charged or made."""
         with Ledger.open(self.ledger) as book:
             known = execution_id(settings) if settings.store.exists() and settings.store.stat().st_size else ""
@@ -146,7 +149,7 @@ class Payer:
             book.check(
                 self.account,
                 known,
-                settings.plan.charge,
+                charge or settings.plan.charge,
                 name=name,
                 unit=target.unit,
                 relation=target.neighbouring,
@@ -187,6 +190,16 @@ class ChargedStudy:
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, replace(planned, mu=record.before_release), when=datetime.now(UTC), note=note)
             return book.account(self.account)
+
+    def bind(self, attempt: str) -> None:
+        """Remember the one attempt to start to which this party is bound. Raises :class:`InputError` for another one."""
+        with Ledger.open(self.ledger) as book:
+            book.bind(self.study, bytes.fromhex(attempt))
+
+    def never_started(self) -> bool:
+        """Give all back: this party is in no attempt to start, and never will be. False if the ledger knows one."""
+        with Ledger.open(self.ledger) as book:
+            return book.give_back(self.study, when=datetime.now(UTC), note="not started with this party: nothing left it")
 
     def give_back(self, planned: Charge) -> None:
         """Nothing was published, for certain: no noise was used up. What the sampler is off by stays, it hid what was dealt."""

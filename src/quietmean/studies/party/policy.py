@@ -189,7 +189,7 @@ def _epsilon(policy: Policy, asked: Contract) -> Iterator[str]:
     most, target = policy.rules.largest_epsilon, asked.plan.target
     if target.epsilon > most:
         yield f"the study asks for epsilon {target.epsilon:g}, at most {most:g} is allowed"
-    elif not asked.plan.epsilon_a_priori <= most * (1 + 1e-6) and asked.plan.protocol.is_private:
+    elif not asked.epsilon_a_priori <= most * (1 + 1e-6) and asked.plan.protocol.is_private:
         yield f"nothing promises beforehand that it costs at most {most:g}: {asked.plan.a_priori.enforced_by}"
 
 
@@ -207,8 +207,9 @@ def _colluding(policy: Policy, asked: Contract) -> Iterator[str]:
 
 def _parties(policy: Policy, asked: Contract) -> Iterator[str]:
     least = policy.rules.smallest_parties
-    if len(asked.parties) < least:
-        yield f"{len(asked.parties)} parties take part, at least {least} must"
+    fewest = asked.fewest
+    if fewest < least:
+        yield f"{fewest} parties {'take part' if fewest == len(asked.parties) else 'may start it'}, at least {least} must"
 
 
 def _unit(policy: Policy, asked: Contract) -> Iterator[str]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quietmean.core.errors import InputError
-from quietmean.node import Identity, NodeSettings
+from quietmean.node import Brought, Identity, NodeSettings
+from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
 from quietmean.studies.audit import Auditor, Event
@@ -94,15 +98,29 @@ def prepare(
     forecast = files.forecast(plan, records)
     encoded = files.encode(records, plan)
     tell_owner(encoded, files.owner_notes)
-    settings = files.settings(plan, encoded, store, show, listen)
+    smaller = brought(files, contract.choice, records)
+    settings = files.settings(plan, encoded, store, show, listen, smaller)
     # Before the charge: an approval that was used up pays nothing.
     if approvals := approval.get("approval", {}).get("approvals", ()):
         auditor.use(approvals, execution_id(settings))
     charge = None
     if payer is not None:
-        charge = payer.of(records).reserve(files.study.name, settings)
-        auditor.write(Event.CHARGED, charge_of(plan, payer))
+        charge = payer.of(records).reserve(files.study.name, settings, contract.charge)
+        auditor.write(Event.CHARGED, charge_of(plan, payer, contract.epsilon_a_priori))
+        settings = _bound_in_ledger(settings, charge)
     return Prepared(files, settings, forecast, approval, charge, auditor)
+
+
+def brought(files: Files, choice: Choice, records: NDArray[np.float64]) -> dict[int, Brought]:
+    """Plans and this party's vectors for fewer parties than all, on the grids of these plans."""
+    return {size: Brought(plan, files.encode(records, plan).vector) for size, plan in choice.smaller.items()}
+
+
+def _bound_in_ledger(settings: NodeSettings, charge: ChargedStudy) -> NodeSettings:
+    """The ledger knows of an attempt to start before this party is bound to it."""
+    if settings.quorum is None:
+        return settings
+    return replace(settings, quorum=replace(settings.quorum, before_bound=charge.bind))
 
 
 def auditor_for(policy: Policy, identity: Identity, contract: Contract) -> Auditor:
@@ -110,13 +128,14 @@ def auditor_for(policy: Policy, identity: Identity, contract: Contract) -> Audit
     return Auditor(policy.audit_log, identity, contract.own.name, contract.study.name, contract.digest)
 
 
-def charge_of(plan: Plan, payer: Payer) -> dict[str, Any]:
-    """What is charged, for the audit log."""
-    known = math.isfinite(plan.epsilon_a_priori)
+def charge_of(plan: Plan, payer: Payer, epsilon: float | None = None) -> dict[str, Any]:
+    """What is charged, for the audit log. ``epsilon``: at most, by default of this plan."""
+    epsilon = plan.epsilon_a_priori if epsilon is None else epsilon
+    known = math.isfinite(epsilon)
     return {
         "account": payer.account,
         "ledger": str(payer.ledger),
-        "epsilon": plan.epsilon_a_priori if known else "not known beforehand",
+        "epsilon": epsilon if known else "not known beforehand",
         "delta": plan.target.delta,
         "group": payer.group or 1,
     }

@@ -1,0 +1,251 @@
+"""Run one party of a study that starts with those who are there, from the first connection to the result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from quietmean.core.errors import InputError, PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.gathering.gathering import Gathering
+from quietmean.node.gathering.record import dump_standing, load_standing
+from quietmean.node.monitor import AlreadyOver, Monitor, Refusal
+from quietmean.node.net import (
+    ACCEPTED,
+    Answer,
+    AnyRequest,
+    Credentials,
+    Endpoint,
+    Heartbeat,
+    Limits,
+    Link,
+    Listener,
+    Payload,
+    Refusals,
+    Roster,
+    Seal,
+    Start,
+)
+from quietmean.node.peer import MonitoredLink, monitor_of
+from quietmean.node.phase import Phase, Position
+from quietmean.node.preflight import Agreed
+from quietmean.node.quorum import Attempt, commitment_hash, quorum_study
+from quietmean.node.session import Brought, NodeResult, NodeSettings, Quorum, Session, kept_result
+from quietmean.node.storage import STARTED, Commitment, Store
+from quietmean.node.tunnel import Reach
+from quietmean.randomness import Seed
+
+# So long a request of a party that is further waits until this one is bound, too.
+_PATIENCE = 15.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """A study that started: ``settings`` are those of this party among its members, which are numbered anew.
+
+    ``attempt``: which one it was; ``members``: their places in the roster; ``absent``: names of who was not in at the start.
+    """
+
+    settings: NodeSettings
+    attempt: int
+    members: tuple[PartyId, ...]
+    absent: tuple[str, ...]
+
+
+async def run_quorum(settings: NodeSettings, on_start: Callable[[Started], None] = lambda started: None) -> NodeResult:
+    """Agree on who is in, then take part. After the end the result is in the store, and is returned without any network.
+
+    ``settings`` have a quorum. ``on_start`` is called once it is settled who is in; parties in the result have their places
+    among these. Raises :class:`NotStarted` for a study without this party, and what :func:`quietmean.node.run_party` does.
+    """
+    quorum = settings.quorum
+    if quorum is None:
+        raise InputError("these settings have no quorum: run the party with run_party")
+    with contextlib.ExitStack() as stack:
+        if settings.listen_socket is not None:
+            stack.enter_context(settings.listen_socket)
+        if settings.wipe_value:
+            for value in (settings.value, *(one.value for one in quorum.smaller.values())):
+                stack.callback(value.fill, 0.0)
+        store = settings.open_store()
+        stack.callback(store.close)
+        monitor = stack.enter_context(monitor_of(settings))
+        standing = load_standing(store.standing())
+        if standing.bound and standing.attempt is not None:
+            started, own = _inside(settings, quorum, standing.attempt)
+            with contextlib.ExitStack() as opened:
+                opened.callback(own.close)
+                opened.callback(_forget_secrets, settings, store, own)
+                on_start(started)
+                before = kept_result(own)
+            if before is not None:
+                monitor.event(AlreadyOver())
+                return before
+        return await _Part(settings, quorum, store, monitor, on_start).run()
+
+
+def _forget_secrets(settings: NodeSettings, store: Store, own: Store) -> None:
+    """Where the study is over, the seed of the attempt is needed no more. ``own``: the store of what the members did."""
+    standing = load_standing(store.standing())
+    if own.result() is not None and standing.attempt is not None and standing.attempt.own.seed:
+        without = replace(standing.attempt.own, seed=b"")
+        standing = replace(standing, attempt=replace(standing.attempt, own=without))
+        store.save_standing(dump_standing(settings.party, standing), last=True)
+
+
+def _inside(settings: NodeSettings, quorum: Quorum, attempt: Attempt) -> tuple[Started, Store]:
+    """What this party is in the study of the members alone, and its store there, with the seed and nonce of the attempt."""
+    members = attempt.proposal.ordered
+    study = quorum_study(settings.study, attempt.proposal)
+    brought = quorum.smaller.get(len(members)) or Brought(settings.plan, settings.value)
+    agreed = {}
+    for place, member in enumerate(members):
+        opening = attempt.openings[member]
+        agreed[place] = Commitment(commitment_hash(study, member, opening), opening.nonce, opening.weight, opening.exchange)
+    inside = replace(
+        settings,
+        # Its digest is in every label of what these parties do together.
+        roster=Roster(tuple(settings.roster.entries[member] for member in members), Seal(study, tuple(range(len(members))))),
+        plan=brought.plan,
+        value=brought.value,
+        store=settings.store.with_name(settings.store.name + STARTED),
+        quorum=None,
+        agreed=agreed,
+        wipe_value=False,
+    )
+    # For a new store; later these are in it.
+    seeds = iter([attempt.own.seed, attempt.own.opening.nonce])
+    absent = tuple(name for party, name in enumerate(settings.names) if party not in attempt.members)
+    return Started(inside, attempt.proposal.attempt, members, absent), inside.open_store(lambda: Seed(next(seeds)))
+
+
+class _Part:
+    """One listener, and a link to each of the roster, from before the start to the end."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        quorum: Quorum,
+        store: Store,
+        monitor: Monitor,
+        on_start: Callable[[Started], None],
+    ) -> None:
+        self._settings, self._quorum, self._store, self._monitor = settings, quorum, store, monitor
+        self._on_start = on_start
+        self._agreed = Agreed.of(settings.roster, settings.plan)
+        self._reach = Reach(settings.identity, settings.roster)
+        self._credentials = Credentials(settings.identity, settings.roster)
+        self._limits = self._widest()
+        self._session: Session | None = None
+        self._places: dict[PartyId, PartyId] = {}
+        self._begun = asyncio.Event()
+        # Of the time before the session, which has its own.
+        self._refusals = Refusals()
+        self._links: dict[PartyId, Link] = {
+            peer: MonitoredLink(self._endpoint(), peer, self._reach.route(peer), self._handle, self._position, monitor)
+            for peer in range(len(settings.roster))
+            if peer != settings.party
+        }
+        self._gathering = Gathering(settings, quorum, store, self._links, monitor.event)
+
+    async def run(self) -> NodeResult:
+        settings, gathering = self._settings, self._gathering
+        listening = settings.listen_socket or self._reach.open_socket(settings.listen)
+        listener = Listener(
+            self._endpoint(),
+            listening,
+            self._handle,
+            self._position,
+            readiness=lambda: self._agreed.readiness(self._position()),
+            links=self._links,
+        )
+        listener.start()
+        self._reach.attend(listener, self._refused)
+        gathering.start()
+        try:
+            attempt = await gathering.until_bound()
+            return await self._take_part(attempt, listener)
+        finally:
+            await gathering.stop()
+            for link in self._links.values():
+                link.stop()
+            await self._reach.leave()
+            await listener.close()
+            await asyncio.gather(*(link.close() for link in self._links.values()))
+            await self._reach.close()
+
+    async def _take_part(self, attempt: Attempt, listener: Listener) -> NodeResult:
+        started, store = _inside(self._settings, self._quorum, attempt)
+        inside = started.settings
+        with contextlib.ExitStack() as stack:
+            stack.callback(store.close)
+            stack.callback(_forget_secrets, self._settings, self._store, store)
+            if self._settings.wipe_value:
+                stack.callback(inside.value.fill, 0.0)
+            self._on_start(started)
+            members = attempt.proposal.ordered
+            self._places = {member: place for place, member in enumerate(members)}
+
+            def links(session: Session) -> dict[PartyId, Link]:
+                return {place: self._links[member] for member, place in self._places.items() if member in self._links}
+
+            session = Session(inside, store, links, self._monitor.traffic, self._monitor.event)
+            session.at_gate(lambda parties: listener.cut_off(members[place] for place in parties), asyncio.to_thread)
+            self._session = session
+            self._begun.set()
+            return await session.run()
+
+    async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        if isinstance(request, Start):
+            self._gathering.heard(sender, request)
+            return Answer(request.number, ACCEPTED, *self._position())
+        if self._session is None:
+            if isinstance(request, Heartbeat):
+                return Answer(request.number, ACCEPTED, *self._position())
+            # Who is bound goes on at once; what it told of all others makes this party follow.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._begun.wait()
+        if self._session is None or sender not in self._places:
+            raise PeerError("it takes part in a study that has not started with it here")
+        answer = await self._session.handle(self._places[sender], request, payload)
+        self._monitor.arrived(sender, request, answer)
+        return answer
+
+    def _position(self) -> Position:
+        return (int(Phase.AGREEMENT), 0) if self._session is None else self._session.position
+
+    def _heard(self, peer: PartyId, position: Position) -> None:
+        if self._session is not None and peer in self._places:
+            self._session.heard(self._places[peer], position)
+        self._monitor.heard(peer, position)
+
+    def _refused(self, peer: str, reason: str) -> None:
+        if self._session is not None:
+            self._session.refused(peer, reason)
+        elif (noted := self._refusals.note(peer, reason)) is not None:
+            self._monitor.event(Refusal(*noted))
+
+    def _endpoint(self) -> Endpoint:
+        settings = self._settings
+        return Endpoint(
+            settings.party,
+            settings.roster,
+            settings.study,
+            self._credentials,
+            self._limits,
+            self._refused,
+            self._heard,
+            self._monitor.traffic,
+            self._agreed.fields,
+        )
+
+    def _widest(self) -> Limits:
+        """Of all plans with which the study may start."""
+        plans = [self._settings.plan, *(one.plan for one in self._quorum.smaller.values())]
+        parties, rounds = len(self._settings.roster), max(plan.protocol.rounds for plan in plans)
+        dimension = self._settings.plan.target.dimension
+        content = max(plan.protocol.content_limit(plan.target.parties, dimension) for plan in plans)
+        return Limits.of_study(parties, rounds, dimension, content, max(plan.grid for plan in plans))

@@ -1,0 +1,220 @@
+"""The state of one party in the attempts to start a study, and how what the others tell changes it.
+
+An attempt has one convener, which signs who takes part. A party takes one proposal an attempt, and tells all of its members
+itself. Once every member told the same it commits to a nonce that it uses in this attempt only; once all have committed, it
+reveals. Who has all that was revealed is bound, for good: only then may it send what depends on its data. Until then it may go on
+to a later attempt, which it tells by being there, and never comes back.
+
+A :class:`Standing` is all that a party must not forget: it is on disk before anything is told of it. Tellings say where a party
+is, as a whole, and are repeated: they may be lost, doubled or come in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.quorum.opening import Opening, commitment_hash
+from quietmean.node.quorum.rules import ATTEMPTS, Proposal, Rules, Signatures, quorum_study
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a party makes anew for each attempt: a secret seed of its noise and exchange key, and what it will reveal."""
+
+    seed: bytes = field(repr=False)
+    opening: Opening = field(repr=False)
+
+
+Fresh: TypeAlias = Callable[[], Own]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The attempt in which a party is. ``agreed``: the members that told the same proposal, itself among them.
+
+    ``commits`` and ``openings`` by party; ``bound_there``: members who say that they are bound in it.
+    """
+
+    proposal: Proposal
+    own: Own
+    agreed: frozenset[PartyId]
+    commits: Mapping[PartyId, bytes] = field(default_factory=dict)
+    openings: Mapping[PartyId, Opening] = field(default_factory=dict)
+    bound_there: frozenset[PartyId] = frozenset()
+
+    @property
+    def members(self) -> frozenset[PartyId]:
+        return self.proposal.members
+
+    @property
+    def all_agreed(self) -> bool:
+        return self.agreed == self.members
+
+    @property
+    def all_committed(self) -> bool:
+        return self.all_agreed and self.commits.keys() == self.members
+
+    @property
+    def all_revealed(self) -> bool:
+        return self.all_committed and self.openings.keys() == self.members
+
+
+@dataclass(frozen=True)
+class Standing:
+    """``attempt``: the last one that this party accepted; it never takes part in an earlier one. ``bound``: in that one.
+
+    ``never``: it takes no part in this session, in no attempt.
+    """
+
+    attempt: Attempt | None = None
+    bound: bool = False
+    never: bool = False
+
+    @property
+    def latest(self) -> int:
+        """The number of the last attempt that was accepted; 0 before the first."""
+        return 0 if self.attempt is None else self.attempt.proposal.attempt
+
+    @property
+    def free(self) -> bool:
+        """Whether it may still go on to a later attempt."""
+        return not (self.bound or self.never)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """What a party tells all others of its attempt. Being there is its acceptance. ``commit``: empty before it committed.
+
+    ``openings``: its own, once it reveals; all that it has once it is ``bound``, since some may not have come everywhere.
+    """
+
+    proposal: Proposal | None = None
+    commit: bytes = b""
+    openings: Mapping[PartyId, Opening] = field(default_factory=dict)
+    bound: bool = False
+
+
+class Machine:
+    """The changes of one party's standing. All methods are functions of their arguments, but for ``fresh``."""
+
+    def __init__(self, party: PartyId, rules: Rules, signatures: Signatures, fresh: Fresh) -> None:
+        self.party = party
+        self.rules = rules
+        self._signatures = signatures
+        self._fresh = fresh
+
+    # --- what it does by itself --------------------------------------------------------------------------------------
+
+    def propose(self, standing: Standing, attempt: int, members: frozenset[PartyId]) -> Standing:
+        """As the attempt's convener: say who takes part, and accept that. Nothing changes where it is not allowed."""
+        if self.rules.convener(attempt) != self.party or self.party not in members or not self.rules.allows(members):
+            return standing
+        return self._accept(standing, Proposal.signed(self.rules.session, attempt, members, self._signatures))
+
+    def bind(self, standing: Standing) -> Standing:
+        """Bind this party to its attempt if all is revealed: from here on its data may be used, in this attempt only."""
+        attempt = standing.attempt
+        may = attempt is not None and attempt.all_revealed and standing.free
+        return replace(standing, bound=True) if may else standing
+
+    def give_up(self, standing: Standing) -> Standing:
+        """Take no part in this session any more. Who is bound stays so."""
+        return standing if standing.bound else Standing(None, never=True)
+
+    def tell(self, standing: Standing) -> Telling:
+        """What all others may know of where this party is."""
+        attempt = standing.attempt
+        if attempt is None or standing.never:
+            return Telling()
+        commit = self._commit(attempt) if attempt.all_agreed else b""
+        openings: Mapping[PartyId, Opening] = {}
+        if standing.bound:
+            openings = attempt.openings
+        elif attempt.all_committed:
+            openings = {self.party: attempt.own.opening}
+        return Telling(attempt.proposal, commit, openings, standing.bound)
+
+    # --- what others tell --------------------------------------------------------------------------------------------
+
+    def hear(self, standing: Standing, sender: PartyId, telling: Telling) -> Standing:
+        """The standing after ``sender`` told where it is. Raises :class:`PeerError` for what a correct party never tells."""
+        if telling.proposal is None or standing.never:
+            return standing
+        self.check(sender, telling)
+        if not self._is_current(standing, telling.proposal):
+            standing = self._accept(standing, telling.proposal)
+        attempt = standing.attempt
+        if attempt is None or standing.bound or not attempt.proposal.same_as(telling.proposal):
+            return standing
+        return replace(standing, attempt=self._noted(attempt, sender, telling))
+
+    def check(self, sender: PartyId, telling: Telling) -> None:
+        """Raises :class:`PeerError` unless ``sender`` may be where it says that it is."""
+        proposal = telling.proposal
+        if proposal is None:
+            return
+        if not 1 <= proposal.attempt <= ATTEMPTS:
+            raise PeerError(f"it is in attempt {proposal.attempt} of {ATTEMPTS} to start")
+        if sender not in proposal.members or not self.rules.allows(proposal.members):
+            raise PeerError("it is in an attempt to start that the study does not allow")
+        if not proposal.is_by(self.rules.convener(proposal.attempt), self.rules.session, self._signatures):
+            raise PeerError("it is in an attempt to start that its convener did not sign")
+
+    def _is_current(self, standing: Standing, proposal: Proposal) -> bool:
+        return standing.attempt is not None and standing.attempt.proposal.same_as(proposal)
+
+    def _accept(self, standing: Standing, proposal: Proposal) -> Standing:
+        """Go on to a proposal that is checked, if this party may. Its earlier attempt is left with that, for good."""
+        if self.party not in proposal.members or not self._may_move(standing, proposal):
+            return standing
+        return Standing(Attempt(proposal, self._own(standing), agreed=frozenset({self.party})))
+
+    def _may_move(self, standing: Standing, proposal: Proposal) -> bool:
+        before = standing.attempt
+        if not standing.free or proposal.attempt <= standing.latest:
+            return False
+        # Where one is bound, all can be: what was revealed comes from whoever is.
+        return before is None or not (before.bound_there or before.all_revealed)
+
+    def _own(self, standing: Standing) -> Own:
+        # A nonce that was revealed in one attempt would let whoever commits last in the next one choose the seed.
+        return self._fresh()
+
+    def _commit(self, attempt: Attempt) -> bytes:
+        return commitment_hash(quorum_study(self.rules.session, attempt.proposal), self.party, attempt.own.opening)
+
+    def _noted(self, attempt: Attempt, sender: PartyId, telling: Telling) -> Attempt:
+        study = quorum_study(self.rules.session, attempt.proposal)
+        commits, openings = dict(attempt.commits), dict(attempt.openings)
+        if telling.commit and commits.setdefault(sender, telling.commit) != telling.commit:
+            raise PeerError("it committed to something else before: it lost its store, or plays two games")
+        agreed = self._agreed(attempt, sender)
+        if agreed == attempt.members:
+            commits[self.party] = commitment_hash(study, self.party, attempt.own.opening)
+        for party, opening in telling.openings.items():
+            if party in openings or party not in commits:
+                # What was committed to comes first; all is told again.
+                continue
+            if commitment_hash(study, party, opening) == commits[party]:
+                _check_weight(opening)
+                openings[party] = opening
+            elif party == sender:
+                raise PeerError("it revealed something else than it committed to")
+        if agreed == attempt.members and commits.keys() == attempt.members:
+            openings[self.party] = attempt.own.opening
+        bound_there = attempt.bound_there | {sender} if telling.bound else attempt.bound_there
+        return replace(attempt, agreed=agreed, commits=commits, openings=openings, bound_there=bound_there)
+
+    def _agreed(self, attempt: Attempt, sender: PartyId) -> frozenset[PartyId]:
+        # Each says so itself, over its own connection: a convener could tell two sets two stories.
+        return attempt.agreed | {sender}
+
+
+def _check_weight(opening: Opening) -> None:
+    if not (math.isfinite(opening.weight) and opening.weight > 0):
+        raise PeerError(f"a weight of {opening.weight}, it must be a number > 0")

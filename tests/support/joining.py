@@ -1,0 +1,105 @@
+"""Parties as a person starts them, for a study that begins with those who are there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from quietmean.ledger import Account, Ledger
+from quietmean.node import Identity, Roster, RosterEntry
+from support.pages import commands
+
+STUDY = """
+[study]
+name = "ages"
+epsilon = 2.0
+delta = 1e-6
+colluding = 1
+protocol = "{protocol}"
+minimum = {minimum}
+start_by = {start_by}
+round_timeout = 20.0
+start_timeout = {start_timeout}
+{more}
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+PAGE = "how-to/quorum.md"
+NAMES = ("ada", "bob", "cyd", "dan", "eve")
+
+
+@dataclass
+class Consortium:
+    """Keys, data, roster and study of five parties in a folder; a process for each that has joined."""
+
+    folder: Path
+    ports: list[int]
+    processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        entries = []
+        for name, port in zip(NAMES, self.ports, strict=True):
+            identity = Identity.generate()
+            identity.save(self.folder / f"{name}.key")
+            entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
+            ages = range(20 + port % 7, 60)
+            (self.folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
+        (self.folder / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
+
+    def study(
+        self, seconds: float, *, minimum: int = 4, start_timeout: float = 40.0, protocol: str = "packed-sharing", more: str = ""
+    ) -> None:
+        """The study file: it starts in so many seconds from now."""
+        when = datetime.fromtimestamp(time.time() + seconds, UTC).isoformat()
+        text = STUDY.format(minimum=minimum, start_by=when, start_timeout=start_timeout, protocol=protocol, more=more)
+        (self.folder / "study.toml").write_text(text)
+
+    def join(self, *names: str) -> None:
+        """Type bob's line of the page as each of these."""
+        line = commands(PAGE)[-1]
+        for name in names:
+            arguments = shlex.split(line.replace("bob", name))[1:]
+            more = ["--yes", "--json", "--ledger", f"{name}.ledger", "--store", f"{name}.store"]
+            self.processes[name] = self._start(*arguments, *more)
+
+    def budget(self, *names: str) -> None:
+        for name in names:
+            with Ledger.open(self.folder / f"{name}.ledger", create=True) as book:
+                book.set_budget(name, 5.0, 1e-5, when=datetime.now(UTC))
+
+    def account(self, name: str) -> Account:
+        """What is charged to a party's data."""
+        with Ledger.open(self.folder / f"{name}.ledger") as book:
+            return book.account(name)
+
+    def wait(self, name: str) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        process = self.processes[name]
+        output, errors = process.communicate(timeout=240)
+        return process.returncode, output, errors
+
+    def result(self, name: str) -> dict[str, Any]:
+        code, output, errors = self.wait(name)
+        assert code == 0, errors
+        document: dict[str, Any] = json.loads(output)
+        return document
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            if process.stdout is not None and not process.stdout.closed:
+                process.kill()
+                process.communicate()
+
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "quietmean.cli.main", *arguments]
+        return subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

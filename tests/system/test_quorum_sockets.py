@@ -1,0 +1,371 @@
+"""The attempts to start over real connections, with real stores: parties in one process, so that a start takes a second."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError, NotStarted, PeerError
+from quietmean.node import Brought, Identity, NodeResult, NodeSettings, Quorum, Roster, RosterEntry, Started, run_quorum
+from quietmean.node.gathering.gathering import Gathering
+from quietmean.node.gathering.record import RosterSignatures, dump_standing, from_frame, load_standing, to_frame
+from quietmean.node.net import Opened, Start
+from quietmean.node.quorum import Attempt, Machine, Opening, Own, Proposal, Standing, Telling
+from quietmean.node.session import Session
+from quietmean.node.storage import Store
+from quietmean.planning import Plan
+from quietmean.studies.study import Study
+
+NAMES = ("ada", "bob", "cyd", "dan", "eve")
+
+
+@dataclass
+class Parties:
+    """Settings of five parties, of whom four may start a study."""
+
+    folder: Path
+    ports: Sequence[int]
+    started: dict[str, Started] = field(default_factory=dict)
+    bound: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.identities = [Identity.generate() for _ in NAMES]
+        self.roster = Roster(
+            tuple(
+                RosterEntry(name, ("127.0.0.1", port), identity.public_key)
+                for name, port, identity in zip(NAMES, self.ports, self.identities, strict=True)
+            )
+        )
+
+    def settings(self, seconds: float, *, start_timeout: float = 30.0, protocol: str = "packed-sharing") -> list[NodeSettings]:
+        """Of all parties, for a study that starts in so many seconds."""
+        when = datetime.fromtimestamp(time.time() + seconds, UTC)
+        column = {"name": "age", "low": 0, "high": 1}
+        study = Study.parse({"column": [column], "minimum": 4, "start_by": when, "protocol": protocol, "unit": "party"})
+        choice = study.choice(5)
+        return [self._of(place, choice.plan, when, choice.smaller, start_timeout) for place in range(5)]
+
+    def _of(self, place: int, plan: Plan, when: datetime, smaller: Mapping[int, Plan], start_timeout: float) -> NodeSettings:
+        value, name = np.full(plan.target.dimension, 0.01 * (place + 1)), NAMES[place]
+        brought = {size: Brought(one, value.copy()) for size, one in smaller.items()}
+        quorum = Quorum(4, when.timestamp(), brought, self.bound.setdefault(name, []).append)
+        return NodeSettings(
+            identity=self.identities[place],
+            roster=self.roster,
+            plan=plan,
+            value=value,
+            weight=1.0,
+            store=self.folder / f"{name}.store",
+            round_timeout=5.0,
+            start_timeout=start_timeout,
+            quorum=quorum,
+        )
+
+    async def run(self, settings: NodeSettings) -> NodeResult:
+        def on_start(started: Started) -> None:
+            self.started[settings.names[settings.party]] = started
+
+        return await run_quorum(settings, on_start)
+
+
+@pytest.fixture
+def parties(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Parties:
+    return Parties(tmp_path, free_ports(5))
+
+
+def test_all_start_at_once_when_all_are_there(parties: Parties) -> None:
+    async def run() -> list[NodeResult]:
+        return await asyncio.gather(*(parties.run(one) for one in parties.settings(3600.0)))
+
+    results = asyncio.run(run())
+    assert len({float(result.mean[0]) for result in results}) == 1
+    for own in parties.settings(3600.0):
+        with contextlib.closing(sqlite3.connect(own.store)) as database:
+            (standing,) = database.execute("SELECT value FROM fact WHERE name = 'standing'").fetchone()
+        # The seed of the noise is gone with the end.
+        attempt = load_standing(standing).attempt
+        assert attempt is not None
+        assert attempt.own.seed == b""
+    assert {started.absent for started in parties.started.values()} == {()}
+    assert {started.attempt for started in parties.started.values()} == {1}
+    # The ledger was told of one attempt, the same at all.
+    assert len({bound for calls in parties.bound.values() for bound in calls}) == 1
+
+
+@pytest.mark.parametrize("protocol", ["packed-sharing", "cordp-dme"])
+def test_four_start_and_a_late_one_is_told(parties: Parties, protocol: str) -> None:
+    # dan is away: ada proposes. He comes once the others are bound.
+    async def run() -> tuple[list[NodeResult], BaseException | None]:
+        everybody = parties.settings(0.0, protocol=protocol)
+        late = everybody.pop(3)
+        running = [asyncio.create_task(parties.run(one)) for one in everybody]
+        while len(parties.started) < 4:
+            await asyncio.sleep(0.001)
+        told = asyncio.create_task(parties.run(late))
+        results = await asyncio.gather(*running)
+        # Where the others ended first, nobody is left to tell.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await asyncio.shield(asyncio.gather(told, return_exceptions=True))
+        told.cancel()
+        (outcome,) = await asyncio.gather(told, return_exceptions=True)
+        return results, outcome if isinstance(outcome, BaseException) else None
+
+    results, late = asyncio.run(run())
+    assert len({float(result.mean[0]) for result in results}) == 1
+    assert {started.absent for started in parties.started.values()} == {("dan",)}
+    assert parties.bound["dan"] == []
+    assert isinstance(late, NotStarted | asyncio.CancelledError)
+    for started in parties.started.values():
+        # What they do together is another study than that of all, with the plan for four.
+        assert started.members == (0, 1, 2, 4)
+        assert started.settings.plan.target.parties == 4
+
+
+def test_who_comes_after_the_start_is_told_by_the_members(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are bound, and their part takes long: the late one is told, and gives up for good, with that on disk."""
+
+    async def takes_long(session: Session) -> NodeResult:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    monkeypatch.setattr(Session, "run", takes_long)
+
+    async def run() -> str:
+        everybody = parties.settings(0.0)
+        late = everybody.pop(3)
+        members = [asyncio.create_task(parties.run(one)) for one in everybody]
+        while len(parties.started) < 4:
+            await asyncio.sleep(0.01)
+        with pytest.raises(NotStarted) as told:
+            await asyncio.wait_for(parties.run(late), 60)
+        for task in members:
+            task.cancel()
+        await asyncio.gather(*members, return_exceptions=True)
+        # Not even at another try.
+        with pytest.raises(NotStarted, match="gave up waiting"):
+            await asyncio.wait_for(parties.run(late), 10)
+        return str(told.value)
+
+    assert "started without this party, with ada, bob, cyd, eve" in asyncio.run(run())
+    assert parties.bound["dan"] == []
+
+
+def test_too_few_end_cleanly(parties: Parties) -> None:
+    async def run() -> list[BaseException | NodeResult]:
+        three = parties.settings(0.5, start_timeout=1.5)[:3]
+        return await asyncio.gather(*(parties.run(one) for one in three), return_exceptions=True)
+
+    for outcome in asyncio.run(run()):
+        assert isinstance(outcome, NotStarted)
+        assert "4 parties or more: there were ada, bob, cyd" in str(outcome)
+    assert all(not calls for calls in parties.bound.values())
+
+
+@pytest.mark.parametrize("stage", ["accepted", "committed", "revealed", "bound"])
+def test_a_party_that_dies_in_the_start_goes_on_where_it_was(
+    parties: Parties, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process ends right after a change is on disk and before it is told; another one continues, and is bound once."""
+    seen: list[Standing] = []
+    save = Store.save_standing
+    dying = parties.settings(3600.0)
+    path = dying[2].store
+
+    def reached(standing: Standing) -> str:
+        attempt = standing.attempt
+        if attempt is None:
+            return ""
+        stages = [("bound", standing.bound), ("revealed", attempt.all_committed), ("committed", attempt.all_agreed)]
+        return next((name for name, there in stages if there), "accepted")
+
+    def saved(store: Store, standing: bytes, *, last: bool = False) -> None:
+        if store._path == path and dead and not again:
+            raise _Dies
+        save(store, standing, last=last)
+        if store._path == path and not last:
+            found = load_standing(standing)
+            seen.append(found)
+            if reached(found) == stage and not dead:
+                dead.append(True)
+                raise _Dies
+
+    dead: list[bool] = []
+    again: list[bool] = []
+    monkeypatch.setattr(Store, "save_standing", saved)
+
+    async def run() -> list[NodeResult]:
+        others = [asyncio.create_task(parties.run(one)) for place, one in enumerate(dying) if place != 2]
+        own = asyncio.create_task(parties.run(dying[2]))
+        while not dead:
+            await asyncio.sleep(0.01)
+        own.cancel()
+        await asyncio.gather(own, return_exceptions=True)
+        again.append(True)
+        own_result = await parties.run(dying[2])
+        return [*await asyncio.gather(*others), own_result]
+
+    results = asyncio.run(run())
+    assert len({float(result.mean[0]) for result in results}) == 1
+    assert len({started.settings.study for started in parties.started.values()}) == 1
+    nonces = {standing.attempt.own.opening.nonce for standing in seen if standing.attempt is not None}
+    attempts = {standing.latest for standing in seen if standing.attempt is not None}
+    assert len(nonces) == len(attempts)
+    assert len(set(parties.bound["cyd"])) == 1
+
+
+class _Dies(Exception):
+    pass
+
+
+@pytest.mark.slow
+def test_an_attempt_that_fails_is_followed_by_another_one(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ada proposes all, and is gone before they have committed: bob's turn comes, with fresh nonces and without ada."""
+    nonces: dict[str, dict[int, bytes]] = {name: {} for name in NAMES}
+    proposed = asyncio.Event()
+    save = Store.save_standing
+
+    def saved(store: Store, standing: bytes, *, last: bool = False) -> None:
+        save(store, standing, last=last)
+        attempt = load_standing(standing).attempt
+        name = store._path.stem
+        if attempt is not None and name in nonces:
+            assert nonces[name].setdefault(attempt.proposal.attempt, attempt.own.opening.nonce) == attempt.own.opening.nonce
+        if attempt is not None and name != "ada":
+            proposed.set()
+
+    monkeypatch.setattr(Store, "save_standing", saved)
+    # Of ada everybody hears the proposal, and nothing after it.
+    tell = Machine.tell
+
+    def told_by(machine: Machine, standing: Standing) -> Telling:
+        telling = tell(machine, standing)
+        return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 0 else telling
+
+    monkeypatch.setattr(Machine, "tell", told_by)
+
+    async def run() -> list[NodeResult]:
+        everybody = parties.settings(1.0, start_timeout=30.0)
+        ada, *others = [asyncio.create_task(parties.run(one)) for one in everybody]
+        await proposed.wait()
+        await asyncio.sleep(0.2)
+        ada.cancel()
+        await asyncio.gather(ada, return_exceptions=True)
+        return await asyncio.gather(*others)
+
+    assert len({float(result.mean[0]) for result in asyncio.run(run())}) == 1
+    assert {started.absent for started in parties.started.values()} == {("ada",)}
+    (attempt,) = {started.attempt for started in parties.started.values()}
+    assert attempt > 1
+    for name in NAMES[1:]:
+        assert len(nonces[name]) == len(set(nonces[name].values())) > 1
+
+
+def test_who_is_there_and_does_not_get_on_is_left_out_in_the_end(parties: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = Machine.tell
+
+    def told_by(machine: Machine, standing: Standing) -> Telling:
+        telling = tell(machine, standing)
+        return replace(telling, commit=b"", openings={}, bound=False) if machine.party == 4 else telling
+
+    monkeypatch.setattr(Machine, "tell", told_by)
+
+    async def run() -> list[NodeResult | BaseException]:
+        everybody = [asyncio.create_task(parties.run(one)) for one in parties.settings(0.5, start_timeout=15.0)]
+        results = await asyncio.gather(*everybody[:4], return_exceptions=True)
+        everybody[4].cancel()
+        await asyncio.gather(everybody[4], return_exceptions=True)
+        return results
+
+    assert all(isinstance(result, NodeResult) for result in asyncio.run(run()))
+    assert {started.absent for name, started in parties.started.items() if name != "eve"} == {("eve",)}
+    assert "eve" not in parties.started
+
+
+def test_a_ledger_that_knows_another_attempt_stops_the_party(parties: Parties) -> None:
+    def knows_another(study: str) -> None:
+        raise InputError("the ledger knows another attempt")
+
+    async def run() -> BaseException | NodeResult:
+        settings = parties.settings(3600.0)
+        assert settings[4].quorum is not None
+        settings[4] = replace(settings[4], quorum=replace(settings[4].quorum, before_bound=knows_another))
+        others = [asyncio.create_task(parties.run(one)) for one in settings[:4]]
+        (outcome,) = await asyncio.gather(parties.run(settings[4]), return_exceptions=True)
+        # The others are bound and go on without it, which has sent nothing of its data.
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        return outcome
+
+    assert isinstance(asyncio.run(run()), InputError)
+    assert (parties.folder / "eve.store").exists()
+    assert not (parties.folder / "eve.store.started").exists()
+
+
+def test_the_record_is_what_was_written() -> None:
+    proposal = Proposal(3, frozenset({0, 2, 3, 4}), b"s" * 64)
+    opening = Opening(b"n" * 32, 2.5, b"x" * 32)
+    attempt = Attempt(proposal, Own(b"k" * 32, opening), frozenset({0, 2}), {2: b"h" * 32}, {2: opening}, frozenset({4}))
+    for standing in (Standing(), Standing(attempt), Standing(attempt, bound=True), Standing(None, never=True)):
+        assert load_standing(dump_standing(2, standing)) == standing
+    told = Telling(proposal, b"h" * 32, {2: opening}, bound=True)
+    assert from_frame(to_frame(told)) == told
+    assert from_frame(to_frame(Telling())) == Telling()
+
+
+def test_hostile_tellings_are_refused_and_change_nothing(parties: Parties) -> None:
+    """Random frames of a member: refused as such, or without any effect; nothing else is raised."""
+    settings, rng = parties.settings(3600.0)[0], random.Random(1)
+    assert settings.quorum is not None
+    liar = RosterSignatures(parties.identities[1], parties.roster)
+
+    def frame() -> Start:
+        attempt, members = (
+            rng.choice([0, 1, 2, 11, 2**31 - 1]),
+            rng.choice([(), (0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 99), (1,) * 4]),
+        )
+        proposal = Proposal.signed(settings.study, attempt, members, liar)
+        signature = rng.choice([b"", b"s" * 64, b"s" * 63, proposal.signature])
+        party, weight = rng.choice([0, 1, 99]), rng.choice([1.0, float("nan"), -1.0])
+        opened = Opened(party, b"n" * 32, weight, b"x" * 32)
+        commit = rng.choice([b"", b"h" * 32, b"h"])
+        return Start(0, attempt, members, signature, commit, rng.choice([(), (opened,), (opened, opened)]), rng.random() < 0.3)
+
+    async def run() -> set[int]:
+        store = settings.open_store()
+        found = set()
+        try:
+            one = Gathering(settings, settings.quorum or Quorum(5, 0.0, {}), store, {}, lambda event: None)
+            for _ in range(500):
+                with contextlib.suppress(PeerError):
+                    one.heard(1, frame())
+                assert not one.standing.bound
+                found.add(one.standing.latest)
+        finally:
+            store.close()
+        return found
+
+    # Its own signature is good for its own attempt only, in which this party is with it and enough others.
+    assert asyncio.run(run()) == {0, 2}
+
+
+def test_a_gathering_refuses_an_unsafe_minimum(parties: Parties) -> None:
+    settings = parties.settings(0.0)[0]
+    assert settings.quorum is not None
+    store = settings.open_store()
+    try:
+        with pytest.raises(InputError, match=r"minimum is 3: .* choose 4\.\.5"):
+            Gathering(settings, replace(settings.quorum, minimum=3), store, {}, lambda event: None)
+    finally:
+        store.close()

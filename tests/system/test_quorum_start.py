@@ -1,0 +1,121 @@
+"""A study that starts with those who are there: parties as a person starts them, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from support.joining import NAMES, Consortium
+from support.json_documents import faults
+from support.site_policy import write_policy
+
+
+@pytest.fixture
+def consortium(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[Consortium]:
+    write_policy(unattended=True)
+    found = Consortium(tmp_path, free_ports(5))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def test_four_start_where_the_fifth_never_comes(consortium: Consortium) -> None:
+    there = NAMES[1:]
+    consortium.budget(*there)
+    # The first convener, ada, is the one that is missing.
+    consortium.study(4.0)
+    consortium.join(*there)
+    results = [consortium.result(name) for name in there]
+    for name, result in zip(there, results, strict=True):
+        assert faults("result", result) == []
+        assert result["not_in_at_start"] == ["ada"]
+        assert result["not_counted"] == []
+        assert result["parties_counted"] == 4
+        assert result["estimate"] == results[0]["estimate"]
+        assert any("ada took no part" in note for note in result["notes"])
+        receipt = json.loads((consortium.folder / f"{name}.receipt.json").read_text())
+        assert faults("receipt", receipt) == []
+        assert receipt["origin"]["names"] == list(there)
+        assert receipt["origin"]["start"]["members"] == [1, 2, 3, 4]
+        assert receipt["origin"]["start"]["not_in_at_start"] == ["ada"]
+        entry = consortium.account(name).entries[0]
+        assert entry.settled
+        assert 0 < consortium.account(name).charged_epsilon <= 2.0 + 1e-6
+    assert abs(results[0]["estimate"] - 40) < 5 + 6 * results[0]["standard_error"]
+    # Once more from the store, without the others.
+    consortium.join("eve")
+    again = consortium.result("eve")
+    assert (again["estimate"], again["not_in_at_start"]) == (results[0]["estimate"], ["ada"])
+
+
+@pytest.mark.slow
+def test_too_few_end_cleanly_and_nothing_is_charged(consortium: Consortium) -> None:
+    there = NAMES[:3]
+    consortium.budget(*there)
+    consortium.study(1.0, start_timeout=8.0)
+    consortium.join(*there)
+    for name in there:
+        code, _, errors = consortium.wait(name)
+        assert code == 3, errors
+        assert "Traceback" not in errors
+        assert "did not start by its time with 4 parties or more: there were ada, bob, cyd" in errors
+        assert "what was reserved in the ledger is given back" in errors
+        account = consortium.account(name)
+        assert account.charged_epsilon == 0
+        assert account.entries[0].settled
+        assert not (consortium.folder / f"{name}.receipt.json").exists()
+    # The same again changes nothing: it gave up for good.
+    consortium.join("ada")
+    code, _, errors = consortium.wait("ada")
+    assert (code, "takes no part in this study any more" in errors) == (3, True), errors
+    assert consortium.account("ada").charged_epsilon == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.0, 0.2, 0.6])
+def test_killed_and_restarted_in_the_start(consortium: Consortium, seconds: float) -> None:
+    """kill -9 some time after all but one are there, and the same command again: it takes part once, and so do all others."""
+    consortium.budget(*NAMES)
+    consortium.study(3600.0)
+    consortium.join(*NAMES[:4])
+    wait_for_stores(consortium, NAMES[:4])
+    consortium.join("eve")
+    wait_for_stores(consortium, ["eve"])
+    time.sleep(seconds)
+    consortium.processes["bob"].kill()
+    consortium.processes["bob"].communicate()
+    consortium.join("bob")
+    results = [consortium.result(name) for name in NAMES]
+    assert len({result["estimate"] for result in results}) == 1
+    for name, result in zip(NAMES, results, strict=True):
+        assert result["not_in_at_start"] == []
+        assert len(consortium.account(name).entries) == 1
+        assert 0 < consortium.account(name).charged_epsilon <= 2.0 + 1e-6
+
+
+@pytest.mark.slow
+def test_who_is_killed_for_good_in_the_start_is_not_in_or_a_dropout(consortium: Consortium) -> None:
+    consortium.budget(*NAMES)
+    consortium.study(25.0, protocol="cordp-dme")
+    consortium.join(*NAMES)
+    wait_for_stores(consortium, NAMES)
+    consortium.processes["ada"].kill()
+    for name in NAMES[1:]:
+        result = consortium.result(name)
+        missing = {*result["not_in_at_start"], *result["not_counted"]}
+        assert missing <= {"ada"}
+        assert result["parties_counted"] + len(missing) == 5
+
+
+def wait_for_stores(consortium: Consortium, names: Sequence[str]) -> None:
+    """Until these parties have read their data and reserved their budget."""
+    for _ in range(6000):
+        if all((consortium.folder / f"{name}.store").exists() for name in names):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the parties did not begin")

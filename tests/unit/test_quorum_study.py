@@ -1,0 +1,199 @@
+"""A study that starts with those who are there: its file, its plans, its contract, and the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.ledger import Ledger
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.privacy import Charge
+from quietmean.studies.outcome import StudyOutcome
+from quietmean.studies.party import Contract, Policy, Prepared
+from quietmean.studies.party.part import require_enough
+from quietmean.studies.party.policy import Rules
+from quietmean.studies.study import Study
+from quietmean.studies.study_file import study_text
+from support.meeting import meet
+from support.pages import commands
+
+START = "2027-03-01T09:00:00Z"
+COLUMN = {"name": "age", "low": 0, "high": 100}
+
+
+def study(**fields: Any) -> Study:
+    return Study.parse({"column": [COLUMN], "protocol": "packed-sharing", "minimum": 4, "start_by": START, **fields})
+
+
+def contract(of: Study, parties: int = 5) -> Contract:
+    entries = [RosterEntry(f"p{place}", ("192.0.2.1", 7000 + place), Identity.generate().public_key) for place in range(parties)]
+    return Contract.for_party("p0", (of, Roster(tuple(entries))), of.choice(parties))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"start_by": None}, "a minimum and no start_by"),
+        ({"start_by": 1_800_000_000}, "start_by must be a time with its offset from UTC"),
+        ({"start_by": "2027-03-01T09:00:00"}, "start_by must be a time with its offset from UTC"),
+        ({"start_by": "tomorrow"}, "start_by must be a time with its offset from UTC"),
+        ({"minimum": 3.5}, "minimum must be a whole number"),
+        ({"minimum": 1}, "minimum must be at least 2"),
+        ({"minmum": 4}, "minmum is unknown .did you mean 'minimum'"),
+        ({"start_at": START}, "start_at is unknown .did you mean 'start_by'"),
+    ],
+)
+def test_impossible_fields_are_refused_in_one_sentence(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence) as refused:
+        study(**fields)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"minimum": 3}, r"minimum is 3: with 5 parties of whom 1 may collude choose 4\.\.5"),
+        ({"minimum": 6}, r"minimum is 6: .* choose 4\.\.5"),
+        ({"colluding": 3, "minimum": 4}, r"choose 5\.\.5"),
+        ({"protocol": "central-dp"}, "a party with a role of its own"),
+        ({"protocol": "cordp-dme", "options": {"aggregator": 0}}, "a party with a role of its own"),
+        ({"protocol": "secagg"}, "a party with a role of its own"),
+        ({"options": {"members": 4}}, "draws some of the parties|members"),
+        ({"options": {"minimum": 3}}, "option minimum is 3: with start_by choose 4 or more"),
+    ],
+)
+def test_what_could_have_two_results_is_refused(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        study(**fields).choice(5)
+
+
+@pytest.mark.parametrize("protocol", ["packed-sharing", "cordp-dme", "local-dp", "auto"])
+@pytest.mark.parametrize("dropouts", [0.0, 0.2])
+def test_every_number_of_parties_has_a_plan_that_keeps_the_contract(protocol: str, dropouts: float) -> None:
+    plans = study(protocol=protocol, dropouts=dropouts, minimum=5).choice(7).plans
+    assert [plan.target.parties for plan in plans] == [7, 6, 5]
+    assert {plan.target.colluding for plan in plans} == {1}
+    assert {plan.protocol.name for plan in plans} == {plans[0].protocol.name}
+    assert all(plan.epsilon_a_priori <= 1.0 + 1e-9 for plan in plans)
+    for plan in plans:
+        # No result from so few inputs that there could be two.
+        assert getattr(plan.protocol, "minimum", 5) >= 5
+
+
+def test_the_colluders_are_those_of_the_roster() -> None:
+    plans = study(minimum=17).choice(30).plans
+    assert [plan.target.parties for plan in plans] == list(range(30, 16, -1))
+    assert {plan.target.colluding for plan in plans} == {3}
+
+
+def test_a_study_without_start_by_is_as_before() -> None:
+    before = Study.parse({"column": [COLUMN], "protocol": "packed-sharing"})
+    assert "start_by" not in before.tables()["study"]
+    assert "minimum" not in before.tables()["study"]
+    assert "start" not in before.context()
+    assert before.choice(5).smaller == {}
+    assert "quorum" not in contract(before).to_json()
+
+
+def test_the_file_says_what_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(study_text(study()))
+    assert Study.load(path) == study()
+    # A time in TOML is one, too; as is another spelling of the same moment.
+    path.write_text(study_text(study()).replace(f'start_by = "{START}"', "start_by = 2027-03-01T10:00:00+01:00"))
+    assert Study.load(path).context() == study().context()
+
+
+def test_the_contract_covers_the_start() -> None:
+    first = contract(study())
+    assert first.to_json()["quorum"]["minimum"] == 4
+    assert sorted(first.to_json()["quorum"]["plans"]) == ["4", "5"]
+    assert any("with those who are there if they are 4 or more" in text for name, text in first.lines() if name == "starts")
+    assert first.epsilon_a_priori == max(plan.epsilon_a_priori for plan in first.plans)
+    for plan in first.plans:
+        assert first.charge.larger(plan.charge) == first.charge
+    same = replace(first, study=study(minimum=5), choice=study(minimum=5).choice(5))
+    later = replace(first, study=study(start_by="2027-03-01T09:00:01Z"))
+    assert len({first.digest, same.digest, later.digest}) == 3
+
+
+def test_a_policy_counts_the_parties_that_may_start_it() -> None:
+    rules = Policy(Rules(smallest_parties=5))
+    assert rules.broken(contract(study())) == ["smallest_parties: 4 parties may start it, at least 5 must"]
+    assert rules.broken(contract(study(minimum=5))) == []
+
+
+def test_new_writes_such_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    new = commands("how-to/quorum.md")[0]
+    main(new.split()[1:])
+    written = Study.load(tmp_path / "study.toml")
+    assert (written.minimum, written.start_by) == (4, datetime(2027, 3, 1, 9, tzinfo=UTC))
+
+
+def test_a_sealed_study_keeps_its_start(tmp_path: Path) -> None:
+    tables = study().tables()
+    names = ("north", "south", "east", "west", "centre")
+    sealed = meet(tmp_path, names, tables).seal()
+    assert sealed.study == study()
+    # The order in which they propose is sealed, the convener first.
+    assert sealed.roster.name(sealed.roster.conveners[0]) == "north"
+    found = Contract.for_party("south", sealed, sealed.study.choice(5))
+    assert found.to_json()["quorum"]["minimum"] == 4
+
+
+def test_a_result_that_another_set_could_have_too_is_none() -> None:
+    class Log:
+        def write(self, event: object, what: object = None) -> Any:
+            raise InputError("this log cannot be written")
+
+    plan = study().choice(5).plan
+    ready = cast(Prepared, SimpleNamespace(settings=SimpleNamespace(plan=plan), auditor=Log(), approval={}))
+    require_enough(ready, cast(StudyOutcome, SimpleNamespace(parties_counted=4)))
+    with pytest.raises(ProtocolFailure, match="3 parties are counted, and one of 5 parties of whom 1 may collude needs 4"):
+        require_enough(ready, cast(StudyOutcome, SimpleNamespace(parties_counted=3)))
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+NOW = datetime(2027, 3, 1, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Ledger:
+    found = Ledger.open(tmp_path / "ledger", create=True)
+    found.set_budget("visits", 2.0, 1e-5, when=NOW)
+    return found
+
+
+@pytest.mark.parametrize("refund", [True, False])
+def test_what_never_started_is_given_back_once_and_for_good(book: Ledger, refund: bool) -> None:
+    with book:
+        book.reserve("visits", "s", Charge(0.2, 1e-11, 1e-12), name="ages", when=NOW, refund=refund)
+        assert book.account("visits").charged.mu > 0
+        assert book.give_back("s", when=NOW)
+        assert book.give_back("s", when=NOW)
+        assert book.account("visits").charged == Charge(0.0)
+        # An older copy of the store would go on: its data would leave without being charged.
+        with pytest.raises(InputError, match="was given back"):
+            book.bind("s", b"attempt")
+
+
+def test_what_may_have_left_is_not_given_back(book: Ledger) -> None:
+    with book:
+        book.reserve("visits", "s", Charge(0.2), name="ages", when=NOW)
+        book.bind("s", b"attempt 1")
+        book.bind("s", b"attempt 1")
+        with pytest.raises(InputError, match="another"):
+            book.bind("s", b"attempt 2")
+        assert not book.give_back("s", when=NOW)
+        assert book.account("visits").charged.mu >= 0.2
+        with pytest.raises(InputError, match="reserve it first"):
+            book.give_back("other", when=NOW)
