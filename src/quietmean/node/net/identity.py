@@ -45,6 +45,7 @@ class Purpose(StrEnum):
     RELAY = "relay"
     APPROVAL = "approval"
     AUDIT = "audit"
+    HELLO = "hello"
 
     @property
     def label(self) -> bytes:
