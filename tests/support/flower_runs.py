@@ -75,20 +75,20 @@ class FlowerRun:
             "options.num-supernodes = 10\noptions.backend.client-resources.num-cpus = 1\n"
             "options.backend.client-resources.num-gpus = 0.0\n"
         )
-        with self._superlink("--simulation") as control:
-            self._run(control, timeout, settings, options)
+        with self._superlink("--simulation"):
+            self._run(timeout, settings, options)
 
     def deploy(self, homes: list[Path], timeout: float, settings: str) -> None:
         """A SuperNode for each home."""
-        with self._superlink() as control, contextlib.ExitStack() as nodes:
+        with self._superlink(), contextlib.ExitStack() as nodes:
             for home in homes:
                 config = f'quietmean-home="{home}"'
                 runtime = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()), "--node-config", config]
                 nodes.enter_context(self._process(f"node-{home.name}", "flower-supernode", "--insecure", *runtime))
-            self._run(control, timeout, settings)
+            self._run(timeout, settings)
 
     @contextlib.contextmanager
-    def _superlink(self, *more: str) -> Iterator[int]:
+    def _superlink(self, *more: str) -> Iterator[None]:
         self.port, control = free_port(), free_port()
         arguments = ["--insecure", "--disable-runtime-dependency-installation", "--database", str(self.database)]
         arguments += ["--host", "127.0.0.1", "--port", str(self.port), "--control-api-address", f"127.0.0.1:{control}"]
@@ -102,7 +102,7 @@ class FlowerRun:
             watcher = threading.Thread(target=self._watch, args=(ended,))
             watcher.start()
             try:
-                yield control
+                yield
             finally:
                 ended.set()
                 watcher.join()
@@ -124,12 +124,12 @@ class FlowerRun:
                     process.kill()
                     process.wait()
 
-    def _run(self, control: int, timeout: float, settings: str, options: str = "") -> None:
+    def _run(self, timeout: float, settings: str, options: str = "") -> None:
         config = (
             f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n{options}'
         )
         (self.root / "flwr" / "config.toml").write_text(config)
-        command = [self._bin / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]
+        command: list[str | Path] = [self._bin / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]
         with (self.root / "run.out").open("wb") as out:
             subprocess.run(command, env=self._environment, stdout=out, stderr=out, timeout=timeout, check=True)
 

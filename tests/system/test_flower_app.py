@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def data() -> Vector:
     return np.asarray(found / np.linalg.norm(found, axis=1)[:, None], dtype=np.float64)
 
 
-def run(tmp_path: Path, data: Vector, *, simulated: bool) -> tuple[FlowerRun, Agreement, list[dict[str, object]]]:
+def run(tmp_path: Path, data: Vector, *, simulated: bool) -> tuple[FlowerRun, Agreement, list[dict[str, Any]]]:
     homes = tmp_path / "homes"
     homes.mkdir()
     agreement = make_homes(homes, PARTIES, ROUNDS, DIMENSION)

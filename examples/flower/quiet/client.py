@@ -1,6 +1,5 @@
 """The client: an ordinary Flower app that trains, and the mod that sends what it trained sealed."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -26,4 +25,4 @@ def own_data(context: Context) -> np.ndarray:
     home = context.node_config.get("quietmean-home")
     if home is None:
         home = Path(str(context.run_config["quietmean-homes"])) / str(context.node_config["partition-id"])
-    return np.load(Path(os.path.expanduser(home)) / "data.npy")
+    return np.load(Path(str(home)).expanduser() / "data.npy")

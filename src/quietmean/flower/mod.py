@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,7 +75,7 @@ def _arrays(content: Any, kind: type[Any]) -> Any:
 def _folder(context: Any) -> Path:
     own = context.node_config.get(HOME)
     if own is not None:
-        return Path(os.path.expanduser(str(own)))  # noqa: PTH111 - as --node-config is given in a shell
+        return Path(str(own)).expanduser()
     homes, number = context.run_config.get(HOMES), context.node_config.get("partition-id")
     if homes is None or number is None:
         raise InputError(f"this client has no folder: start its SuperNode with --node-config '{HOME}=\"...\"'")
