@@ -59,6 +59,7 @@ class FlowerRun:
         client.write_text(source.replace("app = ClientApp(mods=[quietmean_mod])\n", _AWAY.format(away=away)))
         self.database, self.log = root / "state.db", root / "superlink.log"
         self.seen: dict[tuple[str, int], bytes] = {}
+        self._last: dict[str, int] = {}
         self._environment = os.environ | {
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(_ROOT / "src"),
@@ -139,5 +140,8 @@ class FlowerRun:
             for path in (self.database, self.database.with_name(self.database.name + "-wal"), self.log):
                 with contextlib.suppress(OSError):
                     content = path.read_bytes()
-                    self.seen[path.name, hash(content)] = content
+                    # What only grew holds all that it had: searching every copy of it would take many minutes.
+                    last = self._last.get(path.name)
+                    number = 0 if last is None else last + (not content.startswith(self.seen[path.name, last]))
+                    self.seen[path.name, number], self._last[path.name] = content, number
             ended.wait(0.5)
