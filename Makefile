@@ -78,7 +78,7 @@ bench: .venv/test.stamp .venv-flower/flower.stamp
 	$(WITH_FLOWER) $(BIN)/pytest benchmarks -p no:xdist --benchmark-columns=min,median,max,rounds -m "slow or not slow"
 
 bench-flower: .venv/test.stamp .venv-flower/flower.stamp
-	$(WITH_FLOWER) $(BIN)/pytest benchmarks/test_secagg.py -p no:xdist -m "slow or not slow"
+	$(WITH_FLOWER) $(BIN)/pytest benchmarks/test_secagg.py benchmarks/test_flower.py tests/system/test_flower_app.py -p no:xdist -m "slow or not slow"
 
 docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build
@@ -98,9 +98,9 @@ man: .venv/docs.stamp
 	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt $(BIN)/pip install -q -e ".[demo,$*]" -e "$(REPRODUCTION)"
 	@touch $@
 
-.venv-flower/flower.stamp: benchmarks/flower-constraints.txt
+.venv-flower/flower.stamp: benchmarks/flower-constraints.txt pyproject.toml
 	$(PYTHON) -m venv --clear .venv-flower
-	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=$< $(FLOWER)/pip install -q flwr
+	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=$< $(FLOWER)/pip install -q -e ".[flower]"
 	@touch $@
 
 clean:

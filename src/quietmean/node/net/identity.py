@@ -46,6 +46,7 @@ class Purpose(StrEnum):
     APPROVAL = "approval"
     AUDIT = "audit"
     QUORUM = "quorum"
+    HELLO = "hello"
 
     @property
     def label(self) -> bytes:

@@ -1,0 +1,86 @@
+"""Our frames over Flower's star against Flower's SecAgg+ workflow: time, bytes, error and epsilon of one round, one client gone.
+
+10 clients, 1000 coordinates. Both in one process: seconds are processor time of one thread. Ours writes its state durably and
+makes each client anew for each message, as Flower does; Flower's messages go through protobuf, which is counted apart. SecAgg+
+adds no noise: its mean of the clients' updates is exact to rounding and has no epsilon; ours is over the whole session of 3
+rounds. ``make bench-flower`` names the Python that has Flower.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.party import Vector
+from quietmean.flower import Agreement, Home, Relay, StarParty, make_home
+from quietmean.flower.home import AGREEMENT
+from quietmean.sessions import SessionAccount
+
+PARTIES, DIMENSION, ROUNDS = 10, 1000, 3
+EPSILON, DELTA = 4.0, 1e-5
+GONE = 0
+FLOWER = "QUIETMEAN_FLOWER_PYTHON"
+SCRIPT = Path(__file__).parent / "flower_secagg.py"
+
+
+def make_agreement(root: Path) -> Agreement:
+    keys = {make_home(root / f"new-{number}"): root / f"new-{number}" for number in range(PARTIES)}
+    terms = {"dimension": DIMENSION, "rounds": ROUNDS, "clip": math.sqrt(DIMENSION)}
+    agreement = Agreement.make(list(keys), epsilon=EPSILON, delta=DELTA, **terms)  # type: ignore[arg-type]
+    for number, key in enumerate(agreement.identities):
+        agreement.save(keys[key].rename(root / str(number)) / AGREEMENT)
+    return agreement
+
+
+@pytest.mark.slow
+def test_a_round_beside_secagg_plus(tmp_path: Path) -> None:
+    values: Vector = np.sin(np.arange(DIMENSION)[None, :] + 7.0 * np.arange(PARTIES)[:, None])
+    agreement = make_agreement(tmp_path)
+    seconds, sent = np.zeros(PARTIES), np.zeros(PARTIES)
+    gone: set[int] = set()
+
+    def exchange(requests: Mapping[int, bytes], begins: bool) -> Mapping[int, bytes]:
+        answers = {}
+        for party, raw in requests.items():
+            if party not in gone:
+                begun = time.process_time()
+                answers[party] = StarParty(Home(tmp_path / str(party))).answer(raw, lambda: np.array(values[party]))  # noqa: B023
+                seconds[party] += time.process_time() - begun
+                sent[party] += len(answers[party])
+        return answers
+
+    relay = Relay(agreement, exchange)
+    relay.meet(range(PARTIES))
+    # Who is who is asked once for all rounds.
+    seconds[:], sent[:] = 0.0, 0.0
+    gone.add(GONE)
+    begun = time.process_time()
+    found = relay.mean(1)
+    server = time.process_time() - begun - seconds.sum()
+    staying = [party for party in range(PARTIES) if party != GONE]
+    error = float(np.sqrt(((found.mean - values[staying].mean(axis=0)) ** 2).mean()))
+    epsilon = SessionAccount(agreement.terms, Home(tmp_path / "1").account).terms.charge(ROUNDS).epsilon(DELTA)
+    rows = [("quietmean over the star", server, seconds[staying].mean(), sent[staying].mean(), error, epsilon)]
+    python = os.environ.get(FLOWER)
+    if python:
+        arguments = {"parties": PARTIES, "dimension": DIMENSION, "shares": 5, "threshold": 3, "dropped": 1}
+        command = [python, str(SCRIPT), *(text for name, number in arguments.items() for text in (f"--{name}", str(number)))]
+        raw = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.splitlines()[-1]
+        theirs = json.loads(raw)
+        cost = (theirs["server_seconds"], theirs["client_seconds"], theirs["client_bytes_sent"], theirs["error"], math.inf)
+        rows.append(("Flower's SecAgg+", *cost))
+    print(f"\n{'':<26} {'server':>10} {'client':>11} {'sent':>10} {'error':>9} {'epsilon':>8}")
+    for label, one, client, size, wrong, loss in rows:
+        print(f"{label:<26} {one:8.3f} s {1000 * client:8.1f} ms {size / 1000:7.1f} kB {wrong:9.1e} {loss:8.3g}")
+    assert found.weight == len(staying)
+    assert epsilon <= EPSILON
+    if not python:
+        pytest.skip(f"{FLOWER} is not set: only our side was measured, run make bench-flower")

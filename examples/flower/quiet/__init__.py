@@ -1,0 +1,1 @@
+"""A Flower app whose server sees noisy means only."""

@@ -1,0 +1,14 @@
+"""Private means over Flower's links: a mod for clients, a workflow for the server, and the agreement between the clients.
+
+Importing this needs no ``flwr``; :func:`quietmean_mod` and :class:`SealedMean` import it when they are used, in an environment
+that has it.
+"""
+
+from quietmean.flower.agreement import Agreement
+from quietmean.flower.home import Home, make_home
+from quietmean.flower.mod import quietmean_mod
+from quietmean.flower.party import StarParty
+from quietmean.flower.relay import Relay, RoundMean
+from quietmean.flower.workflow import SealedMean
+
+__all__ = ["Agreement", "Home", "Relay", "RoundMean", "SealedMean", "StarParty", "make_home", "quietmean_mod"]

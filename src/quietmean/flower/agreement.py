@@ -1,0 +1,162 @@
+"""What the clients of a Flower app agree on before the first round: who they are, the budget, and the plan of every round.
+
+Each client keeps the file itself, next to its key, as the SuperLink is not trusted with it: it may hand anybody any agreement,
+and only clients with the same one understand each other.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from quietmean.core.codec import canonical_json, digest
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.json_file import read_json
+from quietmean.core.party import PartyId
+from quietmean.graphs import Schedule
+from quietmean.node.net import public_key_bytes
+from quietmean.planning import Plan
+from quietmean.privacy import compose
+from quietmean.protocols.target import colluding_count
+from quietmean.randomness import Seed, fresh_bytes
+from quietmean.sessions import SessionTerms
+
+FORMAT = "quietmean-flower-1"
+# It takes no one's word for what was delivered, and keeps its promise however messages are dropped and delayed.
+PROTOCOL = "packed-sharing"
+_TERMS = tuple(field.name for field in fields(SessionTerms))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """``identities``: the clients' public keys, which number the parties. ``clip``: the L2 norm that an update is shortened to.
+
+    ``instance``: random text, so that the same terms agreed again are another session.
+    """
+
+    terms: SessionTerms
+    clip: float
+    identities: tuple[str, ...]
+    instance: str
+
+    @classmethod
+    def make(
+        cls,
+        identities: Sequence[str],
+        *,
+        dimension: int,
+        epsilon: float,
+        delta: float,
+        rounds: int,
+        clip: float = 1.0,
+        colluding: float = 0.1,
+        dropouts: float = 0.1,
+        options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """A new agreement. ``epsilon`` and ``delta``: the budget of one whole client over all ``rounds``, under replacement.
+
+        ``colluding``: how many clients may put together what they see, with each other and with the SuperLink; ``dropouts``: the
+        fraction that may miss a round. Raises :class:`InputError` for terms that nobody can keep, and for impossible keys.
+        """
+        terms = SessionTerms(
+            parties=len(identities),
+            dimension=dimension,
+            epsilon=epsilon,
+            delta=delta,
+            rounds=rounds,
+            colluding=colluding_count(len(identities), colluding),
+            dropouts=dropouts,
+            protocol=PROTOCOL,
+            options=dict(options or {}),
+        )
+        # Planned now, so that nobody is asked to agree to what cannot be kept.
+        terms.plan  # noqa: B018
+        instance = base64.b64encode(fresh_bytes(32)).decode()
+        return cls(terms, _length(clip), _distinct(sorted(identities)), instance)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """From a file. Raises :class:`InputError` for another file, and for a plan that does not keep the budget."""
+        raw = read_json(Path(path))
+        if raw.get("format") != FORMAT:
+            raise InputError(f"file {path} is no agreement of quietmean's Flower clients: make one with Agreement.make")
+        try:
+            stated = {name: raw["terms"][name] for name in _TERMS}
+            terms = SessionTerms(**{**stated, "unit": PrivacyUnit(stated["unit"])})
+            plan = Plan.from_json(raw["plan"])
+            found = cls(terms, _length(raw["clip"]), _distinct(raw["identities"]), str(raw["instance"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"file {path} is damaged ({type(error).__name__}: {error}): ask for the agreement again") from None
+        _require_kept(terms, plan, found.identities)
+        # Reading it is quick, planning is not, and a client reads it for every message.
+        vars(terms)["plan"] = plan
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the agreement's file; nothing in it is secret."""
+        Path(path).write_bytes(canonical_json(self.describe()) + b"\n")
+
+    def describe(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        terms = {name: getattr(self.terms, name) for name in _TERMS}
+        return {
+            "format": FORMAT,
+            "terms": terms | {"unit": str(self.terms.unit.value), "options": dict(self.terms.options)},
+            "plan": self.terms.plan.to_json(),
+            "clip": self.clip,
+            "identities": list(self.identities),
+            "instance": self.instance,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, hexadecimal, of all that is agreed on. Everything that is signed or sealed is bound to it."""
+        return digest(self.describe())
+
+    @property
+    def parties(self) -> int:
+        return self.terms.parties
+
+    def party_of(self, identity: str) -> PartyId:
+        """The number of a client. Raises :class:`InputError` for a key that is not in the agreement."""
+        if identity not in self.identities:
+            raise InputError(f"key {identity} is not among the {self.parties} of the agreement: agree anew with this key in it")
+        return self.identities.index(identity)
+
+    def schedule(self, round_: int) -> Schedule:
+        """Who leads in which order in one round of the session."""
+        return self.terms.plan.schedule(Seed.public("flower schedule", self.digest, round_))
+
+
+def _require_kept(terms: SessionTerms, plan: Plan, identities: Sequence[str]) -> None:
+    """Raises :class:`InputError` unless the plan is one of these terms, and all its rounds fit into the budget."""
+    planned, target = plan.protocol.name, plan.target
+    if planned != PROTOCOL or terms.protocol != PROTOCOL:
+        raise InputError(f"the agreement plans {planned}: over Flower's links only {PROTOCOL} can be run")
+    same = (target.parties, target.dimension, target.colluding) == (terms.parties, terms.dimension, terms.colluding)
+    if not same or len(identities) != terms.parties or terms.unit != PrivacyUnit.PARTY or target.unit != PrivacyUnit.PARTY:
+        raise InputError("the agreement's plan is for other parties, coordinates or colluding parties than its terms: agree anew")
+    if not compose([plan.charge] * terms.rounds).epsilon(terms.delta) <= terms.epsilon:
+        raise InputError(
+            f"the agreement's {terms.rounds} rounds cost more than epsilon {terms.epsilon:g} at delta {terms.delta:g}: agree anew"
+        )
+
+
+def _distinct(identities: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(identities)
+    for key in found:
+        public_key_bytes(key)
+    if len(set(found)) < len(found) or list(found) != sorted(found):
+        raise InputError("the agreement names a client twice or its clients out of order: each has a key of its own, sorted")
+    return found
+
+
+def _length(clip: Any) -> float:
+    if isinstance(clip, bool) or not isinstance(clip, int | float) or not 0 < clip < float("inf"):
+        raise InputError(f"clip is {clip!r}: choose a finite number > 0, the largest L2 norm of an update")
+    return float(clip)

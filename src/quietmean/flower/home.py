@@ -1,0 +1,75 @@
+"""The folder in which a client keeps what must outlive its process: agreement, key, account, and the round in progress.
+
+Flower starts a client's app anew for each message. Nothing of this folder goes through Flower.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from quietmean.core.errors import InputError
+from quietmean.flower.agreement import Agreement
+from quietmean.node.net import Identity
+
+AGREEMENT, IDENTITY, ACCOUNT, SESSION, _LOCK = "agreement.json", "identity.pem", "account.json", "session.state", "lock"
+
+
+def make_home(folder: str | Path) -> str:
+    """A new folder with a new key; its public key, to be put into the agreement. Raises :class:`InputError` if there is a key."""
+    path = Path(folder)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    identity = Identity.generate()
+    identity.save(path / IDENTITY)
+    return identity.public_key
+
+
+class Home:
+    """A client's folder with key and agreement. Raises :class:`InputError` if one is missing or does not fit the other."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.agreement = Agreement.load(self.folder / AGREEMENT)
+        self.identity = Identity.load(self.folder / IDENTITY)
+        self.party = self.agreement.party_of(self.identity.public_key)
+
+    @property
+    def account(self) -> Path:
+        return self.folder / ACCOUNT
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One message at a time: two at once could be answered from one state in two ways."""
+        import fcntl
+
+        handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    def read(self) -> bytes | None:
+        """The session as it was written last, or None before the first time."""
+        try:
+            return (self.folder / SESSION).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"file {self.folder / SESSION} cannot be read ({error.strerror}): see to its rights") from None
+
+    def write(self, content: bytes) -> None:
+        """Replace the session durably: after a crash the file holds the old content or the new."""
+        path, fresh = self.folder / SESSION, self.folder / f"{SESSION}.new"
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,220 @@
+"""A client's side: the party machine of one round after the other, driven by a server that is not trusted.
+
+The server decides what arrives and when, and nothing else: a frame that is not from its sender, for this step of this round, has
+not arrived. Each step is taken once: it is on disk before its answer is sent, and asked again the client says the same bytes.
+A client that missed steps passes over them, as a party that was cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from quietmean.core.codec import dump_state, load_state
+from quietmean.core.errors import InputError
+from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
+from quietmean.flower.home import Home
+from quietmean.flower.requests import AskHello, Begin, Deliver, Finish, Request, Told, read_request, write
+from quietmean.flower.sealing import Seals, read_hello, signed_hello
+from quietmean.randomness import ExchangeKey, SecureNoise, Seed
+from quietmean.sessions import SessionAccount
+from quietmean.sessions.clipping import clipped_vector
+
+# The update (d,) of this client for the round that begins.
+Update = Callable[[], Vector]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A release on disk."""
+
+    total: bytes
+    weight: float
+
+    @classmethod
+    def of(cls, release: Release) -> Outcome:
+        return cls(release.vector.astype("<f8").tobytes(), release.weight)
+
+    @property
+    def vector(self) -> Vector:
+        return np.frombuffer(self.total, dtype="<f8").astype(np.float64)
+
+
+class Stored(msgspec.Struct, omit_defaults=True):
+    """The session on disk. ``step``: the step of the round that the last answer closed, 0 for its beginning."""
+
+    agreement: str
+    seed: bytes
+    peers: dict[int, bytes] = {}
+    round: int = 0
+    step: int = 0
+    value: bytes = b""
+    state: bytes = b""
+    release: Outcome | None = None
+    answer: bytes = b""
+    over: bool = True
+
+
+class StarParty:
+    """One client of a session. Raises :class:`InputError` where its folder or a request is not as it should be."""
+
+    def __init__(self, home: Home) -> None:
+        self._home, self._agreement, self._party = home, home.agreement, home.party
+        self._plan = home.agreement.terms.plan
+        with home.locked():
+            self._stored = self._load()
+
+    def answer(self, raw: bytes, update: Update) -> bytes:
+        """The answer to one request of the server; ``update`` is asked for when a round begins.
+
+        What goes wrong with a request is said in the answer, in a sentence without any value.
+        """
+        try:
+            request = read_request(raw)
+            with self._home.locked():
+                self._stored = self._load()
+                return self._answer(request, update)
+        except InputError as error:
+            return write(Told(refused=str(error)))
+
+    def _answer(self, request: Request, update: Update) -> bytes:
+        if isinstance(request, AskHello):
+            return write(Told(hello=signed_hello(self._agreement, self._home.identity, self._key.public)))
+        if isinstance(request, Begin):
+            return self._begin(request, update)
+        if request.round != self._stored.round:
+            raise InputError(f"this client is in round {self._stored.round}, not in round {request.round}: it waits for the next")
+        if isinstance(request, Deliver):
+            return self._deliver(request)
+        return self._finish(request)
+
+    # --- rounds ---
+
+    def _begin(self, request: Begin, update: Update) -> bytes:
+        stored = self._stored
+        if request.round == stored.round and stored.step == 0 and stored.answer:
+            return stored.answer
+        if not stored.round < request.round <= self._agreement.terms.rounds:
+            raise InputError(
+                f"round {request.round} cannot begin: this client has had round {stored.round} of {self._agreement.terms.rounds}"
+            )
+        self._meet(request.hellos)
+        value = self._admitted(update())
+        SessionAccount(self._agreement.terms, self._home.account).begin()
+        stored.round, stored.value, stored.over = request.round, value.astype("<f8").tobytes(), False
+        return self._keep(self._machine.start(), 0)
+
+    def _deliver(self, request: Deliver) -> bytes:
+        stored, machine = self._stored, self._machine
+        if request.step == stored.step and stored.answer:
+            return stored.answer
+        if stored.over or not stored.step < request.step <= machine.rounds:
+            raise InputError(f"step {request.step} of round {request.round} is over for this client: it waits for the next round")
+        state = load_state(machine.state_type, stored.state)
+        if state.round < request.step:
+            # What it was to send before has reached nobody: it was not there.
+            while state.round <= request.step:
+                step = machine.miss_round(state)
+                state = step.state
+            return self._keep(step, request.step)
+        received = [message for sender, frame in sorted(request.frames.items()) for message in self._open(request, sender, frame)]
+        delivered = frozenset(request.present) & self._stored.peers.keys()
+        return self._keep(machine.end_round(state, received, delivered), request.step)
+
+    def _finish(self, request: Finish) -> bytes:
+        stored = self._stored
+        if stored.over:
+            return stored.answer
+        machine = self._machine
+        state, release = load_state(machine.state_type, stored.state), stored.release
+        while state.round <= machine.rounds:
+            step = machine.miss_round(state)
+            state, release = step.state, None if step.release is None else Outcome.of(step.release)
+        told = Told()
+        if release is not None:
+            mean = self._plan.protocol.decode(self._agreement.parties, release.vector, release.weight) * self._agreement.clip
+            told = Told(mean=mean.astype("<f8").tobytes(), weight=release.weight)
+        # Of a round that is over, nothing private is kept.
+        stored.over, stored.value, stored.state, stored.release = True, b"", b"", None
+        stored.answer, stored.step = write(told), machine.rounds + 1
+        self._write()
+        return stored.answer
+
+    def _keep(self, step: Step[Any], closed: int) -> bytes:
+        """The step on disk, and only then its answer."""
+        stored, machine = self._stored, self._machine
+        own: dict[PartyId, list[Message]] = {}
+        for message in step.send:
+            for other in message.recipients:
+                own.setdefault(other, []).append(message)
+        number = step.state.round
+        sealed = {other: self._seals.seal(stored.round, number, other, messages) for other, messages in sorted(own.items())}
+        frames = {other: frame for other, frame in sealed.items() if frame is not None}
+        idle = number > machine.rounds or not machine.expects(step.state)
+        stored.step, stored.state = closed, dump_state(step.state)
+        stored.release = None if step.release is None else Outcome.of(step.release)
+        stored.answer = write(Told(step=number, frames=frames, idle=idle))
+        self._write()
+        return stored.answer
+
+    # --- what it has ---
+
+    @cached_property
+    def _key(self) -> ExchangeKey:
+        return ExchangeKey(Seed(self._stored.seed))
+
+    @cached_property
+    def _seals(self) -> Seals:
+        return Seals(self._agreement, self._party, self._key, self._peer)
+
+    def _peer(self, other: PartyId) -> bytes | None:
+        return self._stored.peers.get(other)
+
+    @property
+    def _machine(self) -> PartyMachine[Any]:
+        stored = self._stored
+        value = np.frombuffer(stored.value, dtype="<f8").astype(np.float64)
+        noise = SecureNoise(round_seed(Seed(stored.seed), stored.round))
+        return self._plan.protocol.machine(self._agreement.schedule(stored.round), self._party, value, 1.0, noise)
+
+    def _admitted(self, update: Vector) -> Vector:
+        """In the plan's domain. Raises :class:`InputError` for another shape."""
+        wanted = (self._agreement.terms.dimension,)
+        if update.shape != wanted:
+            raise InputError(f"the update has shape {update.shape} and the agreement {wanted}: agree on this model")
+        return self._plan.admit(clipped_vector(update, self._agreement.clip), 1.0)
+
+    def _open(self, request: Deliver, sender: PartyId, frame: bytes) -> list[Message]:
+        return self._seals.open(request.round, request.step, sender, frame) or []
+
+    def _meet(self, hellos: tuple[bytes, ...]) -> None:
+        """The first key that a client signed is its key for the whole session."""
+        for raw in hellos:
+            hello = read_hello(self._agreement, raw)
+            if hello is not None and hello.party != self._party:
+                self._stored.peers.setdefault(hello.party, hello.exchange)
+
+    def _load(self) -> Stored:
+        raw = self._home.read()
+        if raw is None:
+            fresh = Stored(self._agreement.digest, Seed.from_os().secret)
+            self._home.write(msgspec.msgpack.encode(fresh))
+            return fresh
+        try:
+            found = msgspec.msgpack.decode(raw, type=Stored)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            raise InputError(f"the session in {self._home.folder} cannot be read: agree anew, with a new folder") from None
+        if found.agreement != self._agreement.digest:
+            raise InputError(f"the session in {self._home.folder} is of another agreement: use a new folder for a new one")
+        return found
+
+    def _write(self) -> None:
+        self._home.write(msgspec.msgpack.encode(self._stored))
+
+
+def round_seed(seed: Seed, round_: int) -> Seed:
+    """All randomness of one party in one round of a session."""
+    return seed.derive("flower round", round_)

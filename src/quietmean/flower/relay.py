@@ -1,0 +1,109 @@
+"""The server's side: it hands sealed frames on, step by step, until the clients conclude. It is not trusted with anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import PartyId, Vector
+from quietmean.flower.agreement import Agreement
+from quietmean.flower.requests import AskHello, Begin, Deliver, Finish, Request, Told, read_told, write
+from quietmean.flower.sealing import require_hello
+
+# Requests by node, and whether the model goes along; answers by node, of those that answered in time.
+Exchange = Callable[[Mapping[int, bytes], bool], Mapping[int, bytes]]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundMean:
+    """``mean``: shape (d,), of the updates of ``weight`` clients, with noise. ``missing``: parties that left or never came.
+
+    ``steps``: of the protocol, each of which is one exchange with all clients. ``refusals``: what clients gave as reasons.
+    """
+
+    round: int
+    mean: Vector
+    weight: float
+    missing: tuple[PartyId, ...]
+    steps: int
+    refusals: tuple[str, ...] = ()
+
+
+class Relay:
+    """Carries rounds of a session between the nodes of a star."""
+
+    def __init__(self, agreement: Agreement, exchange: Exchange) -> None:
+        self._agreement, self._exchange = agreement, exchange
+        self._nodes: dict[PartyId, int] = {}
+        self._hellos: dict[PartyId, bytes] = {}
+        self._refusals: list[str] = []
+
+    @property
+    def parties(self) -> Mapping[PartyId, int]:
+        """The node of each client that is known."""
+        return dict(self._nodes)
+
+    def meet(self, nodes: Iterable[int]) -> None:
+        """Ask nodes that are not known yet who they are. Raises :class:`InputError` if one has another agreement."""
+        known = set(self._nodes.values())
+        raw = write(AskHello())
+        for node, told in self._ask({node: raw for node in nodes if node not in known}).items():
+            hello = require_hello(self._agreement, told.hello)
+            self._nodes[hello.party], self._hellos[hello.party] = node, told.hello
+
+    def mean(self, round_: int) -> RoundMean:
+        """One round, numbered from 1. Raises :class:`ProtocolFailure` if it has no result."""
+        self._refusals = []
+        hellos = tuple(self._hellos.values())
+        told = self._told({party: Begin(round_, hellos) for party in self._nodes}, begins=True)
+        steps = 0
+        while _goes_on(told):
+            steps += 1
+            told = self._told({party: self._delivery(round_, steps, party, told) for party in told})
+        ended = self._told({party: Finish(round_) for party in told})
+        return self._concluded(round_, steps, ended)
+
+    def _delivery(self, round_: int, step: int, party: PartyId, told: Mapping[PartyId, Told]) -> Deliver:
+        frames = {other: one.frames[party] for other, one in told.items() if party in one.frames}
+        return Deliver(round_, step, frames, tuple(other for other in told if other != party))
+
+    def _concluded(self, round_: int, steps: int, ended: Mapping[PartyId, Told]) -> RoundMean:
+        """What most say: those that lie are fewer."""
+        said = Counter((one.mean, one.weight) for one in ended.values() if one.mean)
+        (mean, weight), count = said.most_common(1)[0] if said else ((b"", 0.0), 0)
+        colluding, parties = self._agreement.terms.colluding, self._agreement.parties
+        found = np.frombuffer(mean, dtype="<f8").astype(np.float64) if len(mean) % 8 == 0 else np.empty(0)
+        if count <= colluding or found.shape != (self._agreement.terms.dimension,):
+            reasons = "".join(f"; a client says: {reason}" for reason in sorted(set(self._refusals)))
+            raise ProtocolFailure(
+                f"round {round_} has no result: {len(ended)} of {parties} clients were there to its end{reasons}"
+            )
+        missing = tuple(party for party in range(parties) if party not in ended)
+        return RoundMean(round_, found, weight, missing, steps, tuple(self._refusals))
+
+    def _told(self, requests: Mapping[PartyId, Request], begins: bool = False) -> dict[PartyId, Told]:
+        found = self._ask({self._nodes[party]: write(request) for party, request in requests.items()}, begins)
+        return {party: found[self._nodes[party]] for party in requests if self._nodes[party] in found}
+
+    def _ask(self, requests: Mapping[int, bytes], begins: bool = False) -> dict[int, Told]:
+        """The answers that can be read; whoever refuses is as one that is not there."""
+        found = {}
+        for node, raw in self._exchange(requests, begins).items() if requests else ():
+            try:
+                told = read_told(raw)
+            except InputError as error:
+                told = Told(refused=str(error))
+            if told.refused:
+                self._refusals.append(told.refused)
+            elif node in requests:
+                found[node] = told
+        return found
+
+
+def _goes_on(told: Mapping[PartyId, Told]) -> bool:
+    """Whether anybody who is there expects anything, or has anything for somebody who is there."""
+    return any(not one.idle or not told.keys().isdisjoint(one.frames) for one in told.values())

@@ -1,0 +1,80 @@
+"""What server and clients say to each other: MessagePack, in one field of a Flower message. The server can read all of this."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from quietmean.core.errors import InputError
+
+
+class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    pass
+
+
+class AskHello(_Said, frozen=True, tag="hello"):
+    """Who are you? Answered by :class:`Told` with a hello."""
+
+
+class Begin(_Said, frozen=True, tag="begin"):
+    """Begin a round of the session, with an update from the model that comes along. ``hellos``: of all clients known so far."""
+
+    round: int
+    hellos: tuple[bytes, ...]
+
+
+class Deliver(_Said, frozen=True, tag="deliver"):
+    """The frames of one step of the protocol, by sender. ``present``: to whom the server has handed what this client sent."""
+
+    round: int
+    step: int
+    frames: dict[int, bytes]
+    present: tuple[int, ...]
+
+
+class Finish(_Said, frozen=True, tag="finish"):
+    """The round is over: what is the mean?"""
+
+    round: int
+
+
+class Told(_Said, frozen=True, tag="told"):
+    """``frames``: sealed, by recipient, for step ``step``. ``idle``: this client expects nothing more in the round.
+
+    ``mean``: of the round, float64, noisy and therefore public; empty without a result. ``weight``: how many are in it.
+    ``refused``: why the client does not take part; a sentence without any private value.
+    """
+
+    hello: bytes = b""
+    step: int = 0
+    frames: dict[int, bytes] = {}
+    idle: bool = False
+    mean: bytes = b""
+    weight: float = 0.0
+    refused: str = ""
+
+
+Request: TypeAlias = AskHello | Begin | Deliver | Finish
+_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_answers = msgspec.msgpack.Decoder(Told)
+
+
+def write(said: Request | Told) -> bytes:
+    return msgspec.msgpack.encode(said)
+
+
+def read_request(raw: bytes) -> Request:
+    """Raises :class:`InputError` for what is no request."""
+    try:
+        return _requests.decode(raw)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise InputError("the server's message is no request of this version of quietmean: use one version") from None
+
+
+def read_told(raw: bytes) -> Told:
+    """Raises :class:`InputError` for what is no answer."""
+    try:
+        return _answers.decode(raw)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise InputError("a client's answer is none of this version of quietmean: use one version") from None

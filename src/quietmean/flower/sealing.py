@@ -1,0 +1,119 @@
+"""Frames between two clients that only they can read, through a server that may do anything with them.
+
+Each client signs one exchange key for the session with its identity key. A frame is sealed with AES-256-GCM under a key that only
+sender and recipient can derive, and is bound to agreement, round, step, sender and recipient: anywhere else it does not open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from quietmean.core.codec import canonical_json
+from quietmean.core.errors import InputError
+from quietmean.core.party import Message, PartyId
+from quietmean.flower.agreement import Agreement
+from quietmean.node.net import Identity, Purpose, is_signed
+from quietmean.randomness import ExchangeKey, fresh_bytes
+
+_NONCE = 12
+_PREFIX = "quietmean flower 1"
+
+
+class Hello(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A client's exchange key for one session, signed."""
+
+    party: int
+    exchange: bytes
+    signature: bytes
+
+
+class _Content(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    weight: float
+    vector: bytes
+    content: bytes
+
+
+def signed_hello(agreement: Agreement, identity: Identity, exchange: bytes) -> bytes:
+    """The hello of this client. Raises :class:`InputError` if it is not in the agreement."""
+    party = agreement.party_of(identity.public_key)
+    signature = identity.sign(Purpose.HELLO, _signed_bytes(agreement, party, exchange))
+    return msgspec.msgpack.encode(Hello(party, exchange, signature))
+
+
+def read_hello(agreement: Agreement, raw: bytes) -> Hello | None:
+    """What a client said, or None if it is no hello that one of the agreement's clients signed for this session."""
+    try:
+        hello = msgspec.msgpack.decode(raw, type=Hello)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    if not 0 <= hello.party < agreement.parties or len(hello.exchange) != 32 or len(hello.signature) != 64:
+        return None
+    content = _signed_bytes(agreement, hello.party, hello.exchange)
+    return hello if is_signed(agreement.identities[hello.party], Purpose.HELLO, content, hello.signature) else None
+
+
+def _signed_bytes(agreement: Agreement, party: PartyId, exchange: bytes) -> bytes:
+    return canonical_json({"agreement": agreement.digest, "party": party, "exchange": exchange.hex()})
+
+
+class Seals:
+    """Seals what one party sends and opens what it gets. ``peers``: exchange keys of the others, by party."""
+
+    def __init__(self, agreement: Agreement, party: PartyId, key: ExchangeKey, peers: Callable[[PartyId], bytes | None]) -> None:
+        self._agreement, self._party, self._key, self._peers = agreement, party, key, peers
+
+    def seal(self, round_: int, step: int, other: PartyId, messages: Sequence[Message]) -> bytes | None:
+        """One frame with all messages to ``other`` of this step of a round, or None as long as its key is not known."""
+        cipher = self._cipher(self._party, other)
+        if cipher is None:
+            return None
+        parts = [_Content(one.weight, one.vector.astype("<f8").tobytes(), bytes(one.content)) for one in messages]
+        # Random, so that a store that was set back never seals two contents under one nonce.
+        nonce = fresh_bytes(_NONCE)
+        sealed = cipher.encrypt(nonce, msgspec.msgpack.encode(parts), self._place(round_, step, self._party, other))
+        return nonce + sealed
+
+    def open(self, round_: int, step: int, other: PartyId, frame: bytes) -> list[Message] | None:
+        """The messages of a frame that ``other`` sealed for this party, this step and this round; None for anything else."""
+        cipher = self._cipher(other, self._party)
+        if cipher is None or len(frame) <= _NONCE:
+            return None
+        try:
+            raw = cipher.decrypt(frame[:_NONCE], frame[_NONCE:], self._place(round_, step, other, self._party))
+            parts = msgspec.msgpack.decode(raw, type=list[_Content])
+            vectors = [np.frombuffer(part.vector, dtype="<f8").astype(np.float64) for part in parts]
+        except (InvalidTag, msgspec.DecodeError, msgspec.ValidationError, ValueError):
+            return None
+        if not all(vector.size in (0, self._agreement.terms.dimension) and np.isfinite(vector).all() for vector in vectors):
+            return None
+        return [
+            Message(other, (self._party,), step, vector, part.weight, part.content)
+            for part, vector in zip(parts, vectors, strict=True)
+        ]
+
+    def _cipher(self, sender: PartyId, recipient: PartyId) -> AESGCM | None:
+        other = recipient if sender == self._party else sender
+        public = None if other == self._party else self._peers(other)
+        if public is None:
+            return None
+        try:
+            shared = self._key.shared_seed(public, f"{_PREFIX} {self._agreement.digest}")
+        except ValueError:
+            return None
+        return AESGCM(shared.derive("frames", sender, recipient).secret)
+
+    def _place(self, round_: int, step: int, sender: PartyId, recipient: PartyId) -> bytes:
+        return canonical_json([_PREFIX, self._agreement.digest, round_, step, sender, recipient])
+
+
+def require_hello(agreement: Agreement, raw: bytes) -> Hello:
+    """As :func:`read_hello`. Raises :class:`InputError` for what is none."""
+    hello = read_hello(agreement, raw)
+    if hello is None:
+        raise InputError("a client's greeting is not signed by a client of this agreement: give all clients the same file")
+    return hello

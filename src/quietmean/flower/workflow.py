@@ -1,0 +1,80 @@
+"""The server app's side over Flower's grid: rounds of private means, of which it sees ciphertext and the noisy mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from quietmean.core.errors import InputError
+from quietmean.flower.agreement import Agreement
+from quietmean.flower.mod import FIELD, RECORD, flat
+from quietmean.flower.relay import Relay, RoundMean
+
+
+class SealedMean:
+    """Means of clients' updates through a Flower ``grid``.
+
+    ``timeout``: seconds that a client has for one step, training apart, for which ``training`` seconds are given; one that takes
+    longer is missing in this round. ``bytes_sent`` counts what clients sent in answers.
+    """
+
+    def __init__(self, grid: Any, agreement: Agreement, *, timeout: float = 60.0, training: float = 600.0) -> None:
+        self._grid, self._agreement = grid, agreement
+        self._timeout, self._training = timeout, training
+        self._relay = Relay(agreement, self._exchange)
+        self._model: Any = None
+        self.bytes_sent = 0
+
+    def mean(self, round_: int, arrays: Any) -> RoundMean:
+        """One round, numbered from 1: clients train from ``arrays``, and the mean of their updates is returned.
+
+        Raises :class:`InputError` for a model of another size than was agreed on, and :class:`ProtocolFailure` for a round
+        without a result.
+        """
+        size = flat(arrays).size
+        if size != self._agreement.terms.dimension:
+            raise InputError(
+                f"the model has {size} numbers and the agreement {self._agreement.terms.dimension}: agree on this one"
+            )
+        self._model = arrays
+        self._relay.meet(self._grid.get_node_ids())
+        return self._relay.mean(round_)
+
+    def step(self, round_: int, arrays: Any) -> tuple[Any, RoundMean]:
+        """The model after one round, as an ArrayRecord of the same arrays, and the mean that was added to it."""
+        from flwr.app import ArrayRecord
+
+        found = self.mean(round_, arrays)
+        moved, place = [], 0
+        for one in arrays.to_numpy_ndarrays():
+            part = found.mean[place : place + one.size].reshape(one.shape)
+            moved.append((one + part).astype(one.dtype))
+            place += one.size
+        return ArrayRecord(dict(zip(arrays, map(_array, moved), strict=True))), found
+
+    def _exchange(self, requests: Mapping[int, bytes], begins: bool) -> Mapping[int, bytes]:
+        from flwr.app import ConfigRecord, Message, RecordDict
+
+        messages = []
+        for node, raw in requests.items():
+            content: dict[str, Any] = {RECORD: ConfigRecord({FIELD: raw})}
+            if begins:
+                content["arrays"] = self._model
+            messages.append(Message(RecordDict(content), dst_node_id=node, message_type="train"))
+        found: dict[int, bytes] = {}
+        for reply in self._grid.send_and_receive(messages, timeout=self._training if begins else self._timeout):
+            if reply.has_error() or RECORD not in reply.content:
+                continue
+            said = reply.content[RECORD].get(FIELD)
+            if isinstance(said, bytes):
+                found[reply.metadata.src_node_id] = said
+                self.bytes_sent += len(said)
+        return found
+
+
+def _array(values: np.ndarray[Any, Any]) -> Any:
+    from flwr.app import Array
+
+    return Array(values)

@@ -1,0 +1,147 @@
+"""Real Flower: a SuperLink with a database and a log, SuperNodes or a simulation, and ``flwr run`` of an app."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+FLOWER = "QUIETMEAN_FLOWER_PYTHON"
+MISSING = f"{FLOWER} names no Python of an environment with quietmean[flower]: make bench-flower makes one"
+_ROOT = Path(__file__).resolve().parents[2]
+APP = _ROOT / "examples" / "flower"
+# A client that is away raises for everything that is asked of it in that round: Flower reports it as failed.
+_AWAY = """
+from quietmean.flower.requests import read_request
+
+AWAY = {away!r}
+
+
+def absent(message, context, call_next):
+    home = context.node_config.get("quietmean-home")
+    number = Path(str(home)).name if home is not None else context.node_config["partition-id"]
+    request = read_request(message.content["quietmean"]["said"])
+    if AWAY.get(getattr(request, "round", 0)) == int(number):
+        raise RuntimeError("gone")
+    return call_next(message, context)
+
+
+app = ClientApp(mods=[absent, quietmean_mod])
+"""
+
+
+def flower_python() -> Path | None:
+    named = os.environ.get(FLOWER)
+    return Path(named) if named and Path(named).exists() else None
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class FlowerRun:
+    """One app on one SuperLink. ``seen``: all that its database held at any time that was looked, and its log."""
+
+    def __init__(self, root: Path, python: Path, away: dict[int, int]) -> None:
+        self.root, self._bin = root, python.absolute().parent
+        self.app = root / "app"
+        shutil.copytree(APP, self.app, ignore=shutil.ignore_patterns("__pycache__"))
+        client = self.app / "quiet" / "client.py"
+        source = client.read_text()
+        client.write_text(source.replace("app = ClientApp(mods=[quietmean_mod])\n", _AWAY.format(away=away)))
+        self.database, self.log = root / "state.db", root / "superlink.log"
+        self.seen: dict[tuple[str, int], bytes] = {}
+        self._last: dict[str, int] = {}
+        self._environment = os.environ | {
+            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(_ROOT / "src"),
+            "FLWR_HOME": str(root / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "RAY_USAGE_STATS_ENABLED": "0",
+        }
+        (root / "flwr").mkdir()
+
+    def simulate(self, timeout: float, settings: str) -> None:
+        """All clients in one simulation of Flower's."""
+        options = (
+            "options.num-supernodes = 10\noptions.backend.client-resources.num-cpus = 1\n"
+            "options.backend.client-resources.num-gpus = 0.0\n"
+        )
+        with self._superlink("--simulation"):
+            self._run(timeout, settings, options)
+
+    def deploy(self, homes: list[Path], timeout: float, settings: str) -> None:
+        """A SuperNode for each home."""
+        with self._superlink(), contextlib.ExitStack() as nodes:
+            for home in homes:
+                config = f'quietmean-home="{home}"'
+                runtime = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()), "--node-config", config]
+                nodes.enter_context(self._process(f"node-{home.name}", "flower-supernode", "--insecure", *runtime))
+            self._run(timeout, settings)
+
+    @contextlib.contextmanager
+    def _superlink(self, *more: str) -> Iterator[None]:
+        self.port, control = free_port(), free_port()
+        arguments = ["--insecure", "--disable-runtime-dependency-installation", "--database", str(self.database)]
+        arguments += ["--host", "127.0.0.1", "--port", str(self.port), "--control-api-address", f"127.0.0.1:{control}"]
+        with self._process("superlink", "flower-superlink", *arguments, "--log-file", str(self.log), *more):
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                    break
+                time.sleep(0.2)
+            ended = threading.Event()
+            watcher = threading.Thread(target=self._watch, args=(ended,))
+            watcher.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                watcher.join()
+
+    @contextlib.contextmanager
+    def _process(self, label: str, program: str, *arguments: str) -> Iterator[None]:
+        with (self.root / f"{label}.out").open("wb") as out:
+            # A group of its own, with which whatever it started ends.
+            process = subprocess.Popen(
+                [self._bin / program, *arguments], env=self._environment, stdout=out, stderr=out, start_new_session=True
+            )
+            try:
+                yield
+            finally:
+                process.terminate()
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+    def _run(self, timeout: float, settings: str, options: str = "") -> None:
+        config = (
+            f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\ninsecure = true\n{options}'
+        )
+        (self.root / "flwr" / "config.toml").write_text(config)
+        command: list[str | Path] = [self._bin / "flwr", "run", self.app, "here", "--stream", "--run-config", settings]
+        with (self.root / "run.out").open("wb") as out:
+            subprocess.run(command, env=self._environment, stdout=out, stderr=out, timeout=timeout, check=True)
+
+    def _watch(self, ended: threading.Event) -> None:
+        """The database's files whenever they changed: messages are taken out of it once they were delivered."""
+        while not ended.is_set():
+            for path in (self.database, self.database.with_name(self.database.name + "-wal"), self.log):
+                with contextlib.suppress(OSError):
+                    content = path.read_bytes()
+                    # What only grew holds all that it had: searching every copy of it would take many minutes.
+                    last = self._last.get(path.name)
+                    number = 0 if last is None else last + (not content.startswith(self.seen[path.name, last]))
+                    self.seen[path.name, number], self._last[path.name] = content, number
+            ended.wait(0.5)

@@ -1,0 +1,271 @@
+"""Rounds of a session over a star whose server may lie: real clients with real folders, and no Flower."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.party import Vector
+from quietmean.flower import Agreement, Home, StarParty
+from quietmean.flower.home import AGREEMENT, SESSION
+from quietmean.flower.requests import AskHello, Begin, Deliver, Finish, read_request, read_told, write
+from quietmean.sessions import SessionAccount
+from support.flower_star import FIRST_NODE, Lie, Star, in_one_process, make_homes
+
+PARTIES, DIMENSION, ROUNDS = 10, 6, 3
+Forward = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+Deliveries = dict[int, Deliver]
+
+
+@pytest.fixture
+def values() -> Vector:
+    found = np.random.default_rng(3).normal(size=(PARTIES, DIMENSION))
+    return np.asarray(found / (2 * np.linalg.norm(found, axis=1)[:, None]), dtype=np.float64)
+
+
+@pytest.fixture
+def agreement(tmp_path: Path) -> Agreement:
+    return make_homes(tmp_path, PARTIES, ROUNDS, DIMENSION)
+
+
+def test_rounds_with_one_gone_in_each_are_those_of_one_process(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    star = Star(tmp_path, values)
+    relay = star.relay(agreement)
+    for round_, away in (
+        (1, 4),
+        (2, int(agreement.schedule(2).recipients(3, leader(agreement, 2))[0])),
+        (3, leader(agreement, 3)),
+    ):
+        star.away = {away}
+        found = relay.mean(round_)
+        assert found.missing == (away,)
+        assert found.weight == PARTIES - 1
+        assert np.array_equal(found.mean, in_one_process(tmp_path, agreement, values, round_, {away}))
+    # Who was away did not begin that round, and has not paid for it.
+    accounts = [SessionAccount(agreement.terms, Home(tmp_path / str(party)).account).begun for party in range(PARTIES)]
+    assert set(accounts) == {2, 3}
+    with pytest.raises(ProtocolFailure, match="round 4 cannot begin"):
+        relay.mean(4)
+
+
+def leader(agreement: Agreement, round_: int) -> int:
+    """Who proposes first in a round."""
+    return int(np.nonzero(agreement.schedule(round_).out_degree[2])[0][0])
+
+
+def test_a_client_that_leaves_in_the_middle_is_counted_if_it_dealt(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    star = Star(tmp_path, values)
+
+    def leaves(requests: Mapping[int, bytes], begins: bool, forward: Forward) -> Mapping[int, bytes]:
+        if any(isinstance(read_request(raw), Deliver) and read_request(raw).step == 3 for raw in requests.values()):  # type: ignore[union-attr]
+            star.away = {5}
+        return forward(requests)
+
+    star.lie = leaves
+    found = star.relay(agreement).mean(1)
+    assert found.missing == (5,)
+    assert found.weight == PARTIES
+    assert np.array_equal(found.mean, in_one_process(tmp_path, agreement, values, 1, set()))
+
+
+def test_the_server_sees_no_value_and_no_seed(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    star = Star(tmp_path, values)
+    star.relay(agreement).mean(1)
+    seen = b"".join(star.seen)
+    for party, value in enumerate(values):
+        stored = msgspec.msgpack.decode((tmp_path / str(party) / SESSION).read_bytes())
+        assert stored["seed"] not in seen
+        for one in value:
+            assert np.float64(one).tobytes() not in seen
+            assert np.float32(one).tobytes() not in seen
+            assert repr(float(one)).encode() not in seen
+    # Nothing private of a round that is over stays on disk but the seed of the session.
+    assert all(not stored.get(name) for name in ("value", "state"))
+
+
+def test_a_frame_that_is_not_sealed_would_be_found(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    """The search above can fail: what clients keep on disk during a round holds their values."""
+    star = Star(tmp_path, values)
+    relay = star.relay(agreement)
+    star.lie = lambda requests, begins, forward: forward(requests) if begins else {}
+    with pytest.raises(ProtocolFailure, match="no result"):
+        relay.mean(1)
+    stored = (tmp_path / "0" / SESSION).read_bytes()
+    assert b"value" in stored
+    assert any(len(found) == 8 * DIMENSION for found in [msgspec.msgpack.decode(stored)["value"]])
+
+
+def deliveries(lie: Callable[[Deliveries], Deliveries]) -> Lie:
+    """A server that is honest but for what it delivers."""
+
+    def exchange(requests: Mapping[int, bytes], begins: bool, forward: Forward) -> Mapping[int, bytes]:
+        read = {node - FIRST_NODE: read_request(raw) for node, raw in requests.items()}
+        told = {party: one for party, one in read.items() if isinstance(one, Deliver)}
+        if told:
+            requests = {FIRST_NODE + party: write(one) for party, one in lie(told).items()}
+        return forward(requests)
+
+    return exchange
+
+
+def with_frames(one: Deliver, frames: dict[int, bytes]) -> Deliver:
+    return msgspec.structs.replace(one, frames=frames)
+
+
+class Replays:
+    """Frames of the first step again in every later one."""
+
+    def __init__(self) -> None:
+        self.first: dict[int, dict[int, bytes]] = {}
+
+    def __call__(self, told: Deliveries) -> Deliveries:
+        for party, one in told.items():
+            self.first.setdefault(party, one.frames)
+        return {party: with_frames(one, one.frames if one.step == 1 else self.first[party]) for party, one in told.items()}
+
+
+def cross_wired(told: Deliveries) -> Deliveries:
+    """Everybody gets what is for the next one."""
+    parties = list(told)
+    return {party: with_frames(told[party], told[parties[place - 1]].frames) for place, party in enumerate(parties)}
+
+
+def renamed(told: Deliveries) -> Deliveries:
+    """Frames under another sender's name."""
+    return {
+        party: with_frames(one, dict(zip(one.frames, [*one.frames.values()][1:] + [*one.frames.values()][:1], strict=True)))
+        for party, one in told.items()
+    }
+
+
+def changed(told: Deliveries) -> Deliveries:
+    """One bit of each frame."""
+    flipped = {party: {s: f[:-1] + bytes([f[-1] ^ 1]) for s, f in one.frames.items()} for party, one in told.items()}
+    return {party: with_frames(one, flipped[party]) for party, one in told.items()}
+
+
+def dropped(told: Deliveries) -> Deliveries:
+    return {party: with_frames(one, {}) for party, one in told.items()}
+
+
+@pytest.mark.parametrize(
+    "lie", [Replays(), cross_wired, renamed, changed, dropped], ids=lambda lie: getattr(lie, "__name__", "replays")
+)
+def test_a_server_that_lies_gets_no_result(
+    tmp_path: Path, agreement: Agreement, values: Vector, lie: Callable[..., Deliveries]
+) -> None:
+    star = Star(tmp_path, values, deliveries(lie))
+    with pytest.raises(ProtocolFailure, match="round 1 has no result"):
+        star.relay(agreement).mean(1)
+
+
+def test_frames_of_one_sender_lost_cost_its_input_at_most(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    def lie(told: Deliveries) -> Deliveries:
+        return {party: with_frames(one, {s: f for s, f in one.frames.items() if s != 7}) for party, one in told.items()}
+
+    found = Star(tmp_path, values, deliveries(lie)).relay(agreement).mean(1)
+    assert found.weight == PARTIES - 1
+    assert np.array_equal(found.mean, in_one_process(tmp_path, agreement, values, 1, {7}))
+
+
+def test_frames_of_another_round_do_not_open(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    old: dict[tuple[int, int], dict[int, bytes]] = {}
+
+    def lie(told: Deliveries) -> Deliveries:
+        for party, one in told.items():
+            if one.round == 1:
+                old[party, one.step] = one.frames
+        return {p: with_frames(one, old.get((p, one.step), {})) if one.round == 2 else one for p, one in told.items()}
+
+    relay = Star(tmp_path, values, deliveries(lie)).relay(agreement)
+    assert relay.mean(1).weight == PARTIES
+    with pytest.raises(ProtocolFailure, match="round 2 has no result"):
+        relay.mean(2)
+
+
+def test_a_step_is_taken_once(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    """Asked again a client says the same, to a question with other frames too: it never says two things in one place."""
+    star = Star(tmp_path, values)
+    hellos = tuple(read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
+    begin = write(Begin(1, hellos))
+    first = [star.ask(party, begin) for party in range(PARTIES)]
+    assert star.ask(0, begin) == first[0]
+    frames = {party: read_told(raw).frames[0] for party, raw in enumerate(first) if party}
+    once = star.ask(0, write(Deliver(1, 1, frames, tuple(frames))))
+    assert star.ask(0, write(Deliver(1, 1, {}, ()))) == once
+    assert "has had round 1" in read_told(star.ask(0, write(Begin(1, hellos)))).refused
+    ended = star.ask(0, write(Finish(1)))
+    assert read_told(ended).mean == b""
+    assert star.ask(0, write(Finish(1))) == ended
+    assert "is over" in read_told(star.ask(0, write(Deliver(1, 2, frames, ())))).refused
+    # A round that was left behind does not come back, nor does what it cost.
+    star.ask(0, write(Begin(3, hellos)))
+    assert "has had round 3" in read_told(star.ask(0, write(Begin(2, hellos)))).refused
+    assert "not in round 2" in read_told(star.ask(0, write(Finish(2)))).refused
+
+
+def test_a_client_that_missed_steps_passes_over_them(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    star = Star(tmp_path, values)
+    hellos = tuple(read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES))
+    star.ask(0, write(Begin(1, hellos)))
+    told = read_told(star.ask(0, write(Deliver(1, 3, {}, ()))))
+    assert (told.step, told.refused) == (4, "")
+
+
+def test_greetings_that_nobody_signed_are_none(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    """A server cannot put its own key in a client's place."""
+    star = Star(tmp_path, values)
+    signed = {party: read_told(star.ask(party, write(AskHello()))).hello for party in range(PARTIES)}
+    own = msgspec.msgpack.decode(signed[1])
+    forged = msgspec.msgpack.encode(own | {"exchange": bytes(range(32))})
+    swapped = msgspec.msgpack.encode(own | {"party": 2})
+    star.ask(0, write(Begin(1, (forged, swapped, b"nothing"))))
+    assert StarParty(Home(tmp_path / "0"))._stored.peers == {}
+    told = read_told(star.ask(0, write(Begin(2, (signed[1],)))))
+    assert set(told.frames) == {1}
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xc1", msgspec.msgpack.encode({"kind": "begin", "round": "1"})])
+def test_what_is_no_request_is_refused(tmp_path: Path, agreement: Agreement, values: Vector, raw: bytes) -> None:
+    assert "no request" in read_told(Star(tmp_path, values).ask(0, raw)).refused
+
+
+def test_an_update_of_another_shape_spends_nothing(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    told = read_told(Star(tmp_path, values[:, :3]).ask(0, write(Begin(1, ()))))
+    assert re.search(r"shape \(3,\) and the agreement \(6,\)", told.refused)
+    assert not Home(tmp_path / "0").account.exists()
+
+
+def test_agreements_that_do_not_keep_their_budget_are_refused(tmp_path: Path, agreement: Agreement) -> None:
+    path = tmp_path / "0" / AGREEMENT
+    assert Agreement.load(path).digest == agreement.digest
+    changes: tuple[tuple[Callable[[Any], object], str], ...] = (
+        (lambda raw: raw["terms"].update(rounds=400), "cost more than epsilon"),
+        (lambda raw: raw["terms"].update(epsilon=0.5), "cost more than epsilon"),
+        (lambda raw: raw["identities"].reverse(), "out of order"),
+        (lambda raw: raw["identities"].__setitem__(0, raw["identities"][1]), "names a client twice"),
+        (lambda raw: raw["terms"].update(dimension=7), "other parties, coordinates"),
+        (lambda raw: raw.update(clip=-1), "clip is -1"),
+        (lambda raw: raw["terms"].pop("delta"), "is damaged"),
+    )
+    for change, problem in changes:
+        raw = msgspec.json.decode(msgspec.json.encode(agreement.describe()))
+        change(raw)
+        path.write_bytes(msgspec.json.encode(raw))
+        with pytest.raises(InputError, match=problem):
+            Agreement.load(path)
+
+
+def test_a_session_of_another_agreement_is_not_gone_on_with(tmp_path: Path, agreement: Agreement, values: Vector) -> None:
+    Star(tmp_path, values).relay(agreement)
+    raw = agreement.describe() | {"clip": 2.0}
+    (tmp_path / "0" / AGREEMENT).write_bytes(msgspec.json.encode(raw))
+    with pytest.raises(InputError, match="is of another agreement"):
+        StarParty(Home(tmp_path / "0"))
