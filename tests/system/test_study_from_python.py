@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import quietmean as qm
+from quietmean.protocols.execution import Execution
 from quietmean.studies.study import Study as StudyTerms
 from support.json_documents import faults
 
@@ -132,6 +133,7 @@ def test_where_counts_are_private_nothing_says_how_many_records_a_party_has(tmp_
     found.save_receipt(tmp_path / "receipt.json")
     found.save_report(tmp_path / "report.html")
     loaded = qm.Execution.load(tmp_path / "receipt.json")
+    assert isinstance(loaded, Execution)
     assert str(loaded.neighbouring) == "add-remove"
     assert loaded.privacy(1e-6).coalitions(1).max_epsilon == document["epsilon"]
     page = html.unescape((tmp_path / "report.html").read_text())

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import Count, Neighbouring
 from quietmean.core.errors import InputError
+from quietmean.protocols.packed_sharing import PackedSharing
 from quietmean.statistics import Encoded
 from quietmean.studies import Study
 from quietmean.studies.party.policy import Policy, Rules
@@ -124,6 +125,13 @@ def test_no_weight_and_no_agreement_depends_on_the_records() -> None:
     assert np.isfinite(plans[0].admit(many.vector, many.weight)).all()
 
 
+def noise_of_a_cell(study: Study) -> float:
+    """Variance in the units of a record's encoding."""
+    protocol = study.plan(5).protocol
+    assert isinstance(protocol, PackedSharing)
+    return protocol.party_variance / next(iter(study.workload.scales.values())) ** 2
+
+
 def test_the_relation_is_said_wherever_figures_are() -> None:
     plan = study().plan(5)
     said = " ".join(str(one) for one in plan.assumptions)
@@ -135,7 +143,7 @@ def test_the_relation_is_said_wherever_figures_are() -> None:
     # Half the noise of two tables: the length of a record in a table is 1, the distance of two sqrt(2).
     tables_only = {"statistic": [{"kind": "histogram", "column": "age"}]}
     private, known = study(**tables_only), Study.parse({**tables_only, "column": STUDY["column"], "epsilon": 4.0})
-    noise = [one.plan(5).protocol.party_variance / next(iter(one.workload.scales.values())) ** 2 for one in (private, known)]
+    noise = [noise_of_a_cell(one) for one in (private, known)]
     assert noise[0] / noise[1] == pytest.approx(0.5, rel=0.02)
 
 
