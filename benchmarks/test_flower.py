@@ -13,7 +13,7 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +41,7 @@ def make_agreement(root: Path) -> Agreement:
 
 
 @pytest.mark.slow
-def test_a_round_beside_secagg_plus(tmp_path: Path) -> None:
+def test_a_round_beside_secagg_plus(tmp_path: Path, table: Callable[[str], None]) -> None:
     values: Vector = np.sin(np.arange(DIMENSION)[None, :] + 7.0 * np.arange(PARTIES)[:, None])
     agreement = make_agreement(tmp_path)
     seconds, sent = np.zeros(PARTIES), np.zeros(PARTIES)
@@ -77,9 +77,9 @@ def test_a_round_beside_secagg_plus(tmp_path: Path) -> None:
         theirs = json.loads(raw)
         cost = (theirs["server_seconds"], theirs["client_seconds"], theirs["client_bytes_sent"], theirs["error"], math.inf)
         rows.append(("Flower's SecAgg+", *cost))
-    print(f"\n{'':<26} {'server':>10} {'client':>11} {'sent':>10} {'error':>9} {'epsilon':>8}")
+    table(f"{'':<26} {'server':>10} {'client':>11} {'sent':>10} {'error':>9} {'epsilon':>8}")
     for label, one, client, size, wrong, loss in rows:
-        print(f"{label:<26} {one:8.3f} s {1000 * client:8.1f} ms {size / 1000:7.1f} kB {wrong:9.1e} {loss:8.3g}")
+        table(f"{label:<26} {one:8.3f} s {1000 * client:8.1f} ms {size / 1000:7.1f} kB {wrong:9.1e} {loss:8.3g}")
     assert found.weight == len(staying)
     assert epsilon <= EPSILON
     if not python:
