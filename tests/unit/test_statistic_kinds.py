@@ -436,6 +436,22 @@ def test_curves_without_noise_are_kaplan_meiers() -> None:
     assert list(told["a"])[:2] == ["1", "2"]
 
 
+def test_a_cut_curve_goes_on_with_the_usual_hazard() -> None:
+    """Where hardly anybody is at risk the tail is that of the mean hazard before; where many are, their own."""
+    events, censored = np.array([20.0, 20.0, 3.0, 0.0]), np.array([0.0, 100.0, 2.0, 0.0])
+    noise = np.diag(np.full(9, 4.0))
+    curve = Curve(np.arange(1.0, 5.0), events, censored, 1.0, noise)
+    assert curve.usable == 2
+    usual = 40 / (146 + 126 - 50)
+    risk, error = curve.at_risk[2:], curve.risk_noise[2:]
+    np.testing.assert_allclose(risk, [5.0, 1.0])
+    np.testing.assert_allclose(error, [17**0.5, 3.0])
+    hazards = (np.array([3.0, 0.0]) + 5 * error * usual) / (risk + 5 * error)
+    np.testing.assert_allclose(curve.extrapolated, curve.survival[-1] * np.cumprod(1 - hazards))
+    assert len(Curve(np.array([1.0]), np.array([100.0]), np.array([0.0]), 100.0, np.zeros((3, 3))).extrapolated) == 0
+    assert len(Curve(np.array([1.0]), np.array([1.0]), np.array([0.0]), 1.0, np.zeros((3, 3))).extrapolated) == 0
+
+
 def test_those_censored_in_a_bin_are_at_risk_for_half_of_it() -> None:
     events, censored = np.array([5.0, 4.0, 2.0]), np.array([6.0, 2.0, 8.0])
     curve = Curve(np.array([1.0, 2.0, 3.0]), events, censored, 30.0, np.zeros((7, 7)))

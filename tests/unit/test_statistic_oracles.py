@@ -180,6 +180,9 @@ def test_one_shot_logistic_regression_is_discriminant_analysis() -> None:
     assert found.of_population is None
     assert "maximum likelihood" in found.reason
     assert set(found.summary["signs"].values()) <= {"+", "-"}
+    # Without noise there is nothing to draw to 0.
+    ranking = np.array(list(found.summary["ranking"].values()))
+    np.testing.assert_allclose(ranking / ranking[0], found.value[1:4] / found.value[1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [True, False])

@@ -155,7 +155,7 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
         return None
     # Of competing events: curves that rise from 0.
     rising = answer.statistic.name != "survival"
-    arms_below = 0.24 * (len(arms) + 1)
+    arms_below, dashed = 0.24 * (len(arms) + 1), False
     with _canvas(2.7, bottom=0.65 + arms_below, left=1.2) as (figure, axes):
         last = max(float(time) for _, time in found.groups)
         for arm, colour in zip(arms, _COLOURS, strict=False):
@@ -165,7 +165,8 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
                 if group == arm and math.isfinite(found.value[place]) and math.isfinite(found.standard_error[place])
             ]
             times = np.array([0.0, *(float(found.groups[place][1]) for place in kept)])
-            _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=0.0 if rising else 1.0)
+            curve = _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=0.0 if rising else 1.0)
+            dashed |= _extrapolated(axes, found, arm, curve, colour)
             if len(arms) > 1:
                 axes.plot([], [], color=colour, label=short(arm))
         if len(arms) > 1:
@@ -176,7 +177,20 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
         axes.set_ylabel("part with the event" if rising else "part without the event")
         _quiet(axes)
         _numbers_at_risk(axes, answer, arms)
-    return figure, f"Curves of {answer.statistic.text} with bands, and the numbers at risk under them"
+    text = f"Curves of {answer.statistic.text} with bands, and the numbers at risk under them"
+    return figure, text + ("; dashed where too few are at risk for the noise to rely on it" if dashed else "")
+
+
+def _extrapolated(axes: Axes, found: Estimates, arm: str, curve: Array, colour: str) -> bool:
+    """Goes on, dashed and without a band, where a curve of survival (1 and its known bins) was cut. Returns whether it was."""
+    summary = found.summary.get(arm)
+    later = summary.get("extrapolated", []) if isinstance(summary, Mapping) else []
+    if not later:
+        return False
+    times = [float(time) for group, time in found.groups if group == arm][-len(later) - 1 :]
+    # It never rises, from the end of what is drawn on.
+    axes.plot(times, np.minimum([curve[-1], *later], curve[-1]), color=colour, linewidth=1.2, linestyle=(0, (2, 2)))
+    return True
 
 
 def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
@@ -247,14 +261,16 @@ def _band(
     rising: int,
     places: Sequence[int] | None = None,
     first: float | None = None,
-) -> None:
-    """A curve with both bands, monotone for the eye; ``first`` is known exactly."""
+) -> Array:
+    """Draws a curve with both bands, monotone for the eye; ``first`` is known exactly. Returns the curve."""
     kept = list(range(len(found.terms))) if places is None else list(places)
     begin = [] if first is None else [first]
     for ends, alpha in ((_both(found)[kept], _PALE), (found.of_noise[kept], _DARK)):
         low, high = (_monotone(np.concatenate([begin, column]), rising) for column in ends.T)
         axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
-    axes.plot(x, _monotone(np.concatenate([begin, found.value[kept]]), rising), color=colour, linewidth=1.8)
+    curve = _monotone(np.concatenate([begin, found.value[kept]]), rising)
+    axes.plot(x, curve, color=colour, linewidth=1.8)
+    return curve
 
 
 def _monotone(values: Array, rising: int) -> Array:

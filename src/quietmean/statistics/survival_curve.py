@@ -50,10 +50,17 @@ class Curve:
         return at_risk
 
     @cached_property
+    def risk_noise(self) -> Array:
+        """Standard deviations of the noise of the numbers at risk, (bins,)."""
+        variances = np.einsum("ip,pq,iq->i", self.risk_slopes, self.noise, self.risk_slopes)
+        deviations: Array = np.sqrt(np.maximum(variances, 0.0))
+        return deviations
+
+    @cached_property
     def usable(self) -> int:
         """In how many bins, from the first, enough are at risk."""
-        error = np.sqrt(np.maximum(np.einsum("ip,pq,iq->i", self.risk_slopes, self.noise, self.risk_slopes), 0.0))
-        enough = (self.at_risk >= np.maximum(_LEAST_AT_RISK, _LEAST_DEVIATIONS * error)) & (self.at_risk > self.events)
+        least = np.maximum(_LEAST_AT_RISK, _LEAST_DEVIATIONS * self.risk_noise)
+        enough = (self.at_risk >= least) & (self.at_risk > self.events)
         return len(enough) if enough.all() else int(np.argmin(enough))
 
     @cached_property
@@ -62,6 +69,22 @@ class Curve:
         d, a = self.events[: self.usable], self.at_risk[: self.usable]
         survival: Array = np.cumprod(1 - d / a, dtype=np.float64)
         return survival
+
+    @cached_property
+    def extrapolated(self) -> Array:
+        """After the usable bins, (bins - usable,): never rising, without an interval. Empty if there is nothing to go on from.
+
+        Each hazard is drawn towards the mean of the usable bins as if so many more had been at risk as make a bin usable: few
+        at risk tell little, and a curve that went on level would say that nobody has the event any more.
+        """
+        count = self.usable
+        if count == 0:
+            return np.zeros(0)
+        usual = max(float(self.events[:count].sum() / self.at_risk[:count].sum()), 0.0)
+        weight = np.maximum(_LEAST_DEVIATIONS * self.risk_noise[count:], 1.0)
+        hazards = (self.events[count:] + weight * usual) / (np.maximum(self.at_risk[count:], 0.0) + weight)
+        later: Array = np.clip(self.survival[-1], 0.0, 1.0) * np.cumprod(1 - np.clip(hazards, 0.0, 1.0), dtype=np.float64)
+        return later
 
     @cached_property
     def log_slopes(self) -> Array:

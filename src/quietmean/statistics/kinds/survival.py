@@ -22,8 +22,8 @@ class Survival(Timed):
     """The part of the records without an event up to the end of each of ``bins`` from 0 to the horizon, for each arm.
 
     ``event`` is a boolean column: did the time end with the event, or was the record censored then? A record with any of the
-    columns missing is left out. Each curve ends where too few are at risk for the noise. The summary of an arm has the median
-    and the restricted mean (area up to the horizon).
+    columns missing is left out. Each curve ends where too few are at risk for the noise; how it may go on is in the
+    summary of the arm ("extrapolated": without an interval), beside the median and the restricted mean (area up to the horizon).
     """
 
     name = "survival"
@@ -75,6 +75,7 @@ def _summary(curve: Curve, parties: bool) -> dict[str, Any]:
     area, noise, sampling = curve.restricted_mean()
     found: dict[str, Any] = {
         "at_risk": curve.at_risk[: curve.usable].tolist(),
+        "extrapolated": curve.extrapolated.tolist(),
         "median": curve.when(curve.survival, 0.5),
         "restricted_mean": known(area),
         "restricted_mean_standard_error": known(math.sqrt(noise)),
