@@ -102,7 +102,7 @@ def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], 
     distance, error = float(values[-1]), math.sqrt(max(float(noise[-1, -1]), 0.0))
     rows.append(_area(distance, error, flags))
     signs = {row.term: "+" if row.of_noise[0] > 0 else "-" if row.of_noise[1] < 0 else "unclear" for row in rows[1:-1]}
-    ranking = _ranking(found, np.linalg.inv(inverse), covariates)
+    ranking = _ranking(found, covariance[:-1, :-1], covariates)
     more: dict[str, Any] = {"signs": signs, "ranking": ranking, "records": found.records}
     return assembled(
         rows,
