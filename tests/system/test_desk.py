@@ -23,7 +23,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.desk.door import LINK_LASTS, Door, same_user
 from quietmean.node import Identity
-from quietmean.studies.audit import Auditor, AuditLog, Event
+from quietmean.studies.audit import AuditLog, Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.party import OwnerApproval
 from quietmean.studies.sealed import Sealed
