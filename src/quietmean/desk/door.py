@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from quietmean.core.portability import user_of_process
 from quietmean.randomness import fresh_bytes
 
 # Seconds for which the printed link opens the page, once.
@@ -175,5 +175,5 @@ def same_user(client: int, server: int) -> bool:
     for line in table.read_text().splitlines()[1:]:
         local, remote, uid = (line.split()[place] for place in (1, 2, 7))
         if (local, remote) == (f"{loopback}:{client:04X}", f"{loopback}:{server:04X}"):
-            return int(uid) == os.getuid()
+            return int(uid) == user_of_process()
     return False

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quietmean.core.errors import InputError
+from quietmean.core.portability import open_private
 from quietmean.desk.app import Desk, make_app
 from quietmean.desk.door import Door
 from quietmean.desk.shelf import Shelf
@@ -53,7 +54,7 @@ def serve(
 def _opening(folder: Path, door: Door) -> Path:
     """A file that leads to the page, so that the link is no argument of a process, which others could see."""
     place = folder / "open.html"
-    with os.fdopen(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with os.fdopen(open_private(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:
         file.write('<!doctype html><meta charset="utf-8"><title>quietmean</title>')
         file.write(f'<meta http-equiv="refresh" content="0;url={door.address}">\n')
     return place

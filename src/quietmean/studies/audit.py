@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 import msgspec
 
 from quietmean.core.errors import InputError
+from quietmean.core.portability import lock, open_private, sync_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.studies.signed import Signed
@@ -99,7 +99,7 @@ class AuditLog:
         """All entries, and what stands after the last whole one: of a line that was torn. Raises :class:`InputError`."""
         try:
             with self.path.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH)
+                lock(file.fileno(), shared=True)
                 return _entries(file.read())
         except FileNotFoundError:
             raise InputError(f"audit log {self.path} does not exist: this site took part in nothing yet, or name it") from None
@@ -133,18 +133,14 @@ class AuditLog:
         """The open file, which nobody else writes meanwhile."""
         new = not self.path.exists()
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        handle = open_private(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
             yield handle
         finally:
             os.close(handle)
         if new:
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            sync_folder(self.path.parent)
 
 
 @dataclass(frozen=True)
