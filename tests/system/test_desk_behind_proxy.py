@@ -20,9 +20,9 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.desk import ProxyDoor
-from quietmean.desk.behind_proxy import open_proxy_socket
 from quietmean.desk.shelf import words_of
 from quietmean.node import Identity
+from quietmean.node.net import open_account_socket
 from quietmean.studies.sealed import Sealed
 from support.meeting import AGES, meet
 
@@ -203,20 +203,20 @@ def test_sockets_of_others_and_of_the_past(tmp_path: Path) -> None:
     place = tmp_path / "desk.sock"
     for _ in range(2):
         # The second time what the first one left is in its place.
-        with open_proxy_socket(place, str(os.getuid())) as listening:
+        with open_account_socket(place, str(os.getuid())) as listening:
             listening.settimeout(10)
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(place))
                 listening.accept()[0].close()
-    with pytest.raises(InputError, match="no such account"):
-        open_proxy_socket(place, "nobody-has-this-name")
+    with pytest.raises(InputError, match="does not exist on this machine"):
+        open_account_socket(place, "nobody-has-this-name")
     place.unlink()
     place.write_text("")
     with pytest.raises(InputError, match="cannot be made"):
-        open_proxy_socket(place, "0")
+        open_account_socket(place, "0")
     tmp_path.chmod(0o777)
     with pytest.raises(InputError, match="written by everybody"):
-        open_proxy_socket(tmp_path / "other.sock", "0")
+        open_account_socket(tmp_path / "other.sock", "0")
 
 
 def test_the_secret_is_not_shown() -> None:

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-import socket
-import stat
-import struct
-import sys
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -26,8 +22,6 @@ from quietmean.core.portability import user_of_process
 from quietmean.desk.door import new_token
 
 _LONGEST_NAME = 200
-# Process, user and group of the peer.
-_CREDENTIALS = struct.Struct("3i")
 
 
 @dataclass(frozen=True)
@@ -65,71 +59,6 @@ class ProxyDoor:
 
     def form(self, request: Request) -> str:
         return hmac.new(self.secret.encode(), self.visitor(request).encode(), sha256).hexdigest()
-
-
-class ProxySocket(socket.socket):
-    """Listens at a path, and takes connections from processes of the given users alone."""
-
-    users: frozenset[int] = frozenset()
-
-    def accept(self) -> tuple[socket.socket, object]:
-        while True:
-            found, address = super().accept()
-            if user_of_peer(found) in self.users:
-                return found, address
-            found.close()
-
-
-def user_of_peer(connection: socket.socket) -> int | None:
-    """The number of the user whose process is at the other end of a Unix socket; None where the system does not tell."""
-    if sys.platform != "linux":
-        return None
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(raw)[1])
-
-
-def open_proxy_socket(path: Path, user: str) -> ProxySocket:
-    """``user``: the account of the proxy, by name or number.
-
-    Raises :class:`InputError` where there are no such sockets, for an unknown account, and for a folder in which others could put
-    a socket of theirs.
-    """
-    if sys.platform != "linux":
-        raise InputError("--behind-proxy needs Linux, which tells whose process comes: use the pages on the own machine")
-    number = _number_of(user)
-    try:
-        mode = path.parent.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise InputError(f"folder {path.parent} can be written by everybody: choose one that only this account writes to")
-        if path.is_socket():
-            # Of a process that ended.
-            path.unlink()
-        listening = ProxySocket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listening.bind(str(path))
-        # Who may connect is asked of the kernel; the rights of the folder hold besides.
-        path.chmod(0o666)
-    except OSError as error:
-        raise InputError(
-            f"socket {path} cannot be made ({error.strerror or error}): choose a folder that this account writes to"
-        ) from None
-    listening.users = frozenset({number})
-    listening.listen()
-    return listening
-
-
-def _number_of(user: str) -> int:
-    if user.isascii() and user.isdigit():
-        return int(user)
-    try:
-        if sys.platform != "win32":
-            import pwd
-
-            return pwd.getpwnam(user).pw_uid
-        raise KeyError(user)
-    except KeyError:
-        raise InputError(
-            f"--proxy-user is {user!r}: this machine has no such account, give the one that the proxy runs as"
-        ) from None
 
 
 def require_no_node_key(folder: Path, owner_key: Path | None) -> None:

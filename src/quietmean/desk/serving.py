@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from quietmean.core.errors import InputError
 from quietmean.core.portability import open_private
 from quietmean.desk.app import Desk, make_app
-from quietmean.desk.behind_proxy import ProxyDoor, open_proxy_socket, require_no_node_key
+from quietmean.desk.behind_proxy import ProxyDoor, require_no_node_key
 from quietmean.desk.door import LinkDoor
 from quietmean.desk.shelf import Shelf
-from quietmean.node.net import open_socket
+from quietmean.node.net import open_account_socket, open_socket
 
 if TYPE_CHECKING:
     import uvicorn
@@ -63,7 +63,7 @@ def serve_behind_proxy(
     """Until it is stopped. ``place``: the path of the socket, and the account of the proxy; ``say`` gets who signed what."""
     require_no_node_key(shelf.folder, owner_key)
     path, proxy = place
-    with open_proxy_socket(path, proxy) as listening:
+    with open_account_socket(path, proxy) as listening:
         try:
             server = _server(Desk(shelf, door, policy, ledger, owner_key, say=say))
             say(f"behind {door.origin}, at {path}")
