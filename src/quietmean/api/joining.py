@@ -80,6 +80,7 @@ async def ajoin(
     store: str | Path | None = None,
     receipt: str | Path | None = None,
     listen: str | None = None,
+    folder: str | None = None,
     no_privacy: bool = False,
     passphrase: str | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
@@ -114,7 +115,7 @@ async def ajoin(
         data_set = _account(data, account, no_ledger) if payer is None else payer.account
         approval = agree(files, asked, rules, place, answer, _Nobody(), _warn, data_set)
         show = Show(lambda event: None if report is None else report(event_json(event)))
-        ready = prepare(files, asked, rules, approval, data, place, payer, _tell_owner, show=show, listen=listen)
+        ready = prepare(files, asked, rules, approval, data, place, payer, _tell_owner, show=show, listen=listen, folder=folder)
         for sentence in budget_warnings(asked.plan.target):
             _warn(sentence)
         return ready, files.receipt(_path(receipt))

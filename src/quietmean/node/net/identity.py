@@ -47,6 +47,7 @@ class Purpose(StrEnum):
     AUDIT = "audit"
     QUORUM = "quorum"
     HELLO = "hello"
+    FILE = "file"
 
     @property
     def label(self) -> bytes:
