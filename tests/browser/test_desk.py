@@ -1,4 +1,4 @@
-"""``quietmean desk`` in real browsers: three sites sign a study on their pages, their nodes run it, and the pages show it."""
+"""``quietmean desk`` in real browsers: of five sites four sign a study and one refuses; nodes run it, and the pages show it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ from support.browsers import FLAGS, axe_path, browser_path, driver
 from support.meeting import meet
 from support.site_policy import write_policy
 
-NAMES = ("north", "south", "east")
+NAMES = ("north", "south", "east", "west", "centre")
+REFUSES = "west"
+# The one that refuses is waited for until then.
+WAITS = timedelta(seconds=120)
 STUDY: dict[str, Any] = {
-    "study": {"name": "Length of stay", "epsilon": 2.0, "delta": 1e-6, "colluding": 1, "records": 3000},
+    "study": {"name": "Length of stay", "epsilon": 2.0, "delta": 1e-6, "colluding": 1, "records": 5000, "minimum": 4},
     "column": [{"name": "age", "low": 0, "high": 110}, {"name": "stay", "low": 0, "high": 60}],
 }
 SIZES = {"screen": (1280, 800), "telephone": (390, 844)}
@@ -54,9 +58,10 @@ class Site:
 
 @pytest.fixture
 def sites(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[dict[str, Site]]:
-    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(3), strict=True)}
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(5), strict=True)}
     identities = {name: Identity.generate() for name in NAMES}
-    meeting = meet(tmp_path, NAMES, STUDY, identities, addresses)
+    start_by = (datetime.now(UTC) + WAITS).isoformat(timespec="seconds")
+    meeting = meet(tmp_path, NAMES, {**STUDY, "study": {**STUDY["study"], "start_by": start_by}}, identities, addresses)
     sealed = meeting.seal().signed.to_file()
     found = {}
     with ExitStack() as stack:
@@ -71,7 +76,8 @@ def sites(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> Iterator[di
             (site.folder / "wards.csv").write_text(f"age,stay\n{rows}\n")
             owner = Identity.generate()
             owner.save(site.folder / "owner.key", b"open sesame")
-            write_policy(site.policy, approvers=[owner.public_key], budget={"epsilon": 5.0, "delta": 1e-5})
+            log = {"log": str(site.folder / "audit.jsonl")}
+            write_policy(site.policy, approvers=[owner.public_key], budget={"epsilon": 5.0, "delta": 1e-5}, audit=log)
             desk = ["desk", ".", "--party", name, "--policy", "policy.toml", "--ledger", "ledger", "--owner-key", "owner.key"]
             running = stack.enter_context(
                 subprocess.Popen(site.command(*desk, "--no-browser"), cwd=site.folder, stderr=subprocess.PIPE, text=True)
@@ -93,15 +99,24 @@ def test_a_study_from_the_signature_to_the_result(sites: dict[str, Site]) -> Non
         refused = sites["south"].join()
         assert "approvers" in refused.communicate(timeout=120)[1]
         assert refused.returncode == 2
-        for page in pages.values():
+        for name, page in pages.items():
             page.click("text=stay.sealed")
             page.fill("#typed", words)
             page.fill("#account", "wards")
             page.fill("#passphrase", "open sesame")
-            page.click("main button")
+            page.click('button:text-is("Sign")')
             assert "Good until" in page.inner_text("main")
-        # Two begin, and are watched; the third is killed once and begins again.
-        nodes = {name: sites[name].join("--approval", f"stay-{name}.approval") for name in ("north", "south")}
+            if name == REFUSES:
+                page.goto(origin(page) + "/study/stay.sealed")
+                page.click('button:text-is("Refuse")')
+                assert "stay-west.approval was taken away" in page.inner_text("main")
+                page.goto(origin(page) + "/")
+                assert "refused" in page.inner_text("main")
+        without = sites[REFUSES].join("--approval", f"stay-{REFUSES}.approval")
+        assert "stay-west.approval" in without.communicate(timeout=120)[1]
+        assert without.returncode == 2
+        # Three begin, and are watched; the fourth is killed once and begins again.
+        nodes = {name: sites[name].join("--approval", f"stay-{name}.approval") for name in ("north", "south", "centre")}
         page = pages["south"]
         wait_for(sites["south"].folder / "stay-south.store.status.json")
         page.goto(origin(page) + "/node/stay-south")
@@ -111,17 +126,29 @@ def test_a_study_from_the_signature_to_the_result(sites: dict[str, Site]) -> Non
         late.kill()
         late.communicate()
         nodes["east"] = sites["east"].join("--approval", "stay-east.approval")
-        for node in nodes.values():
-            assert node.communicate(timeout=180)[1] is not None
-            assert node.returncode == 0
+        for name, node in nodes.items():
+            told = node.communicate(timeout=240)
+            assert node.returncode == 0, (name, told)
         # The page has followed by itself.
         page.wait_for_selector("text=finished")
         for name, page in pages.items():
+            if name == REFUSES:
+                page.goto(origin(page) + "/ledger")
+                assert "Length of stay" not in page.inner_text("main")
+                continue
             page.goto(origin(page) + f"/result/stay-{name}")
             page.click("text=The report, with pictures")
             assert "Who is left out?" in page.inner_text("body")
+            assert REFUSES in page.inner_text("body")
             page.goto(origin(page) + "/ledger")
             assert "Length of stay" in page.inner_text("main")
+            page.goto(origin(page) + "/audit")
+            log = page.inner_text("main")
+            assert "1 of the receipts here tells the same" in log
+            assert all(event in log for event in ("approvals used", "charged", "ended")), log
+            with page.expect_download() as saved:
+                page.click("text=Save the log as a file")
+            assert Path(saved.value.path()).read_bytes() == (sites[name].folder / "audit.jsonl").read_bytes()
         looked_at(chromium, pages["south"])
         chromium.close()
 
@@ -159,7 +186,16 @@ def looked_at(chromium: Any, page: Any) -> None:
                 viewport={"width": width, "height": height}, color_scheme=scheme, storage_state=state, bypass_csp=True
             )
             seen = context.new_page()
-            for path in ("/", "/study/stay.sealed", "/node/stay-south", "/result/stay-south", "/ledger", "/nothing", "/login"):
+            for path in (
+                "/",
+                "/study/stay.sealed",
+                "/node/stay-south",
+                "/result/stay-south",
+                "/ledger",
+                "/audit",
+                "/nothing",
+                "/login",
+            ):
                 seen.goto(origin(page) + path)
                 seen.add_script_tag(path=axe_path())
                 found = seen.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import re
 import select
@@ -22,6 +23,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.desk.door import LINK_LASTS, Door, same_user
 from quietmean.node import Identity
+from quietmean.studies.audit import AuditLog, Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
 from quietmean.studies.party import OwnerApproval
 from quietmean.studies.sealed import Sealed
@@ -218,6 +220,57 @@ def test_who_answers_for_the_data_signs(desk: Running, tmp_path: Path) -> None:
     write_policy(approvers=[owner.public_key], largest_epsilon=0.001)
     status, page, _ = browser.ask("/study/ages.sealed/approve", right)
     assert (status, "largest_epsilon" in page) == (400, True)
+
+
+def test_who_answers_for_the_data_refuses(desk: Running, tmp_path: Path) -> None:
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    approval = tmp_path / "ages-south.approval"
+    approval.write_text("signed before")
+    assert browser.ask("/study/ages.sealed/refuse", {"form": "x"})[0] == 403
+    assert browser.ask("/study/ages.sealed/refuse")[0] == 405
+    assert browser.ask("/study/other.sealed/refuse", {"form": browser.form()})[0] == 404
+    assert approval.exists()
+    status, page, _ = browser.ask("/study/ages.sealed/refuse", {"form": browser.form()})
+    assert (status, "ages-south.approval" in page, approval.exists()) == (200, True, False)
+    assert "refused on 20" in (tmp_path / "ages-south.refused").read_text()
+    assert ">refused<" in browser.ask("/")[1]
+    # A signature is another answer.
+    words = fingerprint(Sealed.load(tmp_path / "ages.sealed").digest).spoken
+    signing = {"form": browser.form(), "words": words, "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
+    assert browser.ask("/study/ages.sealed/approve", signing)[0] == 200
+    assert ">signed<" in browser.ask("/")[1]
+    assert not (tmp_path / "ages-south.refused").exists()
+
+
+def test_the_audit_log_is_shown_and_checked(desk: Running, tmp_path: Path) -> None:
+    browser = Browser(desk.port)
+    assert browser.enter(desk.token) == 303
+    log = AuditLog(tmp_path / "audit.jsonl")
+    write_policy(audit={"log": str(log.path)})
+    assert "asked nothing" in browser.ask("/audit")[1]
+    assert browser.ask("/audit/file")[0] == 404
+    auditor = Auditor(log, Identity.generate(), "south", "ages <b>", "0" * 64)
+    auditor.write(Event.SHOWN)
+    auditor.write(Event.REFUSED, {"reason": "too <i>few</i> parties"})
+    head = auditor.write(Event.YES)
+    (tmp_path / "ages-south.receipt.json").write_text(json.dumps({"origin": {"audit": head.to_json()}}))
+    page = browser.ask("/audit")[1]
+    assert "3 entries" in page
+    assert "1 of the receipts here tells the same" in page
+    assert "too &lt;i&gt;few" in page
+    assert browser.ask("/audit/file")[1] == log.path.read_text()
+    whole = log.path.read_text()
+    first, second, _ = whole.splitlines()
+    for changed, said in (
+        (whole.replace("few", "many"), "it was changed"),
+        (f"{first}\n{second}\n", "the end was cut off"),
+        (f"{first}\n", "the end was cut off"),
+    ):
+        log.path.write_text(changed)
+        page = browser.ask("/audit")[1]
+        assert "It is not as it was written" in page
+        assert said in page
 
 
 @pytest.mark.skipif(

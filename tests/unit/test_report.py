@@ -116,6 +116,14 @@ def test_says_who_left_and_what_was_lost(usual: StudyReport, tmp_path: Path) -> 
     assert re.search(r"not delivered \(\d+\)", words)
 
 
+def test_says_without_whom_it_began(usual: StudyReport, tmp_path: Path) -> None:
+    page = _words(_page(replace(usual, absent=("clinic <8>",)), tmp_path))
+    assert "clinic <8> and clinic 5" in page
+    assert "7 of 9 parties" in page
+    assert "of those who began is left out. It began without 1 party, of whose records nothing is known" in page
+    assert "began without" not in _words(_page(usual, tmp_path))
+
+
 def test_without_truth_says_nothing_of_it(tmp_path: Path) -> None:
     words = _words(_page(_report(_execution(), truth=False), tmp_path))
     assert "true mean" not in words

@@ -25,8 +25,8 @@ class StudyResult(Tabular):
     """Estimates in the units of the data, by statistic: ``result["mean(age)"]``. Epsilons are upper bounds.
 
     ``names``: of all parties, in order. ``messages``, ``bytes`` and ``seconds``: what the exchange took. For one party of a study
-    between machines also ``receipt``, the file with the public record, ``notes``, what the execution could not settle, and
-    ``account``, the ledger's after the study.
+    between machines also ``receipt``, the file with the public record, ``notes``, what the execution could not settle,
+    ``account``, the ledger's after the study, and ``absent``, the parties without whom it began, where it need not wait for all.
     """
 
     study: Study
@@ -39,6 +39,7 @@ class StudyResult(Tabular):
     notes: tuple[str, ...] = ()
     account: Account | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
+    absent: tuple[str, ...] | None = None
 
     @classmethod
     def of_party(cls, end: Finished) -> Self:
@@ -55,6 +56,7 @@ class StudyResult(Tabular):
             tuple(end.notes),
             end.account,
             end.origin,
+            None if end.absent is None else tuple(end.absent),
         )
 
     def __repr__(self) -> str:
@@ -87,8 +89,8 @@ class StudyResult(Tabular):
 
     @property
     def missing(self) -> list[str]:
-        """The parties whose records are not in the result."""
-        return self.outcome.missing(self.names)
+        """The parties whose records are not in the result, those included without whom it began."""
+        return [*(self.absent or ()), *self.outcome.missing(self.names)]
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each term: estimate, standard error of the noise, ends of the interval for the population."""
@@ -107,7 +109,8 @@ class StudyResult(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """As ``quietmean run --json`` prints it, without what only a command knows."""
-        return self.outcome.to_json() | {"not_counted": self.missing}
+        begun = {} if self.absent is None else {"not_in_at_start": list(self.absent)}
+        return self.outcome.to_json() | {"not_counted": self.outcome.missing(self.names), **begun}
 
     def save_receipt(self, path: str | Path) -> None:
         """Write the public record, which ``quietmean certify`` reads."""
@@ -132,6 +135,7 @@ class StudyResult(Tabular):
             digests=digests_of(self.origin),
             finished=str(self.origin.get("finished") or ""),
             version=str(self.origin.get("quietmean") or ""),
+            absent=self.absent or (),
         )
         write_study_report(report, Path(path))
 

@@ -50,7 +50,7 @@ def write_report(
     **more: Any,
 ) -> None:
     """Write the report of a study to ``path``; ``more``: see :meth:`quietmean.report.StudyReport.of_outcome`."""
-    from quietmean.report import StudyReport, digests_of, write_study_report
+    from quietmean.report import StudyReport, absent_of, digests_of, write_study_report
 
     report = StudyReport.of_outcome(
         title,
@@ -60,6 +60,7 @@ def write_report(
         receipt=receipt.name,
         finished=str(origin.get("finished") or ""),
         version=str(origin.get("quietmean") or ""),
+        absent=absent_of(origin),
         **more,
     )
     write_study_report(report, path)

@@ -23,6 +23,7 @@ from quietmean.desk.shelf import Shelf, words_of
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
 from quietmean.node.monitor import headline, traffic_text
+from quietmean.studies.audit import verify
 from quietmean.studies.party import OwnerApproval, Policy
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Desk:
                 "folder": self.shelf.folder.resolve(),
                 "policy": policy,
                 "studies": list(self.shelf.studies()),
+                "answers": {name: self.shelf.answer(name) for name in self.shelf.studies()},
                 "nodes": [_node(self.shelf, name) for name in self.shelf.nodes()],
                 "results": list(self.shelf.results()),
                 "pages": self.shelf.pages(),
@@ -80,6 +82,7 @@ class Desk:
                 "words": words_of(sealed.digest),
                 "parties": [one.name for one in contract.others],
                 "signs": self.owner_key is not None,
+                "asks_owner": bool(policy.rules.approvers),
                 "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             }
 
@@ -105,11 +108,18 @@ class Desk:
                 raise InputError("which data set it is about is not clear: type what the ledger calls it")
             owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
             signed = OwnerApproval.sign(self.shelf.contract(sealed), Policy.load(self.policy), account, until, owner)
-            place = self.shelf.folder / f"{Path(name).stem}-{self.shelf.party}.approval"
-            place.write_bytes(signed.signed.to_file())
-            return {"name": name, "place": place, "until": until, "account": account}
+            return {"name": name, "place": self.shelf.sign(name, signed), "until": until, "account": account}
 
         return await self._page("approved.html", content)
+
+    async def refuse(self, request: Request) -> Response:
+        """Take away what was signed for a study, and note that it is refused."""
+        name = request.path_params["name"]
+        if await form_of(request, self.door) is None:
+            return refusal()
+        if name not in self.shelf.studies() or self.owner_key is None:
+            return self.missing()
+        return await self._page("refused.html", lambda: {"name": name, "taken": self.shelf.refuse(name)})
 
     async def node(self, request: Request) -> Response:
         return await self._node("node.html", request)
@@ -149,6 +159,21 @@ class Desk:
                 return {"place": place, "accounts": book.accounts()}
 
         return await self._page("ledger.html", content)
+
+    async def audit(self, request: Request) -> Response:
+        def content() -> dict[str, Any]:
+            log = Policy.load(self.policy).audit_log
+            if not log.path.exists():
+                return {"place": log.path, "verified": None}
+            heads = self.shelf.heads()
+            return {"place": log.path, "verified": verify(log, heads), "against": len(heads)}
+
+        return await self._page("audit.html", content)
+
+    async def audit_file(self, request: Request) -> Response:
+        """The log as it is, for whoever keeps a copy of it."""
+        path = Policy.load(self.policy).audit_log.path
+        return FileResponse(path, media_type="application/jsonl", filename="audit.jsonl") if path.is_file() else self.missing()
 
     async def login(self, request: Request) -> Response:
         if request.method != "POST":
@@ -194,11 +219,14 @@ def make_app(desk: Desk, is_same_user: Callable[[int, int], bool] = same_user) -
             Route("/login", desk.login, methods=["GET", "POST"]),
             Route("/study/{name}", desk.study),
             Route("/study/{name}/approve", desk.approve, methods=["POST"]),
+            Route("/study/{name}/refuse", desk.refuse, methods=["POST"]),
             Route("/node/{name}", desk.node),
             Route("/node/{name}/part", desk.node_part),
             Route("/result/{name}", desk.result),
             Route("/report/{name}", desk.report),
             Route("/ledger", desk.accounts),
+            Route("/audit", desk.audit),
+            Route("/audit/file", desk.audit_file),
             Route("/leave", desk.leave, methods=["POST"]),
             Route("/static/{name}", desk.static),
         ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,10 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.planning.automatic import Choice
+from quietmean.studies.audit import Head, head_of
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.fingerprint import Fingerprint, fingerprint
-from quietmean.studies.party import Contract, Policy
+from quietmean.studies.party import Contract, OwnerApproval, Policy
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.signed import is_signed_document
 
@@ -49,6 +52,42 @@ class Shelf:
         """Raises :class:`InputError` for a file that is not as its convener signed it, or names a key that is not trusted."""
         found = Sealed.load(self.studies()[name])
         Distrusted().refuse(found.holders())
+        return found
+
+    def sign(self, name: str, approval: OwnerApproval) -> Path:
+        """Writes what was signed for a study, and returns where it is."""
+        place = self._approval(name)
+        place.write_bytes(approval.signed.to_file())
+        self._refusal(name).unlink(missing_ok=True)
+        return place
+
+    def refuse(self, name: str) -> str:
+        """Notes that a study is refused, and takes away what was signed for it: the name of that file, or nothing."""
+        place = self._approval(name)
+        taken = place.name if place.exists() else ""
+        self._refusal(name).write_text(f"refused on {datetime.now(UTC).date().isoformat()}\n")
+        place.unlink(missing_ok=True)
+        return taken
+
+    def answer(self, name: str) -> str:
+        """What who answers for the data has said to a study here, or nothing."""
+        if self._refusal(name).exists():
+            return "refused"
+        return "signed" if self._approval(name).exists() else ""
+
+    def _approval(self, name: str) -> Path:
+        return self.folder / f"{Path(name).stem}-{self.party}.approval"
+
+    def _refusal(self, name: str) -> Path:
+        return self._approval(name).with_suffix(".refused")
+
+    def heads(self) -> dict[str, Head]:
+        """How far the receipts here say that the audit log had come."""
+        found = {}
+        for name, path in self.results().items():
+            # Not every receipt tells: those of run do not.
+            with suppress(InputError):
+                found[path.name] = head_of(self.receipt(name), path.name)
         return found
 
     def contract(self, sealed: Sealed) -> Contract:

@@ -3,6 +3,7 @@
 from quietmean.report.certificate import write_certificate_report
 from quietmean.report.data import StudyReport
 from quietmean.report.exchange import exchange_figure
+from quietmean.report.glance import absent_of
 from quietmean.report.officer import OfficerPage, Stated, digests_of, write_officer_page
 from quietmean.report.page import write_study_report
 
@@ -10,6 +11,7 @@ __all__ = [
     "OfficerPage",
     "Stated",
     "StudyReport",
+    "absent_of",
     "digests_of",
     "exchange_figure",
     "write_certificate_report",

@@ -52,6 +52,7 @@ class StudyReport:
     ``population``: intervals for the population, shape (terms, 2), NaN where there is none.
     ``finished``, ``version``, ``digests``: when, by which software, and of what (name, SHA-256). ``account``: of the ledger
     that was charged. ``notes``: what could not be settled. ``receipt``: the name of its file.
+    ``absent``: parties without whom the study began, who are not among ``party_names``.
     ``party_epsilon``: epsilon for replacing a whole party's data, where the unit is one record.
     """
 
@@ -85,6 +86,7 @@ class StudyReport:
     account: Account | None = None
     notes: tuple[str, ...] = ()
     receipt: str = "receipt.json"
+    absent: tuple[str, ...] = ()
 
     @classmethod
     def of_outcome(

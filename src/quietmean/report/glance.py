@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,16 +43,35 @@ def how_sure(names: Sequence[str], values: Sequence[float], errors: Sequence[flo
     return Glance("How sure is it?", f"{'; '.join(shown)}{more}" if shown else NO_ESTIMATE, note)
 
 
-def who_is_left_out(execution: Execution, names: Sequence[str], records: int | None) -> Glance:
-    """``records``: in all, if a record is the unit; weights say how many of them each party has."""
+def who_is_left_out(execution: Execution, names: Sequence[str], records: int | None, absent: Sequence[str] = ()) -> Glance:
+    """``records``: in all, if a record is the unit; weights say how many of them each party has.
+
+    ``absent``: parties without whom the study began.
+    """
     counted = execution.contributors()
-    left_out = [words.short(names[party], _LONGEST_NAME) for party in np.flatnonzero(~counted).tolist()]
-    there = f"{int(counted.sum())} of {words.counted(execution.parties, 'party', 'parties')}"
+    silent = [names[party] for party in np.flatnonzero(~counted).tolist()]
+    left_out = [words.short(name, _LONGEST_NAME) for name in (*absent, *silent)]
+    there = f"{int(counted.sum())} of {words.counted(execution.parties + len(absent), 'party', 'parties')}"
     if records is not None:
         there += f" and {records_in(execution, records):,} of {words.counted(records, 'record', 'records')}"
     lost = 1.0 - float(execution.weights[counted].sum() / execution.weights.sum())
-    part = f"; {100 * lost:.2g} % of the weight is left out" if left_out else ""
-    return Glance("Who is left out?", words.listed(left_out, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.")
+    whose = " of those who began" if absent else ""
+    part = f"; {100 * lost:.2g} % of the weight{whose} is left out" if silent else ""
+    begun = (
+        f" It began without {words.counted(len(absent), 'party', 'parties')}, of whose records nothing is known."
+        if absent
+        else ""
+    )
+    return Glance(
+        "Who is left out?", words.listed(left_out, most=_MOST_NAMES) or "Nobody", f"{there} are in the result{part}.{begun}"
+    )
+
+
+def absent_of(origin: Mapping[str, Any]) -> tuple[str, ...]:
+    """From the origin of a receipt: parties without whom the study began."""
+    start = origin.get("start")
+    names = start.get("not_in_at_start") if isinstance(start, Mapping) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def what_it_cost(privacy: PrivacyAnalysis, promised: APriori | None, spent: float) -> Glance:

@@ -65,6 +65,7 @@ class Stated:
     account: Account | None = None
     version: str = ""
     digests: tuple[tuple[str, str], ...] = ()
+    absent: tuple[str, ...] = ()
 
     @classmethod
     def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
@@ -84,6 +85,7 @@ class Stated:
             finished=str(origin.get("finished") or ""),
             version=str(origin.get("quietmean") or ""),
             digests=digests_of(origin),
+            absent=glance.absent_of(origin),
         )
 
 
@@ -131,7 +133,7 @@ class OfficerPage:
         by_record = self.stated.unit == "record" and self.execution.neighbouring == Neighbouring.REPLACEMENT
         return [
             glance.how_sure(names, values, errors, "± one standard error of the noise added for privacy." if names else ""),
-            glance.who_is_left_out(self.execution, self.names, round(weights) if by_record else None),
+            glance.who_is_left_out(self.execution, self.names, round(weights) if by_record else None, self.stated.absent),
             glance.what_it_cost(self.privacy, self.certificate.a_priori, self.certificate.max_epsilon),
             glance.against_whom(self.certificate_describe(), everybody),
             glance.what_is_left(self.stated.account),

@@ -77,7 +77,7 @@ def _glance(report: StudyReport) -> list[glance.Glance]:
     certificate = report.certificate
     return [
         _how_sure(report),
-        glance.who_is_left_out(report.execution, report.party_names, report.records_total),
+        glance.who_is_left_out(report.execution, report.party_names, report.records_total, report.absent),
         glance.what_it_cost(report.privacy, certificate.a_priori, certificate.max_epsilon),
         glance.against_whom(_adversary(report), everybody),
         glance.what_is_left(report.account, "A run on one machine charges no ledger." if report.truth is not None else ""),
