@@ -81,7 +81,7 @@ def test_a_relay_killed_in_mid_study_and_started_again(tmp_path: Path, free_port
 
 
 class Crowd:
-    """500 connections that do harm while they last, a tenth of them anew every tenth of a second."""
+    """500 connections that do harm while they last, a tenth of them anew twenty times a second."""
 
     KINDS = (
         b"",
@@ -111,7 +111,7 @@ class Crowd:
                         writer.write(self.KINDS[self.made % len(self.KINDS)])
                         open_ones.append(writer)
                         self.made += 1
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.05)
         finally:
             for writer in open_ones:
                 writer.transport.abort()
@@ -119,7 +119,7 @@ class Crowd:
 
 @pytest.mark.slow
 def test_a_study_among_five_hundred_hostile_connections(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
-    plan = plan_of(rounds=8)
+    plan = plan_of(rounds=32)
     values = values_of(plan)
 
     async def work(relay: RelayProcess) -> LocalOutcome:

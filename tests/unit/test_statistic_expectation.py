@@ -35,6 +35,21 @@ def test_a_public_table_has_the_guessed_moments() -> None:
     assert abs(together[0, 1]) < 0.08
 
 
+def test_columns_go_together_where_that_is_the_question() -> None:
+    columns = study().workload.columns
+    alone, related = made_up(columns, 0.25), made_up(columns, 0.25, 0.5)
+    np.testing.assert_array_equal(np.sort(related, axis=0), np.sort(alone, axis=0))
+    assert np.asarray(np.corrcoef(alone.T))[0, 1] == pytest.approx(0, abs=0.005)
+    assert np.asarray(np.corrcoef(related.T))[0, 1] == pytest.approx(0.5, abs=0.02)
+    # Of independent columns no direction is the first, and nothing tells cases from the rest, however little the noise.
+    for asked in ({"kind": "pca", "columns": ["age", "bmi"]}, {"kind": "logistic-regression", "formula": "sex ~ age + bmi"}):
+        boolean = [*COLUMNS[:2], {"name": "sex", "boolean": True}]
+        workload = Study.parse({"column": boolean, "statistic": [asked], "protocol": "local-dp"}).workload
+        one, many = (Expectation(workload, noise, 1000.0).expected[0] for noise in (1e4, 1e-3))
+        assert one.hopeless
+        assert not many.hopeless
+
+
 def test_the_widths_of_a_mean_are_those_of_the_formulas() -> None:
     workload = study({"kind": "mean", "column": "age"}).workload
     noise, records = 2.0, 1000.0

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from quietmean.core.errors import InputError
+from quietmean.core.portability import lock, open_private, replace_durably
 from quietmean.flower.agreement import Agreement
 from quietmean.node.net import Identity
 
@@ -42,11 +43,9 @@ class Home:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """One message at a time: two at once could be answered from one state in two ways."""
-        import fcntl
-
-        handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        handle = open_private(self.folder / _LOCK, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
             yield
         finally:
             os.close(handle)
@@ -62,14 +61,4 @@ class Home:
 
     def write(self, content: bytes) -> None:
         """Replace the session durably: after a crash the file holds the old content or the new."""
-        path, fresh = self.folder / SESSION, self.folder / f"{SESSION}.new"
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        replace_durably(self.folder / SESSION, content)

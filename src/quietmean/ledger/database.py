@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.portability import open_private, sync_folder
 from quietmean.randomness import Seed
 
 SCHEMA = 2
@@ -159,11 +160,9 @@ def _make_file(path: Path, create: bool) -> None:
         )
     try:
         # SQLite gives its side files the rights of the main file.
-        os.close(os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600))
+        os.close(open_private(path, os.O_RDWR | (os.O_CREAT if create else 0)))
         # A name that is not on disk would take the file with it.
-        folder = os.open(path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         raise InputError(f"ledger {path} cannot be opened ({reason_of(error)}): choose a writable place") from None
 

@@ -11,10 +11,11 @@ _PR_SET_DUMPABLE = 4
 
 def forbid_core_dumps() -> None:
     """If this process crashes, the system writes no core file (an image of its memory), where core files can be limited."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
+    if sys.platform != "win32":
         import resource
 
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def forbid_tracing() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
+from quietmean.core.portability import replace_durably
 from quietmean.privacy import Charge
 from quietmean.sessions.terms import SessionTerms
 
@@ -53,7 +53,8 @@ class SessionAccount:
                 f"the session's {self.terms.rounds} rounds are over and its budget is spent: keep what it has, or agree anew"
             )
         if self._store is not None:
-            _write(self._store, {"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1})
+            content = {"format": FORMAT, "terms": self.terms.digest, "begun": self._begun + 1}
+            replace_durably(self._store, canonical_json(content) + b"\n")
         self._begun += 1
         return self._begun
 
@@ -64,18 +65,3 @@ class SessionAccount:
         if raw.get("terms") != self.terms.digest:
             raise InputError(f"file {store} belongs to a session with other terms: give it the same ones, or name another file")
         return int(raw["begun"])
-
-
-def _write(store: Path, content: dict[str, object]) -> None:
-    """Replace the file at once, and durably: after a crash it holds the old content or the new."""
-    fresh = store.with_name(f"{store.name}.new")
-    with fresh.open("wb") as file:
-        file.write(canonical_json(content) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(store)
-    folder = os.open(store.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,7 +1,8 @@
 """What to expect of statistics before a study: the widths of their intervals, from public numbers only.
 
-A public table is made up from bounds, levels and guesses: columns independent of each other, numbers with the guessed mean and
-standard deviation. It is encoded, and decoded as if it had the planned noise: so every kind of statistic has its own errors.
+A public table is made up from bounds, levels and guesses: numbers with the guessed mean and standard deviation, and columns that
+are independent of each other, but for a statistic that asks how they go together, of which such records tell nothing. It is
+encoded, and decoded as if it had the planned noise: so every kind of statistic has its own errors.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 from scipy.stats import qmc
 
 from quietmean.statistics.columns import Column, Columns
@@ -37,17 +38,22 @@ _ROWS = 2048
 _MOST_NOISE = 10.0
 _LARGEST_FACTOR = 2.0**40
 _STEPS = 48
+# The correlation of each column with the one before it, where a statistic asks for relations.
+_RELATION = 0.5
 # So small a noise that errors are linear in it, per record of the public table.
 _TINY = 1e-6
 
 
-def made_up(columns: Columns, spread: float) -> Array:
+def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
     """A public table of the columns, (rows, columns), without missing cells; the same on every machine.
 
-    ``spread``: the standard deviation of a column without a guess, in widths of its bounds.
+    ``spread``: the standard deviation of a column without a guess, in widths of its bounds. ``relation``: the correlation of the
+    ranks of each column, about, with those of the one before it.
     """
-    # The same on every machine, and any two columns are nearly independent: in random order they would not be to 2 %.
+    # Any two columns are nearly independent: in random order they would not be to 2 %.
     places = (qmc.Sobol(len(columns), scramble=False).random_base2(_ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
+    if relation:
+        places = _related(places, relation)
     found: dict[str, Array] = {}
     for place, column in enumerate(columns):
         if column.origin:
@@ -55,6 +61,14 @@ def made_up(columns: Columns, spread: float) -> Array:
         else:
             found[column.name] = _sorted(column, spread)[places[:, place]]
     return np.column_stack(list(found.values()))
+
+
+def _related(places: NDArray[np.int64], relation: float) -> NDArray[np.int64]:
+    """Ranks by column, (rows, columns), from independent ones: those of a normal autoregression along the columns."""
+    scores = ndtri((places + 0.5) / _ROWS)
+    for place in range(1, scores.shape[1]):
+        scores[:, place] = relation * scores[:, place - 1] + math.sqrt(1 - relation**2) * scores[:, place]
+    return scores.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
 
 
 def _sorted(column: Column, spread: float) -> Array:
@@ -128,14 +142,20 @@ class Expectation:
         return (USUAL_SPREAD,) if guessed else (SPREADS[0], USUAL_SPREAD, SPREADS[1])
 
     @cached_property
-    def _means(self) -> dict[float, Array]:
-        """The mean vector of the public table, by spread."""
-        columns = self.workload.columns
-        return {one: self.workload.of_records(made_up(columns, one), step=self.step).mean(axis=0) for one in self._spreads}
+    def _means(self) -> dict[Pair, Array]:
+        """Mean vectors of public tables so far, by spread and relation."""
+        return {}
+
+    def _mean(self, spread: float, relation: float) -> Array:
+        if (spread, relation) not in self._means:
+            table = made_up(self.workload.columns, spread, relation)
+            self._means[spread, relation] = self.workload.of_records(table, step=self.step).mean(axis=0)
+        return self._means[spread, relation]
 
     def _estimates(self, statistic: Statistic, spread: float, more: float = 1.0, less_noise: float = 1.0) -> Estimates:
         weight = self.records * more
-        released = self.workload.decoder(self.step).released(self._means[spread], self.noise / less_noise / weight, weight)
+        mean = self._mean(spread, _relation(statistic))
+        released = self.workload.decoder(self.step).released(mean, self.noise / less_noise / weight, weight)
         return statistic.decode(released, self.workload.declared)
 
     def _of(self, statistic: Statistic) -> Expected:
@@ -166,6 +186,10 @@ class Expectation:
     def _is_hopeless(self, statistic: Statistic, more: float, less_noise: float) -> bool:
         """Under every spread."""
         return all(hopeless(self._estimates(statistic, spread, more, less_noise)) for spread in self._spreads)
+
+
+def _relation(statistic: Statistic) -> float:
+    return _RELATION if statistic.asks_for_relations else 0.0
 
 
 def noise_over_sampling(found: Estimates) -> Array:
@@ -202,7 +226,7 @@ def shares_by_widths(workload: Workload) -> tuple[float, ...]:
     found = []
     for statistic in workload.statistics:
         alone = Workload(workload.columns, (statistic,), workload.unit)
-        mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD)).mean(axis=0)
+        mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
         # Both errors are of so many records; their number is the same for all.
         estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
         ratio = noise_over_sampling(estimates)

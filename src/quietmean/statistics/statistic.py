@@ -187,6 +187,8 @@ class Statistic(Configured, ABC):
     by_place: ClassVar[tuple[str, ...]] = ()
     # Does the last of them take all values that are left? They are a list, each between commas.
     takes_all: ClassVar[bool] = False
+    # Do records whose columns are independent of each other tell nothing of what it asks?
+    asks_for_relations: ClassVar[bool] = False
 
     share: float = parameter(
         1.0, help="share of the privacy budget, relative to other statistics", above=0, remedy="a share is a finite number > 0"

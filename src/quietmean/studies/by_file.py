@@ -8,7 +8,6 @@ refused by the ledger, by this site's register and by the keys, in which seed an
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, ProtocolFailure
 from quietmean.core.folders import configuration_folder
 from quietmean.core.party import PartyId, Release, Vector
+from quietmean.core.portability import lock, open_private
 from quietmean.graphs import ExecutionTrace
 from quietmean.node.net import Identity, encode_vector
 from quietmean.planning.plan import Plan
@@ -146,11 +146,11 @@ class Giver:
         """No other process of this user contributes meanwhile."""
         try:
             self.register.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self.register / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            handle = open_private(self.register / "lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise InputError(f"folder {self.register} cannot be used ({error.strerror}): choose XDG_CONFIG_HOME") from None
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            lock(handle)
             yield
         finally:
             os.close(handle)

@@ -16,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.errors import InputError
+from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.net import Identity, Purpose
-from quietmean.randomness import Seed, fresh_bytes
+from quietmean.randomness import Seed
 from quietmean.studies.entry import X25519_BYTES, Entry
 from quietmean.studies.invitation import Invitation
 from quietmean.studies.signed import Signed, decode_base64, from_parts, read_bounded
@@ -108,14 +109,14 @@ class StudyKeys:
     def load(cls, path: Path) -> StudyKeys:
         """Raises :class:`InputError` if the file is missing, open to others, or holds something else."""
         try:
-            mode = path.stat().st_mode
+            mode = mode_of(path)
         except OSError:
             raise InputError(
                 f"the keys of this party for this study are not in {path}: give --store with the folder of quietmean accept; "
                 "if they are lost, the study needs a new invitation"
             ) from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise InputError(f"key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): run chmod 600 {path}")
+            raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
         try:
             raw = msgspec.json.decode(read_bounded(path), type=_File)
         except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
@@ -217,22 +218,9 @@ def keys_path(identity_file: Path, invitation: str, store: Path | None = None) -
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file with mode 0600, whole or not at all, and durably. Raises :class:`InputError` if that is not possible."""
-    partial = path.with_name(f"{path.name}.{fresh_bytes(4).hex()}")
     try:
-        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, 0o600)
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
-        partial.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_durably(path, content)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise InputError(f"file {path} cannot be written ({error.strerror}): choose a writable place") from None
 
 

@@ -53,7 +53,8 @@ def main(path: Path, listening: int) -> int:
 async def _take_part(settings: ChildSettings, descriptor: int) -> None:
     def report(event: Event) -> None:
         _report(event)
-        if isinstance(event, RoundBegun) and (event.phase, event.round) == (Phase.MIXING, settings.freeze_round):
+        frozen = isinstance(event, RoundBegun) and (event.phase, event.round) == (Phase.MIXING, settings.freeze_round)
+        if frozen and sys.platform != "win32":
             os.kill(os.getpid(), signal.SIGSTOP)
 
     with socket.socket(fileno=descriptor) as listening:

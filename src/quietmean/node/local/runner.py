@@ -311,7 +311,8 @@ async def _read_to_end(process: PartyProcess) -> None:
 def _bound_socket(port: int, listen: bool = False) -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if sys.platform != "win32":
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     bound.bind((_LOOPBACK, port))
     if listen:
         bound.listen(128)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.portability import open_private
 
 FORMAT = "quietmean-status-1"
 
@@ -34,7 +35,7 @@ def write_status(path: Path, status: Mapping[str, Any]) -> None:
     """Put the status of this process in place of the last one. Raises OSError."""
     document = {"format": FORMAT, **process_identity(os.getpid()), **status}
     partial = path.with_name(path.name + ".partial")
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    with os.fdopen(open_private(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
         json.dump(document, file)
     partial.replace(path)
 

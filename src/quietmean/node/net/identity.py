@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from quietmean.core.errors import InputError
+from quietmean.core.portability import mode_of, open_private, owner_only
 from quietmean.randomness import Seed
 
 KEY_PREFIX = "ed25519:"
@@ -86,14 +87,13 @@ class Identity:
         encryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
         pem = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             raise InputError(f"key file {path} exists already: choose another name, a key is never overwritten") from None
         except OSError as error:
             raise InputError(f"key file {path} cannot be written ({error.strerror}): choose a writable place") from None
         with os.fdopen(handle, "wb") as file:
-            # The process' umask may have taken rights away, never added some; state the mode outright.
-            os.fchmod(handle, 0o600)
+            owner_only(handle)
             file.write(pem)
 
     @classmethod
@@ -104,7 +104,7 @@ class Identity:
         for a wrong passphrase or none.
         """
         try:
-            mode = path.stat().st_mode
+            mode = mode_of(path)
             pem = bytearray(path.stat().st_size)
             with path.open("rb", buffering=0) as file:
                 file.readinto(pem)
@@ -114,7 +114,7 @@ class Identity:
             # Of a file that is none, rights are no matter.
             raise InputError(f"key file {path} holds no private key: make one with quietmean keygen")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise InputError(f"key file {path} is open to others (mode {stat.S_IMODE(mode):04o}): run chmod 600 {path}")
+            raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
         secret = None
         if _ENCRYPTED in pem:
             if passphrase is None:

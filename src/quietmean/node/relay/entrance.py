@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import resource
 import socket
 import ssl
 from pathlib import Path
 from typing import Final
 
 from quietmean.core.errors import InputError
+from quietmean.core.portability import allow_descriptors
 from quietmean.node.net import Address, format_address, parse_address
 
 # Descriptors that a process has besides its connections.
@@ -59,9 +59,4 @@ def outer_tls(certificate: Path, private_key: Path) -> ssl.SSLContext:
 
 def connections_possible(wanted: int) -> int:
     """So many connections, or what the system lets this process have; its own limit is raised as far as it may."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _OTHER_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return wanted if soft == resource.RLIM_INFINITY else min(wanted, soft - _OTHER_DESCRIPTORS)
+    return allow_descriptors(wanted + _OTHER_DESCRIPTORS) - _OTHER_DESCRIPTORS

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from quietmean.core.portability import open_private, read_at, sync_data, write_at
 from quietmean.node.net import Payload
 
 # Whatever is shorter stays in the database.
@@ -69,13 +70,13 @@ class BlobStore:
         if token[:1] == _SMALL_TAG:
             return token[1:]
         slots, length = _slots_of(token), struct.unpack_from(">Q", token, 1)[0]
-        content = b"".join(os.pread(self._file, count * _SLOT, first * _SLOT) for _, (first, count) in _runs(slots))
+        content = b"".join(read_at(self._file, count * _SLOT, first * _SLOT) for _, (first, count) in _runs(slots))
         return content[:length]
 
     def sync(self) -> None:
         """To be called before the transaction that names new tokens commits."""
         if self._dirty:
-            os.fdatasync(self._file)
+            sync_data(self._file)
             self._dirty = False
 
     @property
@@ -98,7 +99,7 @@ class BlobStore:
             self._slots, self._free = 0, set()
 
     def _open_file(self) -> None:
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = open_private(self._path, os.O_RDWR | os.O_CREAT)
 
     def _allocate(self, count: int) -> list[int]:
         slots = sorted(self._free)[:count]
@@ -112,7 +113,7 @@ class BlobStore:
 def _write_all(file: int, content: memoryview, offset: int) -> None:
     """Write all: pwrite may write less than it is given, for example to a disk that is nearly full."""
     while content:
-        written = os.pwrite(file, content, offset)
+        written = write_at(file, content, offset)
         content, offset = content[written:], offset + written
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.portability import open_private
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 
 SCHEMA = 7
@@ -121,7 +122,7 @@ class Database:
 def _connect(path: Path) -> sqlite3.Connection:
     try:
         # SQLite gives its side files the rights of the main file.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
         return sqlite3.connect(path, timeout=0.5, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise InputError(f"store {path} cannot be opened ({reason_of(error)}): choose a writable place") from None

@@ -47,6 +47,7 @@ class LogisticRegression(Regression):
 
     name = "logistic-regression"
     summary = "risk score for a boolean outcome, in one shot"
+    asks_for_relations = True
 
     formula: str = parameter(help="outcome ~ column + column ..., the outcome boolean")
 

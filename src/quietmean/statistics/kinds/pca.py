@@ -55,6 +55,7 @@ class Pca(OfColumns):
 
     name = "pca"
     summary = "principal components of columns"
+    asks_for_relations = True
     scale: bool = parameter(True, help="divide each column by its standard deviation")
 
     def decode(self, released: Released, columns: Columns) -> Estimates:

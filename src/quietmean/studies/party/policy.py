@@ -17,6 +17,7 @@ from quietmean.core.codec import digest
 from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.folders import configuration_folder, data_folder
+from quietmean.core.portability import mode_of
 from quietmean.core.schema import nearest
 from quietmean.node.net import number_of, parse_public_key
 from quietmean.protocols import get_protocol
@@ -110,7 +111,7 @@ class Policy:
         """
         place = configuration_folder() / "policy.toml" if path is None else path
         try:
-            mode = place.stat().st_mode
+            mode = mode_of(place)
             raw = tomllib.loads(place.read_text(encoding="utf-8"))
         except FileNotFoundError:
             if path is None:
@@ -119,7 +120,7 @@ class Policy:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"policy {place} cannot be read ({reason_of(error)}): mend it") from None
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise InputError(f"policy {place} can be written by others (mode {stat.S_IMODE(mode):04o}): run chmod go-w {place}")
+            raise InputError(f"policy {place} can be written by others (mode {mode:04o}): run chmod go-w {place}")
         try:
             file = _File.model_validate(raw)
         except ValidationError as error:

@@ -1,0 +1,131 @@
+"""Calls of the operating system that are not the same everywhere: Linux, macOS and Windows behind one seam.
+
+docs/platforms.md says what is weaker elsewhere than on Linux.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+    import resource
+
+# Windows locks bytes, also such as the file does not have yet: this one is far behind its end.
+_LOCK_AT = 1 << 62
+
+
+def lock(handle: int, *, shared: bool = False) -> None:
+    """Wait until this process alone has the open file, or with others that only read it, until the file is closed.
+
+    Windows knows no shared locks here: readers exclude each other, too.
+    """
+    if sys.platform == "win32":
+        os.lseek(handle, _LOCK_AT, os.SEEK_SET)
+        while True:
+            # It gives up after ten seconds.
+            with contextlib.suppress(OSError):
+                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+                break
+        os.lseek(handle, 0, os.SEEK_SET)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+
+
+def sync_data(handle: int) -> None:
+    """The content of an open file is on the disk when this returns."""
+    if sys.platform == "linux":
+        os.fdatasync(handle)
+    elif sys.platform == "darwin":
+        # fsync leaves it in the cache of the disk there.
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Names of new files in ``folder`` are on the disk when this returns; Windows does that by itself."""
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_at(handle: int, size: int, offset: int) -> bytes:
+    """``size`` bytes from ``offset`` on, or fewer at the end of the file. For one thread at a time."""
+    if sys.platform == "win32":
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.read(handle, size)
+    return os.pread(handle, size, offset)
+
+
+def write_at(handle: int, content: memoryview, offset: int) -> int:
+    """Write from ``offset`` on, and return how many bytes it took. For one thread at a time."""
+    if sys.platform == "win32":
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.write(handle, content)
+    return os.pwrite(handle, content, offset)
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file of bytes; a new one is its owner's alone. On Windows its folder decides who may read it."""
+    if sys.platform == "win32":
+        flags |= os.O_BINARY
+    return os.open(path, flags, 0o600)
+
+
+def owner_only(handle: int) -> None:
+    """Nobody but its owner may read or write an open file, whatever the umask of this process; nothing on Windows."""
+    if sys.platform != "win32":
+        os.fchmod(handle, 0o600)
+
+
+def mode_of(path: Path) -> int:
+    """The rights in a file's mode, such as 0o640. Windows has none there, only for its owner. Raises :class:`OSError`."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    return mode & stat.S_IRWXU if sys.platform == "win32" else mode
+
+
+def replace_durably(path: Path, content: bytes) -> None:
+    """Write a private file whole or not at all: after a crash it holds the old content or the new. Raises :class:`OSError`."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    # Of a process that had this number and crashed.
+    fresh.unlink(missing_ok=True)
+    try:
+        with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            owner_only(file.fileno())
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def allow_descriptors(wanted: int) -> int:
+    """Raise the limit on open files and sockets to ``wanted`` as far as it may be raised; return how many are possible."""
+    if sys.platform != "win32":
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft != resource.RLIM_INFINITY:
+            return min(wanted, soft)
+    return wanted
+
+
+def user_of_process() -> int | None:
+    """The number of the user whose process this is; None on Windows, which has none."""
+    if sys.platform != "win32":
+        return os.getuid()
+    return None
