@@ -62,6 +62,7 @@ def command(
     compared: list[str] | None = None,
     listen: str | None = None,
     folder: str | None = None,
+    once: Annotated[bool, Parameter(negative="")] = False,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -112,6 +113,9 @@ def command(
         port. A party that nobody can dial takes part too, as long as it can dial the others.
     folder
         Where the folder of the study is at this site, if its messages are files (docs/how-to/folder.md); by default the policy's.
+    once
+        Do what can be done now with the files in the folder, and end: with exit code 4 if the study goes on. For a schedule, such
+        as cron, that runs the same command again and again.
     no_privacy
         Take part although the study's protocol protects nothing; refused otherwise.
     json
@@ -163,6 +167,7 @@ def command(
             show=Show(shown.report, shown.observe),
             listen=listen,
             folder=folder,
+            once=once,
         )
         shown.warn(budget_warnings(contract.plan.target))
         path = files.receipt(receipt)

@@ -170,8 +170,8 @@ async def _run_by_folder(
             posts.append(FolderPost(endpoint(session), settings.identity, folder, outbox, handle, monitor.acknowledged))
             return posts[0].links
 
-        session = Session(settings, store, make_links, monitor.traffic, monitor.event)
-        watching, running = asyncio.create_task(posts[0].watch()), asyncio.create_task(session.run())
+        session = Session(settings, store, make_links, monitor.traffic, monitor.event, outbox.waited)
+        watching, running = asyncio.create_task(posts[0].watch(folder.quiet)), asyncio.create_task(session.run())
         try:
             await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)
             return await (running if running.done() else _never(watching))

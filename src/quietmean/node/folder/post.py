@@ -10,23 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import heapq
+import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
 
-from quietmean.core.errors import InputError, PeerError
+from quietmean.core.errors import InputError, NotYet, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import Place
 from quietmean.node.folder.slot import OVERHEAD, Kind, Mailbox, Parties, Slot, is_valid, open_file, seal_file
 from quietmean.node.net import (
+    ACCEPTED,
     Answer,
     AnyRequest,
+    ConfirmTransfer,
     Endpoint,
     Handler,
+    Heartbeat,
     Identity,
     OnAnswer,
     Payload,
@@ -49,11 +55,15 @@ _SPARE: Final = 1024
 
 @dataclass(frozen=True)
 class FolderSettings:
-    """The folder as one site has it: ``place`` of the session (by its digest), own mailbox key and everybody's public ones."""
+    """The folder as one site has it: ``place`` of the session (by its digest), own mailbox key and everybody's public ones.
+
+    ``quiet``: a process ends once nothing new came for so many seconds, to be started again later.
+    """
 
     place: Callable[[str], Place]
     mailbox: Mailbox = field(repr=False)
     mailboxes: Mapping[PartyId, bytes] = field(repr=False)
+    quiet: float = math.inf
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -73,7 +83,7 @@ class _Peer:
     # The next request of it to be read, and those that are being answered.
     expected: int = 1
     answering: int = 0
-    waiting: dict[int, tuple[asyncio.Future[Answer], OnAnswer]] = field(default_factory=dict)
+    waiting: dict[int, list[tuple[asyncio.Future[Answer], OnAnswer]]] = field(default_factory=dict)
     # Own requests whose answers have not come; those of processes that died among them.
     unanswered: set[int] = field(default_factory=set)
     # Why nothing of it is read any more.
@@ -136,44 +146,68 @@ class FolderPost:
     # --- asking ------------------------------------------------------------------------------------------------------
 
     async def ask(self, party: PartyId, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> Answer:
-        """The answer to one request, which stays in the folder also where its caller gives up."""
+        """The answer to one request, which stays in the folder also where its caller gives up.
+
+        What a process before asked is not asked again.
+        """
+        if isinstance(request, Heartbeat | ConfirmTransfer):
+            # Nobody is known to be there now; and what a party takes back it tells by a file, in its order.
+            raise TimeoutError
         peer = self._peers[party]
-        slot = Slot(Kind.REQUEST, peer.next_number, self._endpoint.party, party)
-        request = msgspec.structs.replace(request, number=slot.number)
+        digest = hashlib.sha256(encode_frame(msgspec.structs.replace(request, number=0), len(payload)) + payload).digest()
+        number, before = self._outbox.asked(party, digest) or (0, None)
+        if before is not None and (known := _answer(before)).status == ACCEPTED:
+            on_answer(known)
+            return known
+        if number == 0 or before is not None:
+            number = self._ask_anew(peer, party, request, payload, digest)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        peer.waiting[slot.number] = answer, on_answer
-        # What is in the outbox will be put: from here on it counts as sent.
-        self._send(slot, encode_frame(request, len(payload))[_LENGTHS:], bytes(payload))
-        peer.next_number += 1
-        peer.unanswered.add(slot.number)
+        waiting = peer.waiting.setdefault(number, [])
+        waiting.append((answer, on_answer))
         try:
             found = await answer
             self._answered(party, request, found)
             return found
         finally:
-            peer.waiting.pop(slot.number, None)
+            waiting.remove((answer, on_answer))
 
-    def _send(self, slot: Slot, header: bytes, payload: bytes = b"") -> None:
+    def _ask_anew(self, peer: _Peer, party: PartyId, request: AnyRequest, payload: Payload, digest: bytes) -> int:
+        slot = Slot(Kind.REQUEST, peer.next_number, self._endpoint.party, party)
+        request = msgspec.structs.replace(request, number=slot.number)
+        # What is in the outbox will be put: from here on it counts as sent.
+        self._send(slot, encode_frame(request, len(payload))[_LENGTHS:], bytes(payload), digest)
+        peer.next_number += 1
+        peer.unanswered.add(slot.number)
+        return slot.number
+
+    def _send(self, slot: Slot, header: bytes, payload: bytes = b"", request: bytes | None = None) -> None:
         content = msgspec.msgpack.encode(_Content(self._peers[slot.receiver].received, header, payload))
         file = seal_file(self._parties, slot, content, self._identity)
-        self._outbox.add(slot, file)
+        self._outbox.add(slot, file, request)
         self._outgoing[slot] = file
         self._endpoint.traffic.sent += len(file)
         self._wake.set()
 
     # --- the folder --------------------------------------------------------------------------------------------------
 
-    async def watch(self) -> None:
-        """Put and read until cancelled. Raises :class:`InputError` for a store that is not the newest of this party."""
-        pause = _FIRST_PAUSE
+    async def watch(self, quiet: float = math.inf) -> None:
+        """Put and read until cancelled, or until nothing new has come or gone for ``quiet`` seconds, which raises NotYet.
+
+        Raises :class:`InputError` for a store that is not the newest of this party.
+        """
+        pause, since = _FIRST_PAUSE, time.monotonic()
         while True:
             self._wake.clear()
-            news = False
+            news, sent = False, set(self._outgoing)
             try:
                 news = await self._once()
                 trouble = ""
             except OSError as error:
                 trouble = f"the folder cannot be used now ({error.strerror or error})"
+            if news or self._outgoing.keys() != sent:
+                since = time.monotonic()
+            if time.monotonic() - since > quiet:
+                raise NotYet(trouble or "all is done that can be done now: run the same command again later, the study goes on")
             for link in self.links.values():
                 link.trouble = trouble or link.usual_trouble
             pause = _FIRST_PAUSE if news else min(2 * pause, _LAST_PAUSE)
@@ -299,19 +333,19 @@ class FolderPost:
             self._endpoint.refusal(self._endpoint.roster.name(slot.sender), str(error))
 
     def _take_answer(self, slot: Slot, peer: _Peer, content: _Content) -> None:
-        answer = decode_header(content.header)
-        if not isinstance(answer, Answer) or answer.number != slot.number:
+        answer = _answer(content.header)
+        if answer.number != slot.number:
             raise PeerError("it answered a request with something else")
         own = Slot(Kind.REQUEST, slot.number, slot.receiver, slot.sender)
         peer.unanswered.discard(slot.number)
-        self._outbox.received(own)
+        self._outbox.received(own, content.header)
         self._outgoing.pop(own, None)
         self._heard_of(slot.sender)
         self._endpoint.heard(slot.sender, (answer.phase, answer.round))
-        waiting, on_answer = peer.waiting.get(slot.number, (None, None))
-        if waiting is not None and on_answer is not None and not waiting.done():
-            on_answer(answer)
-            waiting.set_result(answer)
+        for waiting, on_answer in peer.waiting.get(slot.number, ()):
+            if not waiting.done():
+                on_answer(answer)
+                waiting.set_result(answer)
 
     def _take_request(self, slot: Slot, peer: _Peer, content: _Content) -> None:
         limits = self._endpoint.limits
@@ -386,6 +420,13 @@ class FolderLink:
 
     async def close(self) -> None:
         """The post closes all of them."""
+
+
+def _answer(header: bytes) -> Answer:
+    answer = decode_header(header)
+    if not isinstance(answer, Answer):
+        raise PeerError("it answered a request with something else")
+    return answer
 
 
 def _decode(raw: bytes) -> _Content:

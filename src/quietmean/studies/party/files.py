@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,6 +54,10 @@ def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Seale
     """The same for parties that connect. Raises :class:`InputError` also where one gave no address."""
     found = agreed_terms(study, roster)
     return (found.study, found.roster, found) if isinstance(found, Sealed) else (*found, None)
+
+
+# A process that is to end soon waits for the next file so long (s).
+_QUIET = 3.0
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,7 @@ class Files:
         listen: str | None = None,
         smaller: Mapping[int, Brought] | None = None,
         folder: str | None = None,
+        once: bool = False,
     ) -> NodeSettings:
         """``listen``: where to listen here, as text, if not on the address in the roster; ``folder``: where messages are files.
 
@@ -192,7 +198,7 @@ class Files:
             start_timeout=self.study.start_timeout,
             status=status_path(store),
             listen=None if listen is None else parse_address(listen),
-            folder=self.folder(folder),
+            folder=self.folder(folder, once=once),
             quorum=quorum,
         )
         return settings if show is None else replace(settings, report=show.report, observe=show.observe)
@@ -203,14 +209,16 @@ class Files:
         self.folder(found)
         return found
 
-    def folder(self, given: str | None) -> FolderSettings | None:
+    def folder(self, given: str | None, *, once: bool = False) -> FolderSettings | None:
         """Where this site has the folder of a study whose messages are files.
 
         Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect.
         """
         if not self.study.by_folder:
-            if given is not None:
-                raise InputError('the parties of this study connect: leave --folder out, or seal one with transport = "folder"')
+            if given is not None or once:
+                raise InputError(
+                    'the parties of this study connect: leave --folder and --once out, or seal one with transport = "folder"'
+                )
             return None
         if self.sealed is None or self.keys is None:
             raise InputError(
@@ -220,7 +228,9 @@ class Files:
             raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
         folder = parse_folder(given)
         mailboxes = {place: base64.b64decode(entry.mailbox) for place, entry in enumerate(self.sealed.entries)}
-        return FolderSettings(lambda session: DiskPlace(folder, session), self.keys.mailbox, mailboxes)
+        return FolderSettings(
+            lambda session: DiskPlace(folder, session), self.keys.mailbox, mailboxes, _QUIET if once else math.inf
+        )
 
 
 @dataclass(frozen=True)

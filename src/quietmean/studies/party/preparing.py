@@ -84,6 +84,7 @@ def prepare(
     show: Show | None = None,
     listen: str | None = None,
     folder: str | None = None,
+    once: bool = False,
 ) -> Prepared:
     """Read the data, and charge the study to ``payer`` before anything leaves.
 
@@ -102,7 +103,7 @@ def prepare(
     encoded = files.encode(records, plan)
     tell_owner(encoded, files.owner_notes)
     smaller = brought(files, contract.choice, records)
-    settings = files.settings(plan, encoded, store, show, listen, smaller, folder)
+    settings = files.settings(plan, encoded, store, show, listen, smaller, folder, once)
     # Before the charge: an approval that was used up pays nothing.
     if approvals := approval.get("approval", {}).get("approvals", ()):
         auditor.use(approvals, execution_id(settings))
