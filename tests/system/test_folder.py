@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from quietmean.cli.main import main
+from quietmean.core.errors import NotYet
 from quietmean.studies.sealed import Sealed
 from support.pages import commands
 from support.site_policy import write_policy
@@ -32,6 +33,7 @@ class Sites:
         self.share = folder / "share"
         self.share.mkdir()
         self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.output: dict[str, str] = {}
         new, *lines, self.line = commands(PAGE)
         for line in (new, "quietmean keygen --key north.key --name north"):
             main(shlex.split(line)[1:])
@@ -51,13 +53,31 @@ class Sites:
         for place, name in enumerate(PARTIES):
             (folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20 + place, 60 + place))))
 
-    def join(self, *names: str) -> None:
+    def join(self, *names: str, once: bool = False) -> None:
         for name in names:
             line = self.line.replace("south", name).replace("/mnt/share", str(self.share))
-            command = [sys.executable, "-m", "quietmean.cli.main", *shlex.split(line)[1:], "--yes", "--json"]
+            command = [
+                sys.executable,
+                "-m",
+                "quietmean.cli.main",
+                *shlex.split(line)[1:],
+                "--yes",
+                "--json",
+                *(["--once"] if once else []),
+            ]
             self.processes[name] = subprocess.Popen(
                 command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
+
+    def visit(self, *names: str) -> dict[str, int]:
+        """One process after the other, never two together; their exit codes."""
+        codes = {}
+        for name in names:
+            self.join(name, once=True)
+            self.output[name], errors = self.processes[name].communicate(timeout=120)
+            codes[name] = self.processes[name].returncode
+            assert codes[name] in (0, NotYet.exit_code), errors
+        return codes
 
     def finish(self) -> dict[str, dict[str, Any]]:
         found = {}
@@ -111,3 +131,40 @@ def test_three_parties_one_of_them_killed_and_started_again(sites: Sites) -> Non
     assert len({json.dumps(result["estimate"]) for result in found.values()}) == 1
     assert all(result["parties_counted"] == 3 for result in found.values())
     assert abs(found["north"]["estimate"] - 40.5) < 6 * found["north"]["standard_error"]
+
+
+@pytest.mark.slow
+def test_by_schedule_alone(sites: Sites) -> None:
+    """As cron would run it: each party alone, with hours between the visits for all that anybody knows."""
+    left = list(PARTIES)
+    for _ in range(12):
+        codes = sites.visit(*left)
+        left = [name for name in left if codes[name]]
+        if not left:
+            break
+    assert not left
+    found = [json.loads(sites.output[name]) for name in PARTIES]
+    assert len({json.dumps(result["estimate"]) for result in found}) == 1
+    assert all(result["parties_counted"] == 3 for result in found)
+    # A visit after the end says the same and puts nothing.
+    before = sites.rounds()
+    assert sites.visit("north") == {"north": 0}
+    assert json.loads(sites.output["north"])["estimate"] == found[0]["estimate"]
+    assert sites.rounds() == before
+
+
+@pytest.mark.slow
+def test_one_never_comes_again(sites: Sites) -> None:
+    """After the others' deadlines, which go on while nobody's process runs."""
+    for _ in range(3):
+        sites.visit(*PARTIES)
+    deadline = time.monotonic() + 400
+    left = ["north", "south"]
+    while left:
+        assert time.monotonic() < deadline
+        codes = sites.visit(*left)
+        left = [name for name in left if codes[name]]
+        time.sleep(5)
+    found = [json.loads(sites.output[name]) for name in ("north", "south")]
+    assert len({json.dumps(result["estimate"]) for result in found}) == 1
+    assert found[0]["parties_counted"] in (2, 3)

@@ -41,13 +41,14 @@ from quietmean.node.net import (
     encode_frame,
 )
 
-# Looked at so many files of one slot at a time.
-CANDIDATES: Final = 8
+# Looked at so many files of one slot at a time; asked for so many answers.
+CANDIDATES: Final = 256
+_ANSWERS: Final = 8
 # Requests of one party that are being answered at a time; the next ones wait in the folder.
 WINDOW: Final = 16
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 2.0
 # Files remembered as refused, by slot; then all are looked at again.
-_REMEMBERED: Final = 10_000
+_REMEMBERED: Final = 100_000
 # Of a frame's encoding before its header.
 _LENGTHS: Final = 8
 _SPARE: Final = 1024
@@ -130,7 +131,9 @@ class FolderPost:
         limits = endpoint.limits
         self._largest = OVERHEAD + _SPARE + limits.header + max(8 * limits.dimension + limits.content, limits.log)
         self._outgoing: dict[Slot, bytes] = dict(outbox.waiting())
-        self._refused: dict[Slot, set[tuple[str, int, float]]] = {}
+        # By hashes of name, size and time, which nobody outside knows.
+        self._refused: dict[Slot, set[int]] = {}
+        self._looked = False
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._first_look = True
@@ -217,13 +220,15 @@ class FolderPost:
 
     async def _once(self) -> bool:
         """One poll; whether there was anything new."""
+        self._looked = False
         outgoing, due = dict(self._outgoing), self._due()
         own = self._unknown_own() if self._first_look else []
         found = await asyncio.to_thread(self._exchange, outgoing, due, own)
         self._first_look = False
         for seen in sorted(found, key=lambda seen: seen.slot.number):
             self._take(seen)
-        return bool(found)
+        # Among many that are none there may be one that is.
+        return bool(found) or self._looked
 
     def _due(self) -> list[Slot]:
         """The slots that are listed: answers that are missing, and of each party the next request."""
@@ -231,7 +236,7 @@ class FolderPost:
         for party, peer in self._peers.items():
             if peer.refused:
                 continue
-            found += [Slot(Kind.ANSWER, number, party, own) for number in sorted(peer.unanswered)[:CANDIDATES]]
+            found += [Slot(Kind.ANSWER, number, party, own) for number in sorted(peer.unanswered)[:_ANSWERS]]
             if peer.answering < WINDOW:
                 found.append(Slot(Kind.REQUEST, peer.expected, party, own))
         return found
@@ -271,7 +276,8 @@ class FolderPost:
         found: dict[str, list[tuple[str, int, float]]] = {}
         for each in self._place.names(round_, by_prefix.keys()):
             prefix = each[0].rpartition("-")[0] + "-"
-            if prefix in by_prefix and each not in self._refused.get(by_prefix[prefix], ()):
+            possible = prefix in by_prefix and OVERHEAD <= each[1] <= self._largest
+            if possible and hash(each) not in self._refused.get(by_prefix[prefix], ()):
                 candidates = found.setdefault(prefix, [])
                 candidates.append(each)
                 if len(candidates) > 64 * CANDIDATES:
@@ -282,15 +288,16 @@ class FolderPost:
         """The valid ones of a slot, by name. Others are not looked at again until they change."""
         found = {}
         for each in there:
-            name, size, _ = each
-            file = self._place.read(slot.round, name, self._largest) if size <= self._largest else None
+            name = each[0]
+            file = self._place.read(slot.round, name, self._largest)
             if file is not None and is_valid(self._parties, slot, name, file):
                 found[name] = file
                 continue
             refused = self._refused.setdefault(slot, set())
             if len(refused) >= _REMEMBERED:
                 refused.clear()
-            refused.add(each)
+            refused.add(hash(each))
+            self._looked = True
         return found
 
     def _read(self, slot: Slot, there: Collection[tuple[str, int, float]]) -> _Seen | None:
