@@ -58,6 +58,8 @@ from quietmean.node.net.wire import (
     Transfer,
     Vote,
     check_finite,
+    decode_header,
+    encode_frame,
 )
 
 __all__ = [
@@ -109,9 +111,11 @@ __all__ = [
     "Vote",
     "WithheldError",
     "check_finite",
+    "decode_header",
     "decode_vector",
     "difference",
     "differing",
+    "encode_frame",
     "encode_vector",
     "format_address",
     "format_public_key",

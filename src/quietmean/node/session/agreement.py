@@ -111,7 +111,7 @@ async def agree(context: Context, commitments: Commitments, opening: Opening, st
     acknowledged: set[PartyId] = set()
     sending = [context.spawn(_send_opening(context, commitments, peer, commit, opening, acknowledged)) for peer in context.others]
     try:
-        async with asyncio.timeout(start_timeout):
+        async with asyncio.timeout(start_timeout - context.waited("start")):
             await _all_in(context, commitments, acknowledged)
     except TimeoutError:
         missing = _missing(context, commitments, acknowledged)

@@ -63,8 +63,12 @@ class Session:
         make_links: Callable[[Session], Mapping[PartyId, PeerLink]],
         traffic: Traffic,
         report: Report,
+        waited: Callable[[str], float] = lambda what: 0.0,
     ) -> None:
-        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events."""
+        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events.
+
+        ``waited``: for how long processes before this one have waited for the same (s).
+        """
         self._settings = settings
         self._store = store
         self._traffic = traffic
@@ -105,6 +109,7 @@ class Session:
             failure_detector=self.failure_detector,
             report=report,
             changed=changed,
+            waited=waited,
         )
         self._gate = Gate(self._context, self._merge_gossip)
         if plan.gated and self._mixing_is_over:

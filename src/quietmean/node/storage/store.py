@@ -397,6 +397,14 @@ class Store(Database):
     def remarks(self) -> tuple[str, ...]:
         return tuple(json.loads(self._fact("remarks") or b"[]"))
 
+    def first_audit(self, audit: bytes) -> bytes:
+        """How far the site's audit log had come when this was first asked for: whatever process tells it, it is the same."""
+        known = self._fact("audit")
+        if known is None:
+            with self._transaction():
+                self._set_fact("audit", audit)
+        return audit if known is None else known
+
     # --- the gate ----------------------------------------------------------------------------------------------------
 
     def keep_gossip(self, sender: PartyId, gossip: bytes) -> None:
