@@ -45,6 +45,7 @@ from quietmean.node.net.wire import (
     Count,
     GateLog,
     Heartbeat,
+    InRound,
     Limits,
     Log,
     Opened,
@@ -57,6 +58,8 @@ from quietmean.node.net.wire import (
     Transfer,
     Vote,
     check_finite,
+    in_round,
+    inner_request,
 )
 
 __all__ = [
@@ -83,6 +86,7 @@ __all__ = [
     "HandshakePool",
     "Heartbeat",
     "Identity",
+    "InRound",
     "Limits",
     "Link",
     "Listener",
@@ -114,6 +118,8 @@ __all__ = [
     "encode_vector",
     "format_address",
     "format_public_key",
+    "in_round",
+    "inner_request",
     "is_signed",
     "listed",
     "network_of",

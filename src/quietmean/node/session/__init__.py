@@ -1,5 +1,6 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
+from quietmean.node.session.agreement import Commitments
 from quietmean.node.session.finalization import kept_result, refusal
 from quietmean.node.session.quorum import Brought, Quorum
 from quietmean.node.session.result import NodeResult
@@ -8,6 +9,7 @@ from quietmean.node.session.settings import NodeSettings
 
 __all__ = [
     "Brought",
+    "Commitments",
     "NodeResult",
     "NodeSettings",
     "Quorum",

@@ -63,8 +63,13 @@ class Session:
         make_links: Callable[[Session], Mapping[PartyId, PeerLink]],
         traffic: Traffic,
         report: Report,
+        *,
+        restarted: bool = False,
     ) -> None:
-        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events."""
+        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events.
+
+        ``restarted``: a process of this party that died may have been handed messages, even if its store says nothing.
+        """
         self._settings = settings
         self._store = store
         self._traffic = traffic
@@ -84,7 +89,7 @@ class Session:
         self._nothing_published = False
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
         # Even before the first round: another copy of this store may have gone on.
-        self._restarted = bool(store.commitments())
+        self._restarted = restarted or bool(store.commitments())
         self._commitments = Commitments(store, settings.study, parties)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
         changed = asyncio.Event()
@@ -133,7 +138,7 @@ class Session:
         """From the first commitment, or from where the store says that this party was, to the result."""
         started = self._clock()
         try:
-            seed = await self._agree()
+            seed = await self.agree_on_seed()
             await self._mix(seed)
             if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
                 await self._pass_gate(seed)
@@ -145,7 +150,8 @@ class Session:
     async def close_links(self) -> None:
         await asyncio.gather(*(link.close() for link in self._context.links.values()))
 
-    async def _agree(self) -> Seed:
+    async def agree_on_seed(self) -> Seed:
+        """The public seed, once all parties have committed to their part of it and revealed it."""
         if self._settings.agreed:
             self._commitments.take_over(self._settings.agreed)
         elif self._store.state() is None:
