@@ -98,6 +98,11 @@ class SessionTerms:
         """What so many rounds cost at most, whatever happens in them."""
         return compose([self.plan.charge] * rounds)
 
+    @property
+    def whole_target(self) -> Target:
+        """Of all rounds together."""
+        return self._target(self.epsilon, self.delta)
+
     def _whole_mu(self, spare: float) -> float:
         left = self.delta - spare
         if left <= 0:
