@@ -1,4 +1,4 @@
-"""``qm.session``: three real parties in one process, over TLS on loopback, for several rounds under one agreement and one budget."""
+"""``qm.session``: three real parties in one process, over TLS on loopback: many rounds, one agreement, one budget."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_ten_lines_of_user_code_for_all_rounds() -> None:
     sizes: list[int] = []
 
     async def one(name: str) -> list[np.ndarray[Any, Any]]:
-        found = []
+        found: list[np.ndarray[Any, Any]] = []
         async with part(name) as rounds:
             while not rounds.over:
                 mean = await rounds.mean(VECTORS[name])
@@ -107,5 +107,3 @@ def test_ten_lines_of_user_code_for_all_rounds() -> None:
         assert document["origin"]["approval"]["contract"] == contract.digest
         own = [one.event for one in verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries if one.party == name]
         assert own == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
-
-

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from quietmean.core.errors import InputError
+
+
+class SeriesOver(InputError):
+    """There is no other round for this party."""
+
 
 class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``agreed``: the agreement is over. ``current``: the last round that this party began, 0 before the first.
@@ -27,3 +33,12 @@ class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def load(cls, raw: bytes | None, parties: int) -> Standing:
         """The inverse of :meth:`dump`; of a party that has done nothing yet where there is none."""
         return cls(counted=(0,) * parties) if raw is None else msgspec.msgpack.decode(raw, type=cls)
+
+
+def over_text(standing: Standing, rounds: int, most: int) -> str:
+    """Why there is no other round, and what to do."""
+    if standing.left:
+        return "this party has left the session for good, and takes part in no other round of it: agree on a new one"
+    if standing.begun >= most < rounds:
+        return f"this party has taken part in {most} rounds, as many as it pays for: the session is over here"
+    return f"the session's {rounds} rounds are over: keep what it has, or agree on a new one"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -43,7 +43,8 @@ from quietmean.node.peer import monitor_of
 from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.series.place import Place, RoundLink
-from quietmean.node.series.record import Standing
+from quietmean.node.series.record import SeriesOver, Standing, over_text
+from quietmean.node.series.requests import OpenRequests
 from quietmean.node.session import Commitments, NodeResult, NodeSettings, Session, kept_result
 from quietmean.node.storage import ROUND, Store, discard
 from quietmean.node.tunnel import Reach
@@ -54,10 +55,6 @@ _ASKING, _FIRST_ASKING = 0.1, 2.0
 # A party that joins a round while its others are here at most is in time for it.
 _IN_TIME: Position = (int(Phase.MIXING), 1)
 _CLOSING: Position = (int(Phase.FINALIZATION), 0)
-
-
-class SeriesOver(InputError):
-    """There is no other round for this party."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,10 @@ class Series:
         self._last: RoundEnd | None = None
         self._places: dict[PartyId, Place] = {}
         self._reached: dict[PartyId, int] = {}
-        self._suspects: frozenset[PartyId] = frozenset()
-        self._handling: dict[asyncio.Task[object], int] = {}
-        self._turned = asyncio.Event()
-        self._heard_more = asyncio.Event()
+        # Who was missed in the last round and has not been heard since.
+        self._absent: set[PartyId] = set()
+        self._heard_at: dict[PartyId, float] = {}
+        self._requests = OpenRequests()
         # A process before this one may have been handed messages of the first round that this one begins.
         self._may_know_more = False
 
@@ -231,17 +228,17 @@ class Series:
             lambda _: self._round_links(number),
             self._monitor.traffic,
             self._monitor.event,
-            restarted=self._may_know_more,
+            restarted=self._may_know_more or self._requests.lost_some,
         )
         session.at_gate(listener.cut_off, asyncio.to_thread)
-        for party in self._suspects:
-            session.failure_detector.missed(party)
+        for party in self._absent:
+            session.failure_detector.presume_absent(party)
         for party in self._others:
             if self._is_past(party, number):
                 session.failure_detector.heard(party, _CLOSING)
-        self._may_know_more = False
+        self._may_know_more = self._requests.lost_some = False
         self._session = session
-        self._turn()
+        self._requests.turn()
         try:
             found = await session.run()
             self._ended = True
@@ -251,8 +248,8 @@ class Series:
             raise
         finally:
             self._session = None
-            self._suspects = frozenset(party for party in self._others if session.failure_detector.suspected(party))
-            self._drop_requests(number)
+            self._absent = {party for party in self._others if session.failure_detector.suspected(party) and self._silent(party)}
+            self._requests.drop(number)
 
     def _begin(self, number: int) -> None:
         """On disk before anything of the round exists; what was kept of the one before is deleted."""
@@ -260,7 +257,7 @@ class Series:
         self._save(msgspec.structs.replace(standing, current=number, begun=standing.begun + 1))
         self._number, self._ended, self._last = number, False, None
         discard(self._round_store)
-        self._drop_requests(number - 1)
+        self._requests.drop(number - 1)
 
     def _note_end(self, result: NodeResult, sent: int) -> RoundEnd:
         """Counted on disk with the next round, or by whoever finds the result in its store."""
@@ -302,13 +299,30 @@ class Series:
         self._ended = True
         if self._may_know_more:
             await self._ask_all(_FIRST_ASKING)
+        if not self.over:
+            await self._require_others()
         number = await self._in_time(standing.current + 1)
         if number > self._rounds or standing.left or standing.begun >= self._most:
             self._number = standing.current
             if number > self._rounds:
                 self._save(msgspec.structs.replace(standing, current=self._rounds))
-            raise SeriesOver(_over_text(standing, self._rounds, self._most))
+            raise SeriesOver(over_text(standing, self._rounds, self._most))
         return number
+
+    async def _require_others(self) -> None:
+        """Raises :class:`ProtocolFailure`, and nothing is begun, where too few others can be reached for a mean."""
+        loop, plan = asyncio.get_running_loop(), self._settings.plan
+        least = max(2, int(getattr(plan.protocol, "minimum", 2)), self._parties // 2 + 1 if plan.gated else 2)
+        until = loop.time() + self._settings.round_timeout
+        there = {party for party in self._others if not self._silent(party)}
+        while len(there) < least - 1:
+            if loop.time() >= until:
+                names = ", ".join(self._settings.names[party] for party in sorted(there)) or "nobody"
+                raise ProtocolFailure(
+                    f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun, try again later"
+                )
+            await asyncio.sleep(_ASKING)
+            there |= await self._ask_all(_FIRST_ASKING)
 
     async def _in_time(self, first: int) -> int:
         """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
@@ -343,8 +357,8 @@ class Series:
         place = self._others_place()
         return place is not None and place.round > number
 
-    async def _ask_all(self, seconds: float) -> None:
-        """Ask the others where they are; for so long, unless all who can be reached have answered."""
+    async def _ask_all(self, seconds: float) -> set[PartyId]:
+        """Ask the others where they are; for so long, unless all who can be reached have answered. Returns who did."""
 
         async def ask(party: PartyId) -> None:
             await self._links[party].ask(in_round(Heartbeat(0, *_IN_TIME), self._number))
@@ -356,9 +370,11 @@ class Series:
             if not open_:
                 break
             await asyncio.wait(open_, timeout=min(0.05, seconds), return_when=asyncio.ALL_COMPLETED)
+        answered = {party for party, task in asking.items() if task.done()}
         for task in asking.values():
             task.cancel()
         await asyncio.gather(*asking.values(), return_exceptions=True)
+        return answered
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -372,9 +388,9 @@ class Series:
             return self._placed(answer, Place(0, (answer.phase, answer.round)) if not self._standing.agreed else self._place)
         if isinstance(request, Heartbeat) and not self._is_in(number):
             return Answer(request.number, ACCEPTED, *self._told())
-        with self._cancelled_with(number):
-            while number > self._number or (number == self._number and not self._ended and self._session is None):
-                await self._turned.wait()
+        with self._requests.about(number):
+            if self._is_early(number):
+                await self._requests.hold(sender, lambda: self._is_early(number))
             session = self._session
             if session is None or number != self._number:
                 return Answer(request.number, REFUSED, *self._told())
@@ -382,28 +398,11 @@ class Series:
             self._monitor.arrived(sender, request, answer)
             return self._placed(answer, Place(number, (answer.phase, answer.round)))
 
+    def _is_early(self, number: int) -> bool:
+        return number > self._number or (number == self._number and not self._ended and self._session is None)
+
     def _is_in(self, number: int) -> bool:
         return self._session is not None and number == self._number
-
-    @contextlib.contextmanager
-    def _cancelled_with(self, number: int) -> Iterator[None]:
-        """What is still unanswered when this party is past the round is not answered any more."""
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a request is answered outside of a task")
-        self._handling[task] = number
-        try:
-            yield
-        finally:
-            del self._handling[task]
-
-    def _drop_requests(self, number: int) -> None:
-        for task in [task for task, asked in self._handling.items() if asked <= number]:
-            task.cancel()
-
-    def _turn(self) -> None:
-        turned, self._turned = self._turned, asyncio.Event()
-        turned.set()
 
     @staticmethod
     def _placed(answer: Answer, place: Place) -> Answer:
@@ -426,7 +425,13 @@ class Series:
         if self._session is not None and place.round == self._number and place.begun:
             self._session.heard(peer, place.position)
 
+    def _silent(self, party: PartyId) -> bool:
+        silence = asyncio.get_running_loop().time() - self._heard_at.get(party, -math.inf)
+        return self._links[party].unreachable or silence > self._settings.round_timeout / 2
+
     def _note_place(self, peer: PartyId, place: Place) -> None:
+        self._heard_at[peer] = asyncio.get_running_loop().time()
+        self._absent.discard(peer)
         known = self._places.get(peer)
         if known is None or place.round != known.round or place > known:
             self._places[peer] = place
@@ -452,11 +457,3 @@ class Series:
 
     def _refused(self, peer: str, reason: str) -> None:
         (self._session or self._opening).refused(peer, reason)
-
-
-def _over_text(standing: Standing, rounds: int, most: int) -> str:
-    if standing.left:
-        return "this party has left the session for good, and takes part in no other round of it: agree on a new one"
-    if standing.begun >= most < rounds:
-        return f"this party has taken part in {most} rounds, as many as it pays for: the session is over here"
-    return f"the session's {rounds} rounds are over: keep what it has, or agree on a new one"
