@@ -40,9 +40,18 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
+        """What still runs is cancelled, and ends before this returns."""
+        self.start(self._end_all()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    @staticmethod
+    async def _end_all() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 class _Rounds:

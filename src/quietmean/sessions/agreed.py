@@ -159,6 +159,10 @@ class SessionContract:
         """What is reserved for all rounds."""
         return self.terms.charge(self.study.rounds)
 
+    def spent_epsilon(self, rounds: int) -> float:
+        """What so many rounds cost at most at the session's delta; rounded up."""
+        return self.terms.charge(rounds).epsilon(self.study.delta) if rounds else 0.0
+
     @property
     def fewest(self) -> int:
         """All parties agree before the first round."""

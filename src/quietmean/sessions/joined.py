@@ -49,17 +49,22 @@ FORMAT = "quietmean-session-receipt-1"
 class RoundMean(Tabular):
     """``mean``: shape (d,), in the units of the vectors. ``counted``: names of the parties whose vectors are in it.
 
-    ``missed``: how many rounds this party missed just before. ``epsilon``: what the session has cost this party so far, at most,
-    at its delta.
+    ``missed``: how many rounds this party missed just before.
     """
 
     round: int
     mean: Vector
     counted: tuple[str, ...]
     missed: int
-    epsilon: float
+    _begun: int
+    _contract: SessionContract
     _end: RoundEnd
     _scale: float
+
+    @cached_property
+    def epsilon(self) -> float:
+        """What the session has cost this party up to this round, at most, at its delta; rounded up."""
+        return self._contract.spent_epsilon(self._begun)
 
     @cached_property
     def standard_error(self) -> float:
@@ -241,7 +246,7 @@ class JoinedSession:
     @property
     def spent_epsilon(self) -> float:
         """What the rounds so far cost at most at the session's delta; rounded up."""
-        return self.contract.terms.charge(self.begun).epsilon(self.contract.study.delta) if self.begun else 0.0
+        return self.contract.spent_epsilon(self.begun)
 
     def last(self, clip: float | None = None) -> RoundMean | None:
         """The mean of the last round, also after a restart; None if there is none, or a round without one came after it.
@@ -291,7 +296,7 @@ class JoinedSession:
     def _mean_of(self, end: RoundEnd, scale: float, missed: int) -> RoundMean:
         inside = end.result.execution.contributors().tolist()
         names = tuple(party.name for party, counted in zip(self.contract.parties, inside, strict=True) if counted)
-        return RoundMean(end.number, end.result.mean * scale, names, missed, self.spent_epsilon, end, scale)
+        return RoundMean(end.number, end.result.mean * scale, names, missed, self.begun, self.contract, end, scale)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

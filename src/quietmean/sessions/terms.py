@@ -27,6 +27,8 @@ from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.composition import epsilon_within
 from quietmean.protocols import Target, get_protocol
 
+# Each round is a term of sums in exact arithmetic.
+MOST_ROUNDS = 10_000
 # Of two points in the unit ball.
 _DIAMETER = 2.0
 # What is taken off mu if the sum of all rounds is above the budget by rounding or by the additive columns.
@@ -55,6 +57,8 @@ class SessionTerms:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InputError(f"a session of {self.rounds} rounds releases nothing: choose at least 1")
+        if self.rounds > MOST_ROUNDS:
+            raise InputError(f"{self.rounds} rounds are too many for one session: choose at most {MOST_ROUNDS}")
         # Checks every other number.
         self._target(self.epsilon, self.delta)
 

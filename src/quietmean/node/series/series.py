@@ -52,8 +52,9 @@ from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
 _ASKING, _FIRST_ASKING = 0.1, 2.0
-# A party that joins a round while its others are here at most is in time for it.
-_IN_TIME: Position = (int(Phase.MIXING), 1)
+# Later than so many round time-outs after the others began a round, a party is late for it.
+_LATE = 0.5
+_LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
 _CLOSING: Position = (int(Phase.FINALIZATION), 0)
 
 
@@ -90,6 +91,8 @@ class Series:
         # Who was missed in the last round and has not been heard since.
         self._absent: set[PartyId] = set()
         self._heard_at: dict[PartyId, float] = {}
+        # The last round that others are known to have begun, and when that was heard first.
+        self._begun_at = 0, -math.inf
         self._requests = OpenRequests()
         # A process before this one may have been handed messages of the first round that this one begins.
         self._may_know_more = False
@@ -301,7 +304,7 @@ class Series:
             await self._ask_all(_FIRST_ASKING)
         if not self.over:
             await self._require_others()
-        number = await self._in_time(standing.current + 1)
+        number = await self._in_time(standing.current + 1, returning=self._may_know_more)
         if number > self._rounds or standing.left or standing.begun >= self._most:
             self._number = standing.current
             if number > self._rounds:
@@ -324,14 +327,41 @@ class Series:
             await asyncio.sleep(_ASKING)
             there |= await self._ask_all(_FIRST_ASKING)
 
-    async def _in_time(self, first: int) -> int:
+    async def _in_time(self, first: int, *, returning: bool) -> int:
         """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
-        while True:
-            place, number = self._others_place(), first
-            if place is not None:
-                number = max(number, place.round + (place.position > _IN_TIME))
-            if number > self._rounds or number == await self._wait_for(number):
-                return number
+        number = first
+        while number <= self._rounds:
+            found = self._first_open(number, returning=returning or number > first)
+            if found == number:
+                found = await self._wait_for(number, returning=returning or number > first)
+            if found == number:
+                break
+            number = found
+        return number
+
+    def _first_open(self, number: int, *, returning: bool) -> int:
+        """``number``, or a later round if the others are too far for it; ``returning``: this party was away."""
+        place = self._others_place()
+        if place is None or place.round < number:
+            return number
+        late = returning or asyncio.get_running_loop().time() - self._begun_at[1] > _LATE * self._settings.round_timeout
+        return place.round + (place.position > (self._first_wait if late else _LAST_CHANCE))
+
+    @property
+    def _first_wait(self) -> Position:
+        """Where those who are in time wait for all others first."""
+        protocol = self._settings.plan.protocol
+        one_shot = protocol.rounds == 1 and protocol.releases_are_public
+        return (int(Phase.DISSEMINATION), 1) if one_shot else (int(Phase.MIXING), 1)
+
+    async def _wait_for(self, number: int, *, returning: bool) -> int:
+        """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
+        protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
+        until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
+        while (place := self._others_place()) is not None and place < Place(number - 1, _CLOSING) and loop.time() < until:
+            await self._ask_all(_ASKING)
+            await asyncio.sleep(_ASKING)
+        return self._first_open(number, returning=returning)
 
     def _goes_on(self, value: Vector) -> bool:
         try:
@@ -344,15 +374,6 @@ class Series:
         claims = sorted((place for party, place in self._places.items() if not self._links[party].unreachable), reverse=True)
         return claims[min(self._settings.plan.target.colluding, len(claims) - 1)] if claims else None
 
-    async def _wait_for(self, number: int) -> int:
-        """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
-        protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
-        until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
-        while (place := self._others_place()) is not None and place < Place(number - 1, _CLOSING) and loop.time() < until:
-            await self._ask_all(_ASKING)
-            await asyncio.sleep(_ASKING)
-        return number if place is None else max(number, place.round + (place.position > _IN_TIME))
-
     def _most_past(self, number: int) -> bool:
         place = self._others_place()
         return place is not None and place.round > number
@@ -361,7 +382,7 @@ class Series:
         """Ask the others where they are; for so long, unless all who can be reached have answered. Returns who did."""
 
         async def ask(party: PartyId) -> None:
-            await self._links[party].ask(in_round(Heartbeat(0, *_IN_TIME), self._number))
+            await self._links[party].ask(in_round(Heartbeat(0, *_CLOSING), self._place.round))
 
         loop = asyncio.get_running_loop()
         until, asking = loop.time() + seconds, {party: asyncio.create_task(ask(party)) for party in self._others}
@@ -382,7 +403,8 @@ class Series:
         if not isinstance(frame, InRound):
             raise PeerError("it sent a request of no round")
         request, number = inner_request(frame), frame.round
-        self._note_place(sender, Place(number, (0, 0)))
+        # Who asks about a round has begun it, unless it asks where others are.
+        self._note_place(sender, Place(number, (0 if isinstance(request, Heartbeat) else int(Phase.MIXING), 0)))
         if number == 0:
             answer = await self._opening.handle(sender, request, payload)
             return self._placed(answer, Place(0, (answer.phase, answer.round)) if not self._standing.agreed else self._place)
@@ -435,6 +457,8 @@ class Series:
         known = self._places.get(peer)
         if known is None or place.round != known.round or place > known:
             self._places[peer] = place
+        if place.begun and place.round > self._begun_at[0]:
+            self._begun_at = place.round, self._heard_at[peer]
         reached = self._reached.get(peer, 0)
         if place.round > reached:
             self._reached[peer] = place.round
