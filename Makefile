@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 test test-all browser lint bench bench-flower docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all browser lint bench bench-flower docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -49,6 +49,10 @@ demo-table-1: .venv/examples.stamp
 	  --statistic "linear-regression(visits ~ coinsurance + diseases + limited, share=3)" \
 	  --epsilon 2 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/table-1/run
 	@echo "Open $(DEMO)/table-1/run/report.html in a browser."
+
+# A small network on written digits, 20 parties, each record protected. PyTorch is large: it has an environment of its own.
+demo-pytorch: .venv-torch/torch.stamp
+	.venv-torch/bin/python examples/pytorch_network.py
 
 test: lint
 	$(BIN)/pytest -n 2 --dist worksteal
@@ -106,5 +110,10 @@ man: .venv/docs.stamp
 	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=$< $(FLOWER)/pip install -q -e ".[flower]"
 	@touch $@
 
+.venv-torch/torch.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-torch
+	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt .venv-torch/bin/pip install -q -e ".[torch]" "scikit-learn>=1.6"
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-flower $(DEMO) docs/_build
+	rm -rf .venv .venv-flower .venv-torch $(DEMO) docs/_build

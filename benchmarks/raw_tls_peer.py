@@ -22,7 +22,7 @@ from quietmean.node.net import Credentials, Identity, Roster
 async def main(task: dict[str, Any]) -> float:
     """Seconds from the first byte to the last acknowledgement, connections made before."""
     me, roster = task["party"], Roster.load(Path(task["roster"]))
-    credentials = Credentials(Identity.load(Path(task["key"])), roster)
+    credentials = Credentials(Identity.load(Path(task["key"])), roster, "benchmark")
     arrived = asyncio.Semaphore(0)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

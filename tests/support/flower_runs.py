@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 class FlowerRun:
-    """One app on one SuperLink. ``seen``: all that its database held at any time that was looked, and its log."""
+    """One app on one SuperLink. ``seen``: all pages that its database had at any time that was looked, and lines of its log."""
 
     def __init__(self, root: Path, python: Path, away: dict[int, int]) -> None:
         self.root, self._bin = root, python.absolute().parent
@@ -58,8 +58,7 @@ class FlowerRun:
         source = client.read_text()
         client.write_text(source.replace("app = ClientApp(mods=[quietmean_mod])\n", _AWAY.format(away=away)))
         self.database, self.log = root / "state.db", root / "superlink.log"
-        self.seen: dict[tuple[str, int], bytes] = {}
-        self._last: dict[str, int] = {}
+        self.seen: set[bytes] = set()
         self._environment = os.environ | {
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(_ROOT / "src"),
@@ -139,9 +138,18 @@ class FlowerRun:
         while not ended.is_set():
             for path in (self.database, self.database.with_name(self.database.name + "-wal"), self.log):
                 with contextlib.suppress(OSError):
-                    content = path.read_bytes()
-                    # What only grew holds all that it had: searching every copy of it would take many minutes.
-                    last = self._last.get(path.name)
-                    number = 0 if last is None else last + (not content.startswith(self.seen[path.name, last]))
-                    self.seen[path.name, number], self._last[path.name] = content, number
+                    self.seen.update(_pieces(path, path.read_bytes()))
             ended.wait(0.5)
+
+
+def _pieces(path: Path, content: bytes) -> list[bytes]:
+    """Each is kept once, however often a file is looked at. Nothing goes on from a database's page into the next in the file."""
+    if path.suffix == ".log":
+        return content.splitlines()
+    size, start, gap = int.from_bytes(content[16:18]), 0, 0
+    if path.name.endswith("-wal"):
+        # A header, and one before each page.
+        size, start, gap = int.from_bytes(content[8:12]), 32, 24
+    # One stands for 65536, which has no room there.
+    size = 65_536 if size == 1 else max(size, 512)
+    return [content[place + gap : place + gap + size] for place in range(start, len(content), size + gap)]

@@ -56,7 +56,7 @@ def test_an_app_releases_what_one_process_does_and_shows_nothing_else(tmp_path: 
         assert np.array_equal(found["mean"], expected)
         model = model + expected
     assert len(rounds) == ROUNDS
-    seen = b"\0".join(flower.seen.values())
+    seen = b"\0".join(flower.seen)
     # The search can find: the last mean, which clients tell the server in clear, is in the SuperLink's files.
     if not simulated:
         assert any(np.float64(one).tobytes() in seen for one in rounds[-1]["mean"])

@@ -17,7 +17,7 @@ from quietmean.api.result import StudyResult
 from quietmean.core.folders import data_folder
 from quietmean.ledger import Ledger
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.studies.audit import AuditLog, Event, Head, head_of, verify
+from quietmean.studies.audit import AuditLog, Event, Head, heads_in, verify
 from support.json_documents import faults
 from support.site_policy import write_policy
 
@@ -64,7 +64,7 @@ def test_three_parties_in_one_process() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         results = asyncio.run(all_three())
-    heads: dict[str, Head] = {}
+    heads: dict[str, list[Head]] = {}
     assert [str(one.message) for one in told if "is made in" in str(one.message)]
     for name, result in zip(NAMES, results, strict=True):
         assert result.names == NAMES
@@ -79,12 +79,16 @@ def test_three_parties_in_one_process() -> None:
         receipt = json.loads(result.receipt.read_text())
         assert faults("receipt", receipt) == []
         assert receipt["origin"]["approval"]["contract"] == qm.contract(STUDY, "roster.toml", "south.key").digest
-        heads[str(result.receipt)] = head_of(receipt, name)
+        heads[str(result.receipt)] = heads_in(receipt, name)
         result.save_report(f"{name}.html")
         assert "Who is left out?" in Path(f"{name}.html").read_text()
     log = verify(AuditLog(data_folder() / "audit.jsonl"), heads)
     assert log.faults == ()
-    assert sorted(head.key for head in heads.values()) == sorted({one.key for one in log.entries})
+    for place, own_and_others in enumerate(heads.values()):
+        # The own head first, then what the two others said.
+        keys = [Identity.load(Path(f"{name}.key")).public_key for name in NAMES]
+        assert own_and_others[0].key == keys.pop(place)
+        assert sorted(head.key for head in own_and_others[1:]) == sorted(keys)
     for name in NAMES:
         own = [one for one in log.entries if one.party == name]
         assert [one.event for one in own] == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]

@@ -74,9 +74,9 @@ class Siege:
         ports = [listening.getsockname()[1] for listening in self.sockets]
         entries = [RosterEntry(f"party-{k}", ("127.0.0.1", ports[k]), self.identities[k].public_key) for k in range(PARTIES)]
         self.roster = Roster(tuple(entries))
-        self.insider = Credentials(self.identities[INSIDER], self.roster).client(VICTIM)
-        self.handshake = Credentials(Identity.generate(), self.roster).client(VICTIM)
         self.study = self.settings(1).study
+        self.insider = Credentials(self.identities[INSIDER], self.roster, self.study).client(VICTIM)
+        self.handshake = Credentials(Identity.generate(), self.roster, self.study).client(VICTIM)
 
     def settings(self, party: int) -> NodeSettings:
         return NodeSettings(

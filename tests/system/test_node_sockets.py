@@ -32,6 +32,7 @@ from quietmean.node.net import (
     Refused,
     Transfer,
 )
+from quietmean.node.net.tls import OTHER_LEAF
 from quietmean.node.net.wire import Differs, Hello, Welcome, encode_frame, read_frame
 from quietmean.node.session.logs import PartyLog, encode_log
 from quietmean.planning import Plan, Target
@@ -160,9 +161,9 @@ def test_a_finished_party_finds_its_result_again(tmp_path: Path) -> None:
     assert again.public_seed == before[0].public_seed
 
 
-async def try_to_join(study: Study, identity: Identity, hello: Hello) -> str:
-    """What party 0 says to somebody: the reason of its refusal, or how the connection broke."""
-    context = Credentials(identity, study.roster).client(0)
+async def try_to_join(study: Study, identity: Identity, hello: Hello, leaf: str | None = None) -> str:
+    """What party 0 says to somebody: the reason of its refusal, or how the connection broke. ``leaf``: the study in its leaf."""
+    context = Credentials(identity, study.roster, leaf or study.settings(0).study).client(0)
     reader, writer = await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
     try:
         writer.write(encode_frame(hello))
@@ -221,6 +222,18 @@ def test_a_wrong_greeting_is_refused(
     (line,) = run_with_guest(study, caplog, guest)
     assert line.startswith("refused party-1: ")
     assert reason in line
+
+
+def test_a_leaf_of_another_study_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its key was stolen from the process of another study of the same party."""
+    study = Study(tmp_path, make_plan(3))
+
+    async def guest() -> None:
+        hello = Hello(VERSION, 1, study.settings(0).study)
+        assert await try_to_join(study, study.identities[1], hello, "0" * 64) == OTHER_LEAF
+
+    (line,) = run_with_guest(study, caplog, guest)
+    assert line == f"refused party-1: {OTHER_LEAF}"
 
 
 def test_garbage_on_the_port_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -325,7 +338,7 @@ def test_a_bad_vector_from_a_party_is_refused(tmp_path: Path, caplog: pytest.Log
     study = Study(tmp_path, make_plan(3))
 
     async def guest() -> None:
-        context = Credentials(study.identities[1], study.roster).client(0)
+        context = Credentials(study.identities[1], study.roster, study.settings(0).study).client(0)
         reader, writer = await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
         try:
             writer.write(encode_frame(Hello(VERSION, 1, study.settings(0).study)))
@@ -348,7 +361,7 @@ def test_nobody_can_be_past_what_has_not_begun(tmp_path: Path) -> None:
     limits = Limits.of_study(3, 4, 2)
 
     async def guest() -> None:
-        context = Credentials(study.identities[2], study.roster).client(0)
+        context = Credentials(study.identities[2], study.roster, study.settings(0).study).client(0)
         reader, writer = await asyncio.open_connection("127.0.0.1", study.port(0), ssl=context, server_hostname="")
         try:
             writer.write(encode_frame(Hello(VERSION, 2, study.settings(0).study)))
@@ -384,7 +397,7 @@ def idle_strangers(tmp_path: Path, handshake_seconds: float) -> str:
             party=0,
             roster=study.roster,
             study=study.settings(0).study,
-            credentials=Credentials(study.identities[0], study.roster),
+            credentials=Credentials(study.identities[0], study.roster, study.settings(0).study),
             limits=Limits.of_study(2, 4, 2),
             refusal=lambda who, reason: refusals.append(reason),
             heard=lambda party, position: None,
@@ -392,7 +405,7 @@ def idle_strangers(tmp_path: Path, handshake_seconds: float) -> str:
         listener = Listener(endpoint, study.sockets[0], unasked, lambda: (0, 0), handshake_seconds=handshake_seconds)
         listener.start()
         silent_reader, silent = await asyncio.open_connection("127.0.0.1", study.port(0))
-        context = Credentials(study.identities[1], study.roster).client(0)
+        context = Credentials(study.identities[1], study.roster, study.settings(0).study).client(0)
         writers = [silent]
         with contextlib.suppress(OSError):
             # Where the machine is too slow for TLS in so short a time, the second one is cut off earlier.

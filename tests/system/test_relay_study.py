@@ -119,7 +119,7 @@ class Crowd:
 
 @pytest.mark.slow
 def test_a_study_among_five_hundred_hostile_connections(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
-    plan = plan_of(rounds=16)
+    plan = plan_of(rounds=32)
     values = values_of(plan)
 
     async def work(relay: RelayProcess) -> LocalOutcome:

@@ -40,12 +40,12 @@ def lines(log: AuditLog) -> list[bytes]:
 
 
 def faults(log: AuditLog, *heads: Head) -> str:
-    return "; ".join(verify(log, {f"receipt {place}": head for place, head in enumerate(heads)}).faults)
+    return "; ".join(verify(log, {f"receipt {place}": [head] for place, head in enumerate(heads)}).faults)
 
 
 def test_what_it_holds(log: AuditLog) -> None:
     heads = filled(log)
-    found = verify(log, {"first": heads[0], "last": heads[-1]})
+    found = verify(log, {"first": heads[:1], "last": heads[-1:]})
     assert (found.faults, found.notes, found.head) == ((), (), heads[-1])
     assert [one.number for one in found.entries] == [1, 2, 3, 4, 5]
     assert log.path.stat().st_mode & 0o777 == 0o600
@@ -85,7 +85,7 @@ def test_a_torn_line_is_told(log: AuditLog, kept: int) -> None:
     assert "is torn" in "".join(verify(log, {}).notes)
     auditor(log).write(Event.ENDED)
     auditor(log).write(Event.ENDED)
-    found = verify(log, {"receipt": heads[3]})
+    found = verify(log, {"receipt": [heads[3]]})
     assert found.faults == ()
     assert "before entry 5 a line was torn" in "".join(found.notes)
     assert len(found.entries) == 6
@@ -95,11 +95,31 @@ def test_a_torn_line_is_told(log: AuditLog, kept: int) -> None:
     assert "what stands before entry 5" in faults(log)
 
 
+def test_receipts_of_others_tell(log: AuditLog) -> None:
+    """A receipt of another party has that party's own head, and this one's."""
+    heads, other = filled(log), Head(700, "f" * 64, Identity.generate().public_key)
+    found = [Head.from_bytes(head.to_bytes(), KEY.public_key) for head in heads]
+    assert found == heads
+    assert Head.from_bytes(heads[0].to_bytes()[:-1], KEY.public_key) is None
+    assert verify(log, {"south": [other, heads[2]]}).faults == ()
+    assert "tells of no log with this one's key" in "".join(verify(log, {"south": [other]}).faults)
+    log.path.write_bytes(b"".join(lines(log)[:2]))
+    assert "tells of 3 entries, here are 2" in "".join(verify(log, {"south": [other, heads[2]]}).faults)
+    # All of it made anew, with the same key or with another.
+    for identity, fault in ((KEY, "tells of another entry 3"), (Identity.generate(), "tells of no log with this one's key")):
+        log.path.unlink()
+        for place in range(5):
+            auditor(log, identity).write(Event.STARTED, {"other place": place})
+        assert fault in "".join(verify(log, {"south": [other, heads[2]]}).faults)
+    log.path.write_bytes(b"")
+    assert "tells of 3 entries, here are 0" in "".join(verify(log, {"south": [other, heads[2]]}).faults)
+
+
 def test_only_the_end_of_the_line_is_missing(log: AuditLog) -> None:
     heads = filled(log)
     log.path.write_bytes(log.path.read_bytes()[:-1])
     auditor(log).write(Event.ENDED)
-    found = verify(log, {"receipt": heads[-1]})
+    found = verify(log, {"receipt": heads[-1:]})
     assert (found.faults, found.notes, len(found.entries)) == ((), (), 6)
 
 
@@ -154,7 +174,7 @@ def test_a_cut_end_and_a_chain_made_anew(log: AuditLog) -> None:
     for place in range(5):
         auditor(log, Identity.generate()).write(Event.STARTED, {"place": place})
     assert faults(log) == ""
-    assert "receipt 0 tells of another entry 1" in faults(log, heads[0])
+    assert "receipt 0 tells of no log with this one's key" in faults(log, heads[0])
 
 
 def test_an_approval_is_for_one_execution(log: AuditLog) -> None:

@@ -46,7 +46,7 @@ class Two:
         roster = Roster(tuple(entries))
 
         def endpoint(party: int) -> Endpoint:
-            credentials = Credentials(identities[party], roster)
+            credentials = Credentials(identities[party], roster, STUDY)
             limits = Limits.of_study(2, 4, 2)
             return Endpoint(party, roster, STUDY, credentials, limits, lambda who, why: None, lambda _, at: self.heard.append(at))
 

@@ -134,12 +134,12 @@ class Place:
         addresses = [self.address, ("192.0.2.1", 1)]
         entries = [RosterEntry(f"party-{k}", addresses[k], self.identities[k].public_key) for k in range(2)]
         self.roster = Roster(tuple(entries))
-        self.client = Credentials(self.identities[1], self.roster).client(0)
+        self.client = Credentials(self.identities[1], self.roster, STUDY).client(0)
         endpoint = Endpoint(
             party=0,
             roster=self.roster,
             study=STUDY,
-            credentials=Credentials(self.identities[0], self.roster),
+            credentials=Credentials(self.identities[0], self.roster, STUDY),
             limits=Limits.of_study(2, 4, 2),
             refusal=self.refused,
             heard=lambda party, position: None,

@@ -53,7 +53,7 @@ def test_round_trip(frame: wire.AnyFrame, payload: bytes) -> None:
 
 def test_vector_and_log_round_trip() -> None:
     np.testing.assert_array_equal(vectors.decode_vector(VECTOR), [1.0, -2.0, 1e-300])
-    log = logs.PartyLog((1, 4), ((1, 2), (4, 0)), ((3, 3),), (0, 4))
+    log = logs.PartyLog((1, 4), ((1, 2), (4, 0)), ((3, 3),), (0, 4), audit=b"a" * 40)
     assert logs.decode_log(logs.encode_log(log), parties=5, rounds=4) == log
 
 
@@ -237,8 +237,13 @@ def test_logs_outside_the_study(log: logs.PartyLog) -> None:
         logs.decode_log(logs.encode_log(log), parties=5, rounds=4)
 
 
+def test_how_far_an_audit_log_came_is_short() -> None:
+    with pytest.raises(PeerError, match="cannot be read"):
+        logs.decode_log(logs.encode_log(logs.PartyLog((), (), (), (), audit=bytes(logs.AUDIT_LIMIT + 1))), parties=5, rounds=4)
+
+
 def test_the_largest_honest_log_fits() -> None:
     parties, rounds = 300, 40
     everyone = tuple((round_, party) for round_ in range(1, rounds + 1) for party in range(parties))
-    log = logs.PartyLog(tuple(range(1, rounds + 1)), everyone, everyone, tuple(range(parties)))
+    log = logs.PartyLog(tuple(range(1, rounds + 1)), everyone, everyone, tuple(range(parties)), audit=bytes(logs.AUDIT_LIMIT))
     assert len(logs.encode_log(log)) <= wire.Limits.of_study(parties, rounds, 1).log

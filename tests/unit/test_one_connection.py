@@ -32,6 +32,7 @@ from quietmean.node.net import (
     public_key_bytes,
 )
 from quietmean.node.net.duplex import Duplex
+from quietmean.node.net.tls import OTHER_LEAF
 from quietmean.node.net.wire import PART, AnyFrame, encode_frame, encode_message, encode_part, read_frame
 
 STUDY = "f" * 64
@@ -88,9 +89,11 @@ class Relayed:
 
 
 class Party:
-    """One of two parties, 0 with the smaller key. ``dials``: where it thinks that the other one is."""
+    """One of two parties, 0 with the smaller key. ``dials``: where it thinks that the other one is; ``leaf``: the study in its
+    certificate.
+    """
 
-    def __init__(self, party: int, listening: socket.socket, dials: Address) -> None:
+    def __init__(self, party: int, listening: socket.socket, dials: Address, leaf: str = STUDY) -> None:
         entries = [RosterEntry(f"party-{k}", dials if k != party else unused(), IDENTITIES[k].public_key) for k in range(2)]
         roster = Roster(tuple(entries))
         self.refusals: list[str] = []
@@ -101,7 +104,7 @@ class Party:
             party,
             roster,
             STUDY,
-            Credentials(IDENTITIES[party], roster),
+            Credentials(IDENTITIES[party], roster, leaf),
             LIMITS,
             lambda who, why: self.refusals.append(why),
             lambda peer, position: None,
@@ -393,3 +396,23 @@ def test_a_long_payload_in_parts() -> None:
 def test_parts_that_are_refused(raw: bytes, why: str) -> None:
     with pytest.raises(PeerError, match=why):
         parse(raw)
+
+
+def test_a_listener_with_a_leaf_of_another_study_is_refused() -> None:
+    """Its key was stolen from the process of another study of the same party; it knows the digest of this one."""
+
+    async def work() -> None:
+        sockets = [open_socket(("127.0.0.1", 0)) for _ in range(2)]
+        stolen = Party(1, sockets[1], unused(), leaf="0" * 64)
+        dialling = Party(0, sockets[0], sockets[1].getsockname()[:2])
+        asked = asyncio.create_task(dialling.link.ask(beat()))
+        while OTHER_LEAF not in dialling.refusals:
+            await asyncio.sleep(0.01)
+        assert not asked.done()
+        assert stolen.handled == []
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        for party in (stolen, dialling):
+            await party.close()
+
+    scenario(work)

@@ -79,7 +79,7 @@ def test_parties_meet_through_a_proxy(inside: bool, authority: Authority, monkey
 
 async def exchange() -> list[bytes]:
     """What two parties hear of each other."""
-    credentials = [Credentials(each, ROSTER) for each in IDENTITIES]
+    credentials = [Credentials(each, ROSTER, "f" * 64) for each in IDENTITIES]
     accesses = [RelayAccess(RelayAddress(HOST, 443), each, ROSTER.digest) for each in IDENTITIES]
     attending = await accesses[1].open("attend")
     assert isinstance(await attending.message(), Attending)
@@ -172,7 +172,7 @@ def test_a_proxy_that_replaced_a_certificate_is_named_with_its_issuer(authority:
     contexts = {
         "hospital": outer_tls(*authority.leaf(HOST)),
         # The certificate of a party, of another key than the roster's: no proxy.
-        "": Credentials(Identity.generate(), ROSTER).server,
+        "": Credentials(Identity.generate(), ROSTER, "f" * 64).server,
     }
     for issuer, context in contexts.items():
         with tls_server(context) as address:

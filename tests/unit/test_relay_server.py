@@ -87,7 +87,7 @@ class Party:
             party,
             roster,
             STUDY,
-            Credentials(IDENTITIES[party], roster),
+            Credentials(IDENTITIES[party], roster, STUDY),
             LIMITS,
             lambda who, why: self.refusals.append(why),
             lambda peer, position: None,
@@ -161,7 +161,7 @@ def test_who_is_not_there_is_silent_and_not_gone(monkeypatch: pytest.MonkeyPatch
             route = party.reach.route(1)
             assert not route.direct
             with pytest.raises(RelayError, match="it is not at the relay"):
-                await route.dial(Credentials(IDENTITIES[0], roster_at(address)).client(1))
+                await route.dial(Credentials(IDENTITIES[0], roster_at(address), STUDY).client(1))
             await party.close()
 
     scenario(work)

@@ -33,7 +33,7 @@ def command(
     what
         "show" the entries, or "verify" them.
     against
-        Receipts of studies of this site, which tell how far the log had come then.
+        Receipts of studies of this site, its own or those of other parties, which tell how far the log had come then.
     log
         The file; by default the policy's, or audit.jsonl in the user's folder for data.
     policy
@@ -62,9 +62,9 @@ def command(
 
 def _verify(log: AuditLog, receipts: list[Path] | tuple[()], json: bool) -> None:
     from quietmean.core.json_file import read_json
-    from quietmean.studies.audit import head_of, verify
+    from quietmean.studies.audit import heads_in, verify
 
-    found = verify(log, {f"receipt {path}": head_of(read_json(path), str(path)) for path in receipts})
+    found = verify(log, {f"receipt {path}": heads_in(read_json(path), str(path)) for path in receipts})
     head = None if found.head is None else found.head.to_json()
     if json:
         document: dict[str, Any] = {"log": str(log.path), "entries": len(found.entries), "head": head, "receipts": len(receipts)}

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.folders import data_folder
-from quietmean.desk.door import Door, Guard, form_of, refusal, same_user
+from quietmean.desk.door import LOGIN, STATIC, Door, Guard, LinkDoor, form_of, refusal
 from quietmean.desk.shelf import Shelf, words_of
 from quietmean.ledger import Ledger
 from quietmean.node import Identity
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 # For which an approval is good, unless somebody says otherwise.
 _USUAL_DAYS = 30
-_STATIC = {"desk.css": "text/css", "desk.js": "text/javascript", "login.js": "text/javascript"}
 # A report is one file with pictures and styles in it; it runs nothing and is in no frame.
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -64,12 +63,12 @@ class Desk:
                 "pages": self.shelf.pages(),
             }
 
-        return await self._page("home.html", content)
+        return await self._page(request, "home.html", content)
 
     async def study(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.shelf.studies():
-            return self.missing()
+            return self.missing(request)
 
         def content() -> dict[str, Any]:
             sealed = self.shelf.sealed(name)
@@ -86,7 +85,7 @@ class Desk:
                 "until": (datetime.now(UTC).date() + timedelta(days=_USUAL_DAYS)).isoformat(),
             }
 
-        return await self._page("study.html", content)
+        return await self._page(request, "study.html", content)
 
     async def approve(self, request: Request) -> Response:
         """Sign the study with the key of who answers for the data, once they have read the words."""
@@ -94,7 +93,7 @@ class Desk:
         if fields is None:
             return refusal()
         if name not in self.shelf.studies() or self.owner_key is None:
-            return self.missing()
+            return self.missing(request)
         owner_key = self.owner_key
 
         def content() -> dict[str, Any]:
@@ -110,7 +109,7 @@ class Desk:
             signed = OwnerApproval.sign(self.shelf.contract(sealed), Policy.load(self.policy), account, until, owner)
             return {"name": name, "place": self.shelf.sign(name, signed), "until": until, "account": account}
 
-        return await self._page("approved.html", content)
+        return await self._page(request, "approved.html", content)
 
     async def refuse(self, request: Request) -> Response:
         """Take away what was signed for a study, and note that it is refused."""
@@ -118,8 +117,8 @@ class Desk:
         if await form_of(request, self.door) is None:
             return refusal()
         if name not in self.shelf.studies() or self.owner_key is None:
-            return self.missing()
-        return await self._page("refused.html", lambda: {"name": name, "taken": self.shelf.refuse(name)})
+            return self.missing(request)
+        return await self._page(request, "refused.html", lambda: {"name": name, "taken": self.shelf.refuse(name)})
 
     async def node(self, request: Request) -> Response:
         return await self._node("node.html", request)
@@ -131,22 +130,22 @@ class Desk:
     async def _node(self, template: str, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.shelf.nodes():
-            return self.missing()
-        return await self._page(template, lambda: _node(self.shelf, name))
+            return self.missing(request)
+        return await self._page(request, template, lambda: _node(self.shelf, name))
 
     async def result(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.shelf.results():
-            return self.missing()
+            return self.missing(request)
         own = [page for page in self.shelf.pages() if page.startswith(f"{name}.")]
         return await self._page(
-            "result.html", lambda: {"name": name, "receipt": self.shelf.receipt(name), "pages": own, "field": _field}
+            request, "result.html", lambda: {"name": name, "receipt": self.shelf.receipt(name), "pages": own, "field": _field}
         )
 
     async def report(self, request: Request) -> Response:
         path = self.shelf.pages().get(request.path_params["name"])
         if path is None:
-            return self.missing()
+            return self.missing(request)
         return FileResponse(path, media_type="text/html", headers={"content-security-policy": _REPORT_POLICY})
 
     async def accounts(self, request: Request) -> Response:
@@ -158,7 +157,7 @@ class Desk:
             with Ledger.open(place) as book:
                 return {"place": place, "accounts": book.accounts()}
 
-        return await self._page("ledger.html", content)
+        return await self._page(request, "ledger.html", content)
 
     async def audit(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
@@ -168,55 +167,63 @@ class Desk:
             heads = self.shelf.heads()
             return {"place": log.path, "verified": verify(log, heads), "against": len(heads)}
 
-        return await self._page("audit.html", content)
+        return await self._page(request, "audit.html", content)
 
     async def audit_file(self, request: Request) -> Response:
         """The log as it is, for whoever keeps a copy of it."""
         path = Policy.load(self.policy).audit_log.path
-        return FileResponse(path, media_type="application/jsonl", filename="audit.jsonl") if path.is_file() else self.missing()
+        if not path.is_file():
+            return self.missing(request)
+        return FileResponse(path, media_type="application/jsonl", filename="audit.jsonl")
 
     async def login(self, request: Request) -> Response:
+        door = self.door
+        if not isinstance(door, LinkDoor):
+            return self.missing(request)
         if request.method != "POST":
-            return await self._page("login.html", dict)
-        fields = await form_of(request, self.door, needs_token=False)
-        session = None if fields is None else self.door.enter(fields.get("token", ""))
+            return await self._page(request, "login.html", dict)
+        fields = await form_of(request, None)
+        session = None if fields is None else door.enter(fields.get("token", ""))
         if session is None:
             return refusal()
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(self.door.cookie, session, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(door.cookie, session, httponly=True, samesite="strict", path="/")
         return answer
 
     async def leave(self, request: Request) -> Response:
         if await form_of(request, self.door) is None:
             return refusal()
-        self.door.leave()
+        if isinstance(self.door, LinkDoor):
+            self.door.leave()
         self.stop()
-        return await self._page("left.html", dict)
+        return await self._page(request, "left.html", dict)
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
-        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name]) if name in _STATIC else self.missing()
+        return FileResponse(_HERE / "static" / name, media_type=STATIC[name]) if name in STATIC else self.missing(request)
 
-    async def _page(self, template: str, content: Callable[[], dict[str, Any]], status: int = 200) -> Response:
+    async def _page(self, request: Request, template: str, content: Callable[[], dict[str, Any]]) -> Response:
+        status = 200
         try:
             found = await run_in_threadpool(content)
         except QuietmeanError as error:
             template, found, status = "mistake.html", {"mistake": str(error)}, 400
-        return HTMLResponse(_templates().get_template(template).render(**found, form=self.door.form), status)
+        return self._rendered(request, template, found, status)
 
-    def missing(self) -> Response:
+    def missing(self, request: Request) -> Response:
         """For a name that no page has."""
-        return HTMLResponse(
-            _templates().get_template("mistake.html").render(mistake="There is no such page.", form=self.door.form), 404
-        )
+        return self._rendered(request, "mistake.html", {"mistake": "There is no such page."}, 404)
+
+    def _rendered(self, request: Request, template: str, content: dict[str, Any], status: int) -> Response:
+        visit = {"form": self.door.form(request), "leaves": self.door.leaves, "visitor": self.door.visitor(request)}
+        return HTMLResponse(_templates().get_template(template).render(**content, **visit), status)
 
 
-def make_app(desk: Desk, is_same_user: Callable[[int, int], bool] = same_user) -> ASGIApp:
+def make_app(desk: Desk) -> ASGIApp:
     """The pages behind their door."""
     app = Starlette(
         routes=[
             Route("/", desk.home),
-            Route("/login", desk.login, methods=["GET", "POST"]),
             Route("/study/{name}", desk.study),
             Route("/study/{name}/approve", desk.approve, methods=["POST"]),
             Route("/study/{name}/refuse", desk.refuse, methods=["POST"]),
@@ -227,12 +234,13 @@ def make_app(desk: Desk, is_same_user: Callable[[int, int], bool] = same_user) -
             Route("/ledger", desk.accounts),
             Route("/audit", desk.audit),
             Route("/audit/file", desk.audit_file),
-            Route("/leave", desk.leave, methods=["POST"]),
             Route("/static/{name}", desk.static),
+            *([Route(LOGIN, desk.login, methods=["GET", "POST"])] if isinstance(desk.door, LinkDoor) else []),
+            *([Route("/leave", desk.leave, methods=["POST"])] if desk.door.leaves else []),
         ],
-        exception_handlers={404: lambda request, error: desk.missing()},
+        exception_handlers={404: lambda request, error: desk.missing(request)},
     )
-    return Guard(app, desk.door, frozenset({"/login", *(f"/static/{name}" for name in _STATIC)}), is_same_user)
+    return Guard(app, desk.door)
 
 
 def _node(shelf: Shelf, name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who gets in: one browser of this user, from the link that was printed, and nothing that another page makes it send.
+"""Who gets in, and nothing that another page makes them send. On this machine: one browser of this user, by the printed link.
 
 Every refusal is 403 and the same: not the host and port by name, another site's page behind the request, another user of this
 machine, no session, a form without its token.
@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from urllib.parse import parse_qsl
+from typing import Protocol
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -25,6 +26,10 @@ from quietmean.randomness import fresh_bytes
 
 # Seconds for which the printed link opens the page, once.
 LINK_LASTS = 60.0
+LOGIN = "/login"
+# Without a session; what they are.
+STATIC = {"desk.css": "text/css", "desk.js": "text/javascript", "login.js": "text/javascript"}
+_OPEN = frozenset({LOGIN, *(f"/static/{name}" for name in STATIC)})
 # Of a form, in bytes.
 _LARGEST_FORM = 65536
 _HEADERS = {
@@ -46,18 +51,37 @@ def new_token() -> str:
     return base64.urlsafe_b64encode(fresh_bytes(32)).decode().rstrip("=")
 
 
+class Door(Protocol):
+    """``leaves``: can a visitor end the whole?"""
+
+    leaves: bool
+
+    @property
+    def origin(self) -> str: ...
+
+    def admits(self, headers: Headers, scope: Scope) -> bool:
+        """Whether this visitor may see the page; what all doors ask for was looked at before."""
+
+    def form(self, request: Request) -> str:
+        """The token in each form of this visitor."""
+
+    def visitor(self, request: Request) -> str:
+        """Who it is, for the desk's own log; empty where there is one user alone."""
+
+
 @dataclass
-class Door:
+class LinkDoor:
     """``port``: on 127.0.0.1. ``link``: opens a session once, within :data:`LINK_LASTS` seconds of ``clock``.
 
-    ``session``: in the cookie of the one browser that is in; ``form``: in each of its forms.
+    ``session``: in the cookie of the one browser that is in; ``token``: in each of its forms.
     """
 
     port: int
     clock: Callable[[], float] = time.monotonic
     link: str = field(default_factory=new_token, repr=False)
     session: str | None = field(default=None, repr=False)
-    form: str = field(default_factory=new_token, repr=False)
+    token: str = field(default_factory=new_token, repr=False)
+    leaves: bool = True
 
     def __post_init__(self) -> None:
         self._until = self.clock() + LINK_LASTS
@@ -96,16 +120,24 @@ class Door:
             return False
         return self.session is not None and found is not None and hmac.compare_digest(found.value.encode(), self.session.encode())
 
-    def is_ours(self, token: str) -> bool:
-        """Whether a form was one of this session's."""
-        return hmac.compare_digest(token.encode(), self.form.encode())
+    def form(self, request: Request) -> str:
+        return self.token
+
+    def visitor(self, request: Request) -> str:
+        return ""
+
+    def admits(self, headers: Headers, scope: Scope) -> bool:
+        client, path = scope.get("client"), str(scope["path"])
+        if client is None or not same_user(int(client[1]), self.port):
+            return False
+        return path in _OPEN or self.has_session(headers.get("cookie", ""))
 
 
 class Guard:
-    """Lets through what may reach the app, and puts the headers on every answer. ``open_paths``: without a session."""
+    """Lets through what may reach the app, and puts the headers on every answer."""
 
-    def __init__(self, app: ASGIApp, door: Door, open_paths: frozenset[str], same_user: Callable[[int, int], bool]) -> None:
-        self._app, self._door, self._open, self._same_user = app, door, open_paths, same_user
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app, self._door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -128,18 +160,16 @@ class Guard:
 
     def _allowed(self, scope: Scope) -> bool:
         headers, door = Headers(scope=scope), self._door
-        client, path, changes = scope.get("client"), str(scope["path"]), scope["method"] == "POST"
-        if headers.getlist("host") != [f"127.0.0.1:{door.port}"] or scope["method"] not in ("GET", "HEAD", "POST"):
-            return False
-        if client is None or not self._same_user(int(client[1]), door.port):
+        path, changes = str(scope["path"]), scope["method"] == "POST"
+        if headers.getlist("host") != [urlsplit(door.origin).netloc] or scope["method"] not in ("GET", "HEAD", "POST"):
             return False
         site = headers.get("sec-fetch-site", "none")
         if changes and (headers.getlist("origin") != [door.origin] or site not in ("same-origin", "none")):
             return False
         # The file that opens the page is none of its own.
-        if site not in ("same-origin", "none") and path != "/login":
+        if site not in ("same-origin", "none") and path != LOGIN:
             return False
-        return path in self._open or door.has_session(headers.get("cookie", ""))
+        return door.admits(headers, scope)
 
 
 def refusal() -> Response:
@@ -147,8 +177,8 @@ def refusal() -> Response:
     return PlainTextResponse("Refused. Start quietmean desk again, and open the link that it prints.\n", 403)
 
 
-async def form_of(request: Request, door: Door, *, needs_token: bool = True) -> dict[str, str] | None:
-    """The fields of a form; None for one that is none of this session's, or too large."""
+async def form_of(request: Request, door: Door | None) -> dict[str, str] | None:
+    """The fields of a form; None for one that is too large, or none of this visitor's, if there is a ``door``."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         return None
     body = b""
@@ -160,7 +190,9 @@ async def form_of(request: Request, door: Door, *, needs_token: bool = True) -> 
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError:
         return None
-    return fields if not needs_token or door.is_ours(fields.get("form", "")) else None
+    if door is None or hmac.compare_digest(fields.get("form", "").encode(), door.form(request).encode()):
+        return fields
+    return None
 
 
 def same_user(client: int, server: int) -> bool:

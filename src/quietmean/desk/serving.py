@@ -11,7 +11,7 @@ from pathlib import Path
 from quietmean.core.errors import InputError
 from quietmean.core.portability import open_private
 from quietmean.desk.app import Desk, make_app
-from quietmean.desk.door import Door
+from quietmean.desk.door import LinkDoor
 from quietmean.desk.shelf import Shelf
 from quietmean.node.net import open_socket
 
@@ -34,7 +34,7 @@ def serve(
     except InputError:
         raise InputError(f"port {port} of this machine is taken: choose another with --port, or none for a free one") from None
     with opened as listening:
-        door = Door(listening.getsockname()[1])
+        door = LinkDoor(listening.getsockname()[1])
 
         def stop() -> None:
             server.should_exit = True
@@ -51,7 +51,7 @@ def serve(
             server.run(sockets=[listening])
 
 
-def _opening(folder: Path, door: Door) -> Path:
+def _opening(folder: Path, door: LinkDoor) -> Path:
     """A file that leads to the page, so that the link is no argument of a process, which others could see."""
     place = folder / "open.html"
     with os.fdopen(open_private(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w") as file:

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.planning.automatic import Choice
-from quietmean.studies.audit import Head, head_of
+from quietmean.studies.audit import Head, heads_in
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.fingerprint import Fingerprint, fingerprint
 from quietmean.studies.party import Contract, OwnerApproval, Policy
@@ -81,13 +81,13 @@ class Shelf:
     def _refusal(self, name: str) -> Path:
         return self._approval(name).with_suffix(".refused")
 
-    def heads(self) -> dict[str, Head]:
+    def heads(self) -> dict[str, list[Head]]:
         """How far the receipts here say that the audit log had come."""
         found = {}
         for name, path in self.results().items():
             # Not every receipt tells: those of run do not.
             with suppress(InputError):
-                found[path.name] = head_of(self.receipt(name), path.name)
+                found[path.name] = heads_in(self.receipt(name), path.name)
         return found
 
     def contract(self, sealed: Sealed) -> Contract:

@@ -97,7 +97,7 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
     target = plan.target
     content = plan.protocol.content_limit(target.parties, target.dimension)
     limits = Limits.of_study(target.parties, plan.protocol.rounds, target.dimension, content, plan.grid)
-    credentials = Credentials(settings.identity, roster)
+    credentials = Credentials(settings.identity, roster, settings.study)
 
     def endpoint(session: Session) -> Endpoint:
         def heard(peer: PartyId, position: Position) -> None:

@@ -1,8 +1,8 @@
 """The audit log of a site: what was asked of it, who said yes, what it was charged, and how it ended. Never a value.
 
 One JSON object a line. Each entry has the digest of the one before and is signed by the party that wrote it. Who can write the
-file can still cut its end off, or make all of it anew: receipts tell how far it had come (its head), and :func:`verify` finds
-that.
+file can still cut its end off, or make all of it anew: receipts, the own ones and those of the other parties of a study, tell how
+far it had come (its head), and :func:`verify` finds that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import os
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,6 +74,15 @@ class Head:
 
     def to_json(self) -> dict[str, Any]:
         return {"entries": self.entries, "digest": self.digest, "key": self.key}
+
+    def to_bytes(self) -> bytes:
+        """For the other parties, who know the key."""
+        return struct.pack(">Q", self.entries) + bytes.fromhex(self.digest)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, key: str) -> Head | None:
+        """What the party with this key said; None for what is none."""
+        return cls(int.from_bytes(raw[:8]), raw[8:].hex(), key) if len(raw) == 40 else None
 
 
 @dataclass(frozen=True)
@@ -212,8 +222,8 @@ class Verified:
     notes: tuple[str, ...]
 
 
-def verify(log: AuditLog, heads: Mapping[str, Head]) -> Verified:
-    """Chain and signatures of all entries, and whether each of the ``heads``, by where it is from, is in it."""
+def verify(log: AuditLog, heads: Mapping[str, Sequence[Head]]) -> Verified:
+    """Chain and signatures of all entries, and whether the ``heads`` of its keys are in it, by the receipt of each."""
     entries, rest = log.read()
     faults, notes = [], []
     number, previous = 0, _NOTHING
@@ -231,20 +241,28 @@ def verify(log: AuditLog, heads: Mapping[str, Head]) -> Verified:
     if _digest(rest):
         notes.append(f"the line after entry {number} is torn: its writer was stopped, or its end was cut off")
     known = {one.entry.number: one for one in entries}
-    for place, head in heads.items():
-        found = known.get(head.entries)
-        if found is None:
-            faults.append(f"{place} tells of {head.entries} entries, here are {number}: the end was cut off")
-        elif found.head != head:
-            faults.append(f"{place} tells of another entry {head.entries}: the log was made anew")
+    keys = {one.entry.key for one in entries}
+    for place, told in heads.items():
+        # A log without entries has no key: nothing tells whose heads are its own.
+        own = [head for head in told if head.key in keys or not keys]
+        if not own:
+            faults.append(f"{place} tells of no log with this one's key: it is of a study of others, or the log was made anew")
+        for head in own:
+            found = known.get(head.entries)
+            if found is None:
+                faults.append(f"{place} tells of {head.entries} entries, here are {number}: the end was cut off")
+            elif found.head != head:
+                faults.append(f"{place} tells of another entry {head.entries}: the log was made anew")
     return Verified(tuple(one.entry for one in entries), entries[-1].head if entries else None, tuple(faults), tuple(notes))
 
 
-def head_of(receipt: Mapping[str, Any], place: str) -> Head:
-    """What a receipt says of the log. Raises :class:`InputError` where it says nothing."""
+def heads_in(receipt: Mapping[str, Any], place: str) -> list[Head]:
+    """What a receipt says of the logs of its party and of others. Raises :class:`InputError` where it says nothing."""
     origin = receipt.get("origin")
+    origin = origin if isinstance(origin, Mapping) else {}
     try:
-        return msgspec.convert(origin.get("audit") if isinstance(origin, Mapping) else None, Head)
+        own = msgspec.convert(origin.get("audit"), Head)
+        return [own, *msgspec.convert(origin.get("audits_of_others", {}), dict[str, Head]).values()]
     except msgspec.ValidationError:
         raise InputError(f"receipt {place} says nothing of an audit log: give receipts of join") from None
 

@@ -136,7 +136,7 @@ class _Part:
         self._on_start = on_start
         self._agreed = Agreed.of(settings.roster, settings.plan)
         self._reach = Reach(settings.identity, settings.roster)
-        self._credentials = Credentials(settings.identity, settings.roster)
+        self._credentials = Credentials(settings.identity, settings.roster, settings.study)
         self._limits = self._widest()
         self._session: Session | None = None
         self._places: dict[PartyId, PartyId] = {}

@@ -20,6 +20,7 @@ from quietmean.node.net.duplex import Duplex, Handler, OnAnswer
 from quietmean.node.net.identity import public_key_bytes
 from quietmean.node.net.routes import DirectRoute, Route
 from quietmean.node.net.terms import difference
+from quietmean.node.net.tls import OTHER_LEAF, study_of
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, Endpoint, printable
 from quietmean.node.net.wire import VERSION, Answer, AnyRequest, Begin, Differs, Hello, Limits, Payload, Refused, Welcome
 from quietmean.node.phase import Position
@@ -220,6 +221,8 @@ class Link:
             raise PeerError(f"peer refused: {printable(f'{frame.reason}: {named}')}")
         if not isinstance(frame, Welcome):
             raise PeerError("it answered the greeting with something else")
+        if study_of(connection.certificate) != self._endpoint.study:
+            raise PeerError(OTHER_LEAF)
         self._endpoint.heard(self._peer, (frame.phase, frame.round))
 
     async def _read(self, connection: Connection, duplex: Duplex) -> None:

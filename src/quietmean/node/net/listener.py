@@ -16,6 +16,7 @@ from quietmean.node.net.handshakes import HandshakePool, PendingHandshake
 from quietmean.node.net.link import Link
 from quietmean.node.net.roster import Address, format_address
 from quietmean.node.net.stream import ByteStream
+from quietmean.node.net.tls import OTHER_LEAF, study_of
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, SHUTDOWN_SECONDS, Connection, Endpoint
 from quietmean.node.net.wire import (
     VERSION,
@@ -209,7 +210,7 @@ class Listener:
                 if isinstance(frame, Check) and self._readiness is not None:
                     await connection.send(self._readiness())
                     return None
-                reason = self._objection(frame, party)
+                reason = self._objection(frame, party, connection.certificate)
                 await connection.send(self._refused(reason) if reason else Welcome(*self._position()))
         except (OSError, EOFError) as error:
             raise PeerError(f"no greeting came ({_brief(error)})") from None
@@ -227,7 +228,7 @@ class Listener:
         finally:
             self._asked(party)
 
-    def _objection(self, frame: AnyFrame, party: PartyId) -> str:
+    def _objection(self, frame: AnyFrame, party: PartyId, certificate: bytes | None) -> str:
         if not isinstance(frame, Hello):
             return "no greeting came first"
         if frame.version != VERSION:
@@ -239,7 +240,7 @@ class Listener:
             return ONLY_CHECKS
         if frame.study != self._endpoint.study:
             return _OTHER_STUDY
-        return ""
+        return "" if study_of(certificate) == self._endpoint.study else OTHER_LEAF
 
     async def _serve(self, connection: Connection, party: PartyId, handle: Handler) -> None:
         duplex = Duplex(connection, self._endpoint, party, handle, dialled=False)

@@ -32,18 +32,23 @@ _NOT_BEFORE = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _NOT_AFTER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 _DESCRIPTORS = Path("/proc/self/fd")
 _ISSUER = "quietmean "
+OTHER_LEAF = "its certificate is of another study"
 
 
 class Credentials:
-    """The TLS contexts of one node: one to listen, one for each party to dial."""
+    """The TLS contexts of one node: one to listen, one for each party to dial.
 
-    def __init__(self, identity: Identity, roster: Roster) -> None:
+    ``study``: the session digest, at most 64 characters. It is in the leaf, and each side looks that the other's has the
+    same: who steals the key of a leaf from a process has it for one study.
+    """
+
+    def __init__(self, identity: Identity, roster: Roster, study: str) -> None:
         keys = [parse_public_key(entry.public_key) for entry in roster.entries]
         self._party_of = {_issuer_name(key): party for party, key in enumerate(keys)}
         stamp = Ed25519PrivateKey.generate()
         self._anchors = [_anchor(key, stamp) for key in keys]
         leaf_key = Ed25519PrivateKey.generate()
-        pem = _leaf(identity, leaf_key).public_bytes(Encoding.PEM)
+        pem = _leaf(identity, leaf_key, study).public_bytes(Encoding.PEM)
         pem += leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         with _file_of(pem) as file:
             self.server = self._context(ssl.PROTOCOL_TLS_SERVER, file, self._anchors)
@@ -77,6 +82,13 @@ class Credentials:
         return context
 
 
+def study_of(certificate: bytes | None) -> str:
+    """The session digest in a verified leaf certificate (DER), or what else an old one has there."""
+    if certificate is None:
+        raise PeerError("it presented no certificate")
+    return str(x509.load_der_x509_certificate(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
 def foreign_issuer(certificate: bytes) -> str | None:
     """Who issued a certificate (DER) that is none of a party's; None for one of a party, of whichever roster."""
     try:
@@ -91,7 +103,7 @@ def foreign_issuer(certificate: bytes) -> str | None:
 def _file_of(pem: bytes) -> Iterator[Path]:
     """A file with the leaf and its key for a moment, since OpenSSL reads key files only; on Linux it is in memory.
 
-    The leaf is signed and does not expire: anybody who obtains its key can act as the party.
+    The leaf is signed and does not expire: anybody who obtains its key can act as the party in this study.
     """
     if sys.platform == "linux" and _DESCRIPTORS.is_dir():
         with os.fdopen(os.memfd_create("quietmean-leaf"), "w+b", buffering=0) as file:
@@ -132,9 +144,10 @@ def _builder(subject: str, issuer: str, key: Ed25519PublicKey, authority: bool) 
     )
 
 
-def _leaf(identity: Identity, leaf_key: Ed25519PrivateKey) -> x509.Certificate:
+def _leaf(identity: Identity, leaf_key: Ed25519PrivateKey, study: str) -> x509.Certificate:
     issuer = _issuer_name(identity.private_key.public_key())
-    return _builder("quietmean node", issuer, leaf_key.public_key(), authority=False).sign(identity.private_key, None)
+    # Not a critical extension: libraries refuse those they do not know before anybody could look.
+    return _builder(study, issuer, leaf_key.public_key(), authority=False).sign(identity.private_key, None)
 
 
 def _anchor(key: Ed25519PublicKey, stamp: Ed25519PrivateKey) -> x509.Certificate:

@@ -21,7 +21,7 @@ import numpy as np
 from quietmean.core.errors import PeerError
 from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
-VERSION = 9
+VERSION = 10
 # With its lengths, 64 KiB: a longer payload is sent in parts of this size.
 PART: Final = 64 * 1024 - 8
 HELLO_LIMIT = 1024

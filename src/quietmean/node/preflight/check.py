@@ -42,6 +42,8 @@ from quietmean.node.tunnel import Reach, RelayError
 _FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
 # Longest time of one attempt, in seconds; the first may take half of this even where the wait is shorter.
 _ATTEMPT_SECONDS = 4.0
+# No digest of a study equals this: nobody is admitted.
+_NO_STUDY = "check"
 
 
 class _NoNodeError(PeerError):
@@ -65,7 +67,7 @@ class CheckSession:
         self._answers = False
         self._listening: socket.socket | None = None
         self._report = report
-        self._credentials = Credentials(identity, roster)
+        self._credentials = Credentials(identity, roster, _NO_STUDY)
         self._changed = asyncio.Event()
         self._contacted = {party: asyncio.Event() for party in range(len(roster))}
         self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
@@ -101,8 +103,7 @@ class CheckSession:
         endpoint = Endpoint(
             party=self._party,
             roster=self._roster,
-            # No digest of a study equals this: nobody is admitted.
-            study="check",
+            study=_NO_STUDY,
             credentials=self._credentials,
             limits=Limits.before_welcome(),
             refusal=self._refused,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import zlib
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from quietmean.core.errors import PeerError
 from quietmean.node.net import Count, Limits, Payload
+
+AUDIT_LIMIT = 64
+Audit: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=AUDIT_LIMIT)]
 
 
 class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -17,6 +21,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     was handed and does not use. ``settled``: (round,
     receiver, later round) of cancelled shares that had been used, with the round at whose end they were taken out; 0 for never.
     ``seen``: (round, sender) of messages that were handed to it and that it does not use: refused, too late, or taken back.
+    ``audit``: how far the audit log of its site had come, for the others to keep; opaque here, at most ``AUDIT_LIMIT`` bytes.
     """
 
     online: tuple[Count, ...]
@@ -25,6 +30,7 @@ class PartyLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     heard: tuple[Count, ...]
     settled: tuple[tuple[Count, Count, Count], ...] = ()
     seen: tuple[tuple[Count, Count], ...] = ()
+    audit: Audit = b""
 
 
 class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -38,6 +44,7 @@ class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     heard: tuple[Count, ...]
     settled: tuple[tuple[Count, Count, Count], ...]
     seen: tuple[tuple[Count, Count], ...]
+    audit: Audit
 
 
 _decode_columns = msgspec.msgpack.Decoder(_Columns).decode
@@ -55,6 +62,7 @@ def encode_log(log: PartyLog) -> bytes:
         heard=log.heard,
         settled=log.settled,
         seen=log.seen,
+        audit=log.audit,
     )
     return zlib.compress(msgspec.msgpack.encode(columns))
 
@@ -72,7 +80,7 @@ def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
         raise PeerError(f"a log that cannot be read ({error})") from None
     if not unfolding.eof or unfolding.unused_data:
         raise PeerError(f"a log that does not end, or not within {limit} bytes")
-    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen)
+    log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen, columns.audit)
     return check_log(log, parties, rounds)
 
 

@@ -28,7 +28,8 @@ class NodeResult:
     all frames of this process, ``seconds`` its time in the study. ``remarks``: of the protocol, for the user. ``silent``: parties
     whose final log did not come. ``known_until``: for each party, the last mixing round that a log of it covers, final or
     gossiped. ``unresolved``: (phase, round, receiver) of own shares that were cancelled after the time-out and are in doubt.
-    ``gate``: what happened at the gate before the release, if the plan has one.
+    ``gate``: what happened at the gate before the release, if the plan has one. ``audits``: how far the others' audit logs had
+    come, as they said, (party, bytes).
     """
 
     total_vector: Vector
@@ -47,6 +48,7 @@ class NodeResult:
     unresolved: tuple[tuple[int, int, PartyId], ...]
     known_until: tuple[int, ...]
     gate: GateRecord | None = None
+    audits: tuple[tuple[PartyId, bytes], ...] = ()
 
     @property
     def mean(self) -> Vector:
@@ -86,6 +88,7 @@ class NodeResult:
             "execution": self.execution.to_json(),
             "late": [event_fields(late) for late in self.late],
             "gate": None if self.gate is None else self.gate.to_json(self.execution),
+            "audits": [[party, audit.hex()] for party, audit in self.audits],
         }
 
     @classmethod
@@ -105,6 +108,7 @@ class NodeResult:
                 "unresolved": msgspec.convert(raw["unresolved"], tuple[tuple[int, int, int], ...]),
                 "known_until": tuple(raw["known_until"]),
                 "gate": None if raw["gate"] is None else _gate(raw["gate"], execution),
+                "audits": tuple((party, bytes.fromhex(audit)) for party, audit in raw.get("audits", ())),
             }
         )
 

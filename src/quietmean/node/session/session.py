@@ -281,6 +281,7 @@ class Session:
             unresolved=self._unresolved(known_until),
             known_until=tuple(known_until.get(party, 0) for party in range(len(self._settings.names))),
             gate=gate,
+            audits=tuple((party, log.audit) for party, log in sorted(self._logs.items()) if log.audit),
         )
         keep_result(store, Phase.DISSEMINATION if plan.protocol.releases_are_public else Phase.MIXING, result)
         return result

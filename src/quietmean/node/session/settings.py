@@ -38,6 +38,7 @@ class NodeSettings:
     closed at the end; else the node listens on ``listen``, by default its address in the roster. ``report`` gets the events of
     :mod:`quietmean.node.monitor`, ``observe`` a view of the node's state a few times a second; the file ``status`` shows the same
     to other processes.
+    ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
     ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the
     settings can be used once. ``quorum``: with whom the study may start, if not with all; ``agreed``: what the parties agreed on
     before the session began. Raises :class:`InputError` where the fields are impossible or do not fit each other.
@@ -58,6 +59,7 @@ class NodeSettings:
     observe: Callable[[NodeView], None] | None = None
     status: Path | None = None
     wipe_value: bool = False
+    audit: bytes = b""
     quorum: Quorum | None = None
     agreed: Mapping[PartyId, Commitment] = field(default_factory=dict, repr=False)
 

@@ -9,6 +9,7 @@ from quietmean.node import NodeResult, NodeSettings, Roster
 from quietmean.node.monitor import now
 from quietmean.node.phase import Phase
 from quietmean.node.preflight import package_version
+from quietmean.studies.audit import Head
 from quietmean.studies.party.files import Files
 
 
@@ -54,6 +55,16 @@ def notes_of(roster: Roster, result: NodeResult) -> list[str]:
             "the results of the parties may differ by what these carried"
         )
     return notes
+
+
+def _audits(roster: Roster, result: NodeResult) -> dict[str, Any]:
+    """How far the others' audit logs had come, as they said: none of them can undo it in this receipt."""
+    found = {}
+    for party, raw in result.audits:
+        head = Head.from_bytes(raw, roster.entries[party].public_key)
+        if head is not None:
+            found[roster.name(party)] = head.to_json()
+    return {"audits_of_others": found} if found else {}
 
 
 def _without_release(result: NodeResult) -> list[int]:
@@ -102,5 +113,5 @@ def origin_of(
         "finished": now(),
         **approval,
         **(start or {}),
-        **({} if result is None else {"public_seed": result.public_seed, **loose_ends(result)}),
+        **({} if result is None else {"public_seed": result.public_seed, **loose_ends(result), **_audits(files.roster, result)}),
     }

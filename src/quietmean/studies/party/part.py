@@ -73,7 +73,9 @@ async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] =
     all the same.
     """
     files, settings, charge, auditor = ready.files, ready.settings, ready.charge, ready.auditor
-    auditor.write(Event.STARTED, {"plan": settings.plan.digest, "charged": charge is not None})
+    head = auditor.write(Event.STARTED, {"plan": settings.plan.digest, "charged": charge is not None})
+    # The others keep it: who can write the log cannot change their receipts.
+    settings = replace(settings, audit=head.to_bytes())
     begun = time.monotonic()
     beginning: list[Started] = []
     try:
