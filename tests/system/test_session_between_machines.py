@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +291,8 @@ def test_a_budget_that_ends_in_mid_session() -> None:
 
 def test_two_rounds_with_one_label_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check that every round has noise of its own finds a program that forgets the number of the round."""
-    monkeypatch.setattr("quietmean.node.series.series.digest", lambda about: digest({**about, "round": 0}))
+    series = import_module("quietmean.node.series.series")
+    monkeypatch.setattr(series, "digest", lambda about: digest({**about, "round": 0}))
 
     async def one(name: str) -> list[bytes]:
         async with part(name, TERMS | {"rounds": 2}) as rounds:
