@@ -150,7 +150,7 @@ class Series:
             settings.party,
             settings.roster,
             settings.study,
-            Credentials(settings.identity, settings.roster),
+            Credentials(settings.identity, settings.roster, settings.study),
             Limits.of_study(target.parties, protocol.rounds, target.dimension, content, settings.plan.grid),
             self._refused,
             self._heard,
