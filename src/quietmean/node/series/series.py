@@ -45,13 +45,13 @@ from quietmean.node.preflight import Agreed
 from quietmean.node.series.place import Place, RoundLink
 from quietmean.node.series.record import SeriesOver, Standing, over_text
 from quietmean.node.series.requests import OpenRequests
-from quietmean.node.session import Commitments, NodeResult, NodeSettings, Session, kept_result
+from quietmean.node.session import Commitments, NodeResult, NodeSettings, Session, kept_result, position_of
 from quietmean.node.storage import ROUND, Store, discard
 from quietmean.node.tunnel import Reach
 from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
-_ASKING, _FIRST_ASKING = 0.1, 2.0
+_SOON, _ASKING, _FIRST_ASKING = 0.02, 0.1, 2.0
 # Later than so many round time-outs after the others began a round, a party is late for it.
 _LATE = 0.5
 _LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
@@ -359,8 +359,8 @@ class Series:
         protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
         until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
         while (place := self._others_place()) is not None and place < Place(number - 1, _CLOSING) and loop.time() < until:
+            await asyncio.sleep(_SOON)
             await self._ask_all(_ASKING)
-            await asyncio.sleep(_ASKING)
         return self._first_open(number, returning=returning)
 
     def _goes_on(self, value: Vector) -> bool:
@@ -382,7 +382,7 @@ class Series:
         """Ask the others where they are; for so long, unless all who can be reached have answered. Returns who did."""
 
         async def ask(party: PartyId) -> None:
-            await self._links[party].ask(in_round(Heartbeat(0, *_CLOSING), self._place.round))
+            await self._links[party].ask(in_round(Heartbeat(0, int(Phase.AGREEMENT), 0), self._place.round))
 
         loop = asyncio.get_running_loop()
         until, asking = loop.time() + seconds, {party: asyncio.create_task(ask(party)) for party in self._others}
@@ -390,7 +390,7 @@ class Series:
             open_ = [task for party, task in asking.items() if not task.done() and not self._links[party].unreachable]
             if not open_:
                 break
-            await asyncio.wait(open_, timeout=min(0.05, seconds), return_when=asyncio.ALL_COMPLETED)
+            await asyncio.wait(open_, timeout=_SOON, return_when=asyncio.ALL_COMPLETED)
         answered = {party for party, task in asking.items() if task.done()}
         for task in asking.values():
             task.cancel()
@@ -403,12 +403,12 @@ class Series:
         if not isinstance(frame, InRound):
             raise PeerError("it sent a request of no round")
         request, number = inner_request(frame), frame.round
-        # Who asks about a round has begun it, unless it asks where others are.
-        self._note_place(sender, Place(number, (0 if isinstance(request, Heartbeat) else int(Phase.MIXING), 0)))
+        self._note_place(sender, Place(number, position_of(request)))
         if number == 0:
             answer = await self._opening.handle(sender, request, payload)
             return self._placed(answer, Place(0, (answer.phase, answer.round)) if not self._standing.agreed else self._place)
-        if isinstance(request, Heartbeat) and not self._is_in(number):
+        if isinstance(request, Heartbeat) and (request.phase == Phase.AGREEMENT or not self._is_in(number)):
+            # It only asks where this party is.
             return Answer(request.number, ACCEPTED, *self._told())
         with self._requests.about(number):
             if self._is_early(number):

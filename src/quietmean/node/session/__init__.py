@@ -4,7 +4,7 @@ from quietmean.node.session.agreement import Commitments
 from quietmean.node.session.finalization import kept_result, refusal
 from quietmean.node.session.quorum import Brought, Quorum
 from quietmean.node.session.result import NodeResult
-from quietmean.node.session.session import Session
+from quietmean.node.session.session import Session, position_of
 from quietmean.node.session.settings import NodeSettings
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "Quorum",
     "Session",
     "kept_result",
+    "position_of",
     "refusal",
 ]

@@ -341,7 +341,7 @@ class Session:
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests."""
         context = self._context
-        position = self._possible(_position_of(request))
+        position = self._possible(position_of(request))
         context.failure_detector.heard(sender, position)
         self._gate.heard(sender, position)
         match request:
@@ -371,7 +371,7 @@ class Session:
             case Heartbeat():
                 # Its position was noted above; the answer carries this party's.
                 context.changed.set()
-                if _position_of(request) < self._store.latest_from(sender):
+                if position_of(request) < self._store.latest_from(sender):
                     return Answer(request.number, REFUSED, *context.inbox.position, reason="it was in a later round before")
         return Answer(request.number, ACCEPTED, *context.inbox.position)
 
@@ -429,7 +429,8 @@ class Session:
             self._context.report(Refusal(*noted))
 
 
-def _position_of(request: AnyRequest) -> Position:
+def position_of(request: AnyRequest) -> Position:
+    """Where its sender is at least."""
     match request:
         case Transfer() | ResendRequest() | Heartbeat():
             return request.phase, request.round
