@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import pytest
 import quietmean as qm
 from quietmean.api.sessions import AsyncRounds
 from quietmean.core.codec import digest
-from quietmean.core.folders import data_folder
+from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.studies.audit import AuditLog, Event, verify
@@ -117,6 +118,31 @@ def test_ten_lines_of_user_code_for_all_rounds() -> None:
         assert own == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
 
 
+def test_the_program_on_the_page() -> None:
+    """The session file and the few lines of the how-to page, by three parties, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs/how-to/session.md").read_text()
+    file, program = (page.split(f"```{kind}\n", 1)[1].split("```", 1)[0] for kind in ("toml", "python"))
+    Path("session.toml").write_text(file)
+    assert len(program.splitlines()) <= 8
+    found: dict[str, Any] = {}
+
+    def run(name: str) -> None:
+        names = {"start": np.zeros(3), "trained": lambda model: model + 0.1}
+        exec(program.replace("north.key", f"{name}.key").replace("wards", name), names)  # noqa: S102 - our own page
+        found[name] = names["model"], names["rounds"]
+
+    threads = [Thread(target=run, args=[name]) for name in NAMES]
+    # Without a policy of its own, as a new user has it.
+    (configuration_folder() / "policy.toml").unlink()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    models = [found[name][0] for name in NAMES]
+    assert all(np.array_equal(model, models[0]) for model in models)
+    assert [found[name][1].begun for name in NAMES] == [10, 10, 10]
+
+
 # One vector each and nothing else to wait for: who is away costs no more than one time-out.
 UNSTEADY: dict[str, Any] = TERMS | {"rounds": 5, "dropouts": 0.34, "protocol": "cordp-dme"}
 
@@ -182,29 +208,35 @@ with qm.session(terms, "roster.toml", f"{name}.key", account=name, yes=True) as 
 
 
 def start(name: str, terms: dict[str, Any]) -> subprocess.Popen[str]:
+    """A process of its own for one party."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(terms), name]
     environment = os.environ | {"PYTHONPATH": str(Path(qm.__file__).parents[1])}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
 
 
-def test_a_party_that_is_killed_comes_back_in_a_later_round() -> None:
-    killed = start("east", UNSTEADY)
+# So long as a party takes to start again, the others wait in its absence for each other.
+PATIENT: dict[str, Any] = UNSTEADY | {"round_timeout": 10.0}
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+def test_a_party_that_is_killed_comes_back_in_a_later_round(by: signal.Signals) -> None:
+    killed = start("east", PATIENT)
     again: list[subprocess.Popen[str]] = []
     dead: list[str] = []
     try:
 
         async def steady(name: str) -> list[tuple[int, tuple[str, ...]]]:
             found = []
-            async with part(name, UNSTEADY) as rounds:
+            async with part(name, PATIENT) as rounds:
                 while not rounds.over:
                     if rounds.round == 2 and name == "north":
                         # South waits for north, so east is in the middle of the round.
                         await asyncio.sleep(0.3)
-                        killed.send_signal(signal.SIGKILL)
+                        killed.send_signal(by)
                         await asyncio.to_thread(killed.wait)
                         dead.append(status("east")["started"])
                     if rounds.round == 3 and name == "north":
-                        again.append(start("east", UNSTEADY))
+                        again.append(start("east", PATIENT))
                         while not _is_there(dead):
                             await asyncio.sleep(0.05)
                     mean = await rounds.mean(VECTORS[name])
@@ -227,7 +259,7 @@ def test_a_party_that_is_killed_comes_back_in_a_later_round() -> None:
     assert back[0][2] <= 1
     assert back[-1][:2] == [5, list(NAMES)]
     begun = receipt("east")["rounds"]["begun"]
-    terms = part("north", UNSTEADY).contract.terms
+    terms = part("north", PATIENT).contract.terms
     (entry,) = account("east").entries
     assert entry.charged == terms.charge(begun)
     assert entry.charged.mu <= entry.reserved.mu

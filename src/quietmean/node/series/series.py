@@ -134,6 +134,7 @@ class Series:
             stack.enter_context(settings.listen_socket)
         self._store = settings.open_store()
         stack.callback(self._store.close)
+        self._store.keep_journal_short()
         self._standing = Standing.load(self._store.standing(), self._parties)
         self._number = self._standing.current
         self._ended = not self._restore()
@@ -234,11 +235,14 @@ class Series:
             restarted=self._may_know_more or self._requests.lost_some,
         )
         session.at_gate(listener.cut_off, asyncio.to_thread)
-        for party in self._absent:
-            session.failure_detector.presume_absent(party)
+        detector = session.failure_detector
         for party in self._others:
-            if self._is_past(party, number):
-                session.failure_detector.heard(party, _CLOSING)
+            if party in self._absent:
+                detector.presume_absent(party)
+            elif self._is_past(party, number):
+                detector.heard(party, _CLOSING)
+            else:
+                detector.expect(party)
         self._may_know_more = self._requests.lost_some = False
         self._session = session
         self._requests.turn()
@@ -251,7 +255,7 @@ class Series:
             raise
         finally:
             self._session = None
-            self._absent = {party for party in self._others if session.failure_detector.suspected(party) and self._silent(party)}
+            self._absent = {party for party in self._others if detector.suspected(party) and self._silent(party)}
             self._requests.drop(number)
 
     def _begin(self, number: int) -> None:
