@@ -22,6 +22,7 @@ import pytest
 import quietmean as qm
 from quietmean.api.sessions import AsyncRounds
 from quietmean.core.codec import digest
+from quietmean.core.errors import ProtocolFailure
 from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
@@ -380,3 +381,21 @@ def test_vectors_that_cannot_be_are_refused_and_nothing_is_spent() -> None:
         await asyncio.gather(*(one(name) for name in NAMES))
 
     asyncio.run(all_three())
+
+
+def test_a_session_that_never_starts_is_given_up_and_costs_nothing() -> None:
+    alone = TERMS | {"start_timeout": 0.3}
+    with pytest.raises(ProtocolFailure, match=r"did not start within 0\.3 s for want of south"), part("north", alone):
+        pass
+    terms = part("north", alone).contract.terms
+    (entry,) = account("north").entries
+    assert (entry.status, entry.charged) == ("reserved", terms.charge(4))
+    given_back = part("north", alone).give_up()
+    assert given_back is not None
+    (entry,) = given_back.entries
+    assert (entry.status, entry.charged.mu) == ("spent", 0.0)
+    assert receipt("north")["rounds"]["begun"] == 0
+    # For good: it never takes part in this session.
+    with part("north", alone) as rounds:
+        assert rounds.over
+    assert account("north").charged.mu == 0.0

@@ -20,7 +20,7 @@ from quietmean.ledger import Account
 from quietmean.node import Identity, Roster
 from quietmean.node.monitor import event_json
 from quietmean.sessions.agreed import SessionContract, SessionStudy
-from quietmean.sessions.joined import JoinedSession, Ready, RoundMean, prepare
+from quietmean.sessions.joined import JoinedSession, Ready, RoundMean, give_up, prepare
 from quietmean.studies.distrust import Distrusted
 from quietmean.studies.party import Answer, OwnerApproval, Policy, file_name, payer_for
 
@@ -220,6 +220,15 @@ class session:  # noqa: N801 - it is called, like qm.join
             listen=self._listen,
             report=None if report is None else lambda event: report(event_json(event)),
         )
+
+    def give_up(self) -> Account | None:
+        """End this party's part for good without another round; nothing is sent.
+
+        What was reserved for rounds that it never began is given back, and the receipt is written: for a session that never
+        started, or whose others are gone. Returns the ledger's account. Raises :class:`InputError` if another process of this
+        party runs.
+        """
+        return give_up(self._ready)
 
     def _enter(self) -> tuple[_Loop, JoinedSession]:
         if self._running is not None:

@@ -4,7 +4,7 @@ from quietmean.node.gathering import Started, run_quorum
 from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.peer import run_party
-from quietmean.node.series import RoundEnd, Series, SeriesOver
+from quietmean.node.series import RoundEnd, Series, SeriesOver, Standing
 from quietmean.node.session import Brought, NodeResult, NodeSettings, Quorum
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "RoundEnd",
     "Series",
     "SeriesOver",
+    "Standing",
     "Started",
     "run_party",
     "run_quorum",

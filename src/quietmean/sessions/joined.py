@@ -22,11 +22,12 @@ from quietmean.core.party import Vector
 from quietmean.core.portability import replace_durably
 from quietmean.core.tables import Tabular
 from quietmean.ledger import Account
-from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series
+from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
 from quietmean.node.monitor import Report, status_path
 from quietmean.node.net import Seal, parse_address
 from quietmean.node.preflight import package_version
 from quietmean.planning.accuracy import noise_variance
+from quietmean.privacy import Charge
 from quietmean.sessions.agreed import SessionContract
 from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.studies.audit import Auditor, Event
@@ -298,55 +299,64 @@ class JoinedSession:
         names = tuple(party.name for party, counted in zip(self.contract.parties, inside, strict=True) if counted)
         return RoundMean(end.number, end.result.mean * scale, names, missed, self.begun, self.contract, end, scale)
 
-    # --- the end -----------------------------------------------------------------------------------------------------
-
     def _finish(self) -> None:
         """First the store says that this party begins no other round, then the ledger gives back what is not spent."""
-        ready, standing = self._ready, self._series.standing
-        if not standing.left:
+        if not self._series.standing.left:
             self._series.leave()
-        spent = self.contract.terms.charge(standing.begun)
-        if ready.charge is not None:
-            note = (
-                f"{standing.begun} of {ready.most} rounds, each as planned; against any {self.contract.target.colluding} together"
-            )
-            self.account = ready.charge.settle_rounds(spent, note)
-        end = {"result": standing.results > 0, "rounds": standing.begun}
-        try:
-            audit: dict[str, Any] = ready.auditor.write(Event.ENDED, end).to_json()
-        except InputError as error:
-            audit = {"not_written": str(error)}
-        replace_durably(ready.receipt, canonical_json(self._receipt({**ready.approval, "audit": audit})) + b"\n")
+        self.account = conclude(self._ready, self._series.standing)
 
-    def _receipt(self, origin: Mapping[str, Any]) -> dict[str, Any]:
-        contract, standing, terms = self.contract, self._series.standing, self.contract.terms
-        spent, others = terms.charge(standing.begun), contract.everybody_else(standing.begun)
-        names = [party.name for party in contract.parties]
-        return {
-            "format": FORMAT,
-            "session": contract.study.model_dump(mode="json"),
-            "party": contract.own.name,
-            "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
-            "rounds": {
-                "agreed": contract.study.rounds,
-                "begun": standing.begun,
-                "with_mean": standing.results,
-                "counted": dict(zip(names, standing.counted, strict=True)),
-            },
-            "certificate": {
-                "epsilon": self.spent_epsilon,
-                "delta": contract.study.delta,
-                "mu": spent.mu,
-                "beta": spent.beta,
-                "tv": spent.tv,
-                "epsilon_a_priori": contract.epsilon_a_priori,
-                "colluding": contract.target.colluding,
-                "unit": str(contract.study.unit),
-                "neighbouring": str(contract.target.neighbouring),
-                "enforced_by": contract.plan.a_priori.enforced_by,
-                "everyone_else_epsilon": "inf" if math.isinf(others) else others,
-                "assumptions": assumptions_json(contract.assumptions),
-            },
-            "plan": contract.plan.to_json(),
-            "origin": {"approval": dict(origin), "version": package_version()},
-        }
+
+def give_up(ready: Ready) -> Account | None:
+    """End this party's part for good without another round, as :class:`JoinedSession` does at its end; nothing is sent."""
+    ready.auditor.write(Event.STARTED, {"plan": ready.contract.plan.digest, "charged": ready.charge is not None})
+    return conclude(ready, Series.retire(ready.settings))
+
+
+def conclude(ready: Ready, standing: Standing) -> Account | None:
+    """Of a party that begins no other round: put its rounds in place of all in the ledger, and write the receipt."""
+    spent, account = ready.contract.terms.charge(standing.begun), None
+    if ready.charge is not None:
+        colluding = ready.contract.target.colluding
+        note = f"{standing.begun} of {ready.most} rounds, each as planned; against any {colluding} together"
+        account = ready.charge.settle_rounds(spent, note)
+    end = {"result": standing.results > 0, "rounds": standing.begun}
+    try:
+        audit: dict[str, Any] = ready.auditor.write(Event.ENDED, end).to_json()
+    except InputError as error:
+        audit = {"not_written": str(error)}
+    document = _receipt(ready.contract, standing, spent, {**ready.approval, "audit": audit})
+    replace_durably(ready.receipt, canonical_json(document) + b"\n")
+    return account
+
+
+def _receipt(contract: SessionContract, standing: Standing, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
+    others = contract.everybody_else(standing.begun)
+    names = [party.name for party in contract.parties]
+    return {
+        "format": FORMAT,
+        "session": contract.study.model_dump(mode="json"),
+        "party": contract.own.name,
+        "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
+        "rounds": {
+            "agreed": contract.study.rounds,
+            "begun": standing.begun,
+            "with_mean": standing.results,
+            "counted": dict(zip(names, standing.counted, strict=True)),
+        },
+        "certificate": {
+            "epsilon": contract.spent_epsilon(standing.begun),
+            "delta": contract.study.delta,
+            "mu": spent.mu,
+            "beta": spent.beta,
+            "tv": spent.tv,
+            "epsilon_a_priori": contract.epsilon_a_priori,
+            "colluding": contract.target.colluding,
+            "unit": str(contract.study.unit),
+            "neighbouring": str(contract.target.neighbouring),
+            "enforced_by": contract.plan.a_priori.enforced_by,
+            "everyone_else_epsilon": "inf" if math.isinf(others) else others,
+            "assumptions": assumptions_json(contract.assumptions),
+        },
+        "plan": contract.plan.to_json(),
+        "origin": {"approval": dict(origin), "version": package_version()},
+    }

@@ -52,6 +52,8 @@ from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
 _SOON, _ASKING, _FIRST_ASKING = 0.02, 0.1, 2.0
+# What the store of a party that left has for a result.
+_LEFT = b"left"
 # Later than so many round time-outs after the others began a round, a party is late for it.
 _LATE = 0.5
 _LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
@@ -121,10 +123,24 @@ class Series:
         standing = self._standing
         return standing.left or standing.current >= self._rounds or standing.begun >= self._most
 
+    @classmethod
+    def retire(cls, settings: NodeSettings) -> Standing:
+        """Leave a series without taking part again: no connection is made. Returns where this party was.
+
+        Raises :class:`InputError` if another process of this party runs.
+        """
+        with contextlib.closing(settings.open_store()) as store:
+            standing = Standing.load(store.standing(), settings.plan.target.parties)
+            if not standing.left:
+                standing = msgspec.structs.replace(standing, left=True)
+                store.save_standing(standing.dump())
+                store.finish(int(Phase.MIXING), _LEFT)
+            return standing
+
     def leave(self) -> None:
         """Begin no other round, ever; on disk when this returns. The secrets of the series are deleted."""
         self._save(msgspec.structs.replace(self._standing, left=True))
-        self._store.finish(int(Phase.MIXING), b"left")
+        self._store.finish(int(Phase.MIXING), _LEFT)
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
