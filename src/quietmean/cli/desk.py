@@ -19,11 +19,16 @@ def command(
     owner_key: Path | None = None,
     port: int = 0,
     no_browser: Annotated[bool, Parameter(negative="")] = False,
+    behind_proxy: str | None = None,
+    socket: Path | None = None,
+    proxy_user: str | None = None,
+    user_header: str = "X-Remote-User",
+    users: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
 ) -> None:
     """Show studies, contracts, running nodes, results and the budget in a browser on this machine.
 
-    Only this machine and this user reach the pages, by a link that works once. They read what lies in the folder, write
-    approvals there, and start nothing.
+    Only this machine and this user reach the pages, by a link that works once, or those who are logged in at a proxy. They read
+    what lies in the folder, write approvals there, and start nothing.
 
     Parameters
     ----------
@@ -41,16 +46,41 @@ def command(
         Of this machine; by default a free one.
     no_browser
         Print the link, and open nothing.
+    behind_proxy
+        https://HOST of the pages behind your own HTTPS and log-in, for several people (docs/how-to/policy.md). Linux only.
+    socket
+        Where the proxy finds them: a Unix socket that is made.
+    proxy_user
+        The account that the proxy runs as; nobody else's connection is taken.
+    user_header
+        The header in which the proxy names who is logged in; it must take away one that a browser sent.
+    users
+        Who may use the pages, by these names.
     """
     from quietmean.core.errors import InputError
     from quietmean.core.extras import import_extra
 
     for module in ("starlette", "uvicorn", "jinja2"):
         import_extra(module, "desk", "the desk")
-    from quietmean.desk import Shelf, serve
+    from quietmean.desk import ProxyDoor, Shelf, serve, serve_behind_proxy
 
     if not folder.is_dir():
         raise InputError(f"folder {folder} does not exist: name the one with this site's studies")
+    if behind_proxy is not None:
+        if socket is None or proxy_user is None:
+            raise InputError("pages behind a proxy need --socket PATH, and --proxy-user with the account that the proxy runs as")
+        if port or no_browser:
+            raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
+        door = ProxyDoor(behind_proxy, user_header, frozenset(users or ()))
+
+        def tell(line: str) -> None:
+            err.print(line, markup=False, soft_wrap=True)
+
+        place = (socket, proxy_user)
+        serve_behind_proxy(Shelf(folder, party), door, place, tell, policy=policy, ledger=ledger, owner_key=owner_key)
+        return
+    if socket or proxy_user or users:
+        raise InputError("--socket, --proxy-user and --users are for pages behind a proxy: give --behind-proxy https://HOST too")
     if not 0 <= port <= 65535:
         raise InputError(f"port is {port}: choose one in 1..65535, or none for a free one")
 

@@ -1,7 +1,8 @@
-"""The site's pages on this machine, for who answers for the data and has no shell: they show, and sign; studies run elsewhere."""
+"""The site's pages, for who answers for the data and has no shell: they show, and sign; studies run elsewhere."""
 
 from quietmean.desk.app import Desk, make_app
-from quietmean.desk.serving import serve
+from quietmean.desk.behind_proxy import ProxyDoor
+from quietmean.desk.serving import serve, serve_behind_proxy
 from quietmean.desk.shelf import Shelf
 
-__all__ = ["Desk", "Shelf", "make_app", "serve"]
+__all__ = ["Desk", "ProxyDoor", "Shelf", "make_app", "serve", "serve_behind_proxy"]

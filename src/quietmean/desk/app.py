@@ -41,7 +41,10 @@ _REPORT_POLICY = (
 
 @dataclass(frozen=True)
 class Desk:
-    """``shelf``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings."""
+    """``shelf``: the site's folder; ``policy``: where its policy is, by default in the user's folder for settings.
+
+    ``say`` gets which visitor signed or refused what, where there are several.
+    """
 
     shelf: Shelf
     door: Door
@@ -49,6 +52,7 @@ class Desk:
     ledger: Path | None = None
     owner_key: Path | None = None
     stop: Callable[[], None] = field(default=lambda: None)
+    say: Callable[[str], None] = field(default=lambda text: None)
 
     async def home(self, request: Request) -> Response:
         def content() -> dict[str, Any]:
@@ -107,7 +111,9 @@ class Desk:
                 raise InputError("which data set it is about is not clear: type what the ledger calls it")
             owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
             signed = OwnerApproval.sign(self.shelf.contract(sealed), Policy.load(self.policy), account, until, owner)
-            return {"name": name, "place": self.shelf.sign(name, signed), "until": until, "account": account}
+            place = self.shelf.sign(name, signed)
+            self._tell(request, f"signed {name}")
+            return {"name": name, "place": place, "until": until, "account": account}
 
         return await self._page(request, "approved.html", content)
 
@@ -118,7 +124,17 @@ class Desk:
             return refusal()
         if name not in self.shelf.studies() or self.owner_key is None:
             return self.missing(request)
-        return await self._page(request, "refused.html", lambda: {"name": name, "taken": self.shelf.refuse(name)})
+
+        def content() -> dict[str, Any]:
+            taken = self.shelf.refuse(name)
+            self._tell(request, f"refused {name}")
+            return {"name": name, "taken": taken}
+
+        return await self._page(request, "refused.html", content)
+
+    def _tell(self, request: Request, what: str) -> None:
+        if visitor := self.door.visitor(request):
+            self.say(f"{datetime.now(UTC).isoformat(timespec='seconds')} {shown(visitor)} {shown(what)}")
 
     async def node(self, request: Request) -> Response:
         return await self._node("node.html", request)

@@ -54,7 +54,8 @@ def new_token() -> str:
 class Door(Protocol):
     """``leaves``: can a visitor end the whole?"""
 
-    leaves: bool
+    @property
+    def leaves(self) -> bool: ...
 
     @property
     def origin(self) -> str: ...

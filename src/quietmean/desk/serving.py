@@ -7,13 +7,18 @@ import tempfile
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import open_private
 from quietmean.desk.app import Desk, make_app
+from quietmean.desk.behind_proxy import ProxyDoor, require_no_node_key
 from quietmean.desk.door import LinkDoor
 from quietmean.desk.shelf import Shelf
-from quietmean.node.net import open_socket
+from quietmean.node.net import open_account_socket, open_socket
+
+if TYPE_CHECKING:
+    import uvicorn
 
 
 def serve(
@@ -27,8 +32,6 @@ def serve(
     browser: bool = True,
 ) -> None:
     """Until the page is left, or Ctrl-C. ``say`` gets the link."""
-    import uvicorn
-
     try:
         opened = open_socket(("127.0.0.1", port))
     except InputError:
@@ -39,16 +42,53 @@ def serve(
         def stop() -> None:
             server.should_exit = True
 
-        desk = Desk(shelf, door, policy, ledger, owner_key, stop)
-        config = uvicorn.Config(
-            make_app(desk), log_config=None, access_log=False, server_header=False, date_header=False, ws="none", lifespan="off"
-        )
-        server = uvicorn.Server(config)
+        server = _server(Desk(shelf, door, policy, ledger, owner_key, stop))
         say(door.address)
         with tempfile.TemporaryDirectory(prefix="quietmean-") as folder:
             if browser:
                 webbrowser.open(_opening(Path(folder), door).as_uri())
             server.run(sockets=[listening])
+
+
+def serve_behind_proxy(
+    shelf: Shelf,
+    door: ProxyDoor,
+    place: tuple[Path, str],
+    say: Callable[[str], None],
+    *,
+    policy: Path | None = None,
+    ledger: Path | None = None,
+    owner_key: Path | None = None,
+) -> None:
+    """Until it is stopped. ``place``: the path of the socket, and the account of the proxy; ``say`` gets who signed what."""
+    require_no_node_key(shelf.folder, owner_key)
+    path, proxy = place
+    with open_account_socket(path, proxy) as listening:
+        try:
+            server = _server(Desk(shelf, door, policy, ledger, owner_key, say=say))
+            say(f"behind {door.origin}, at {path}")
+            server.run(sockets=[listening])
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _server(desk: Desk) -> uvicorn.Server:
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            make_app(desk),
+            # Its sockets are asked who comes.
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="off",
+        )
+    )
 
 
 def _opening(folder: Path, door: LinkDoor) -> Path:

@@ -1,5 +1,6 @@
 """Communication between machines: keys and roster, TLS, frames, connections, and the listening side."""
 
+from quietmean.node.net.account_socket import open_account_socket
 from quietmean.node.net.duplex import Handler, OnAnswer
 from quietmean.node.net.handshakes import HandshakePool, network_of
 from quietmean.node.net.hosts import number_of, numbers_to_dial
@@ -125,6 +126,7 @@ __all__ = [
     "network_of",
     "number_of",
     "numbers_to_dial",
+    "open_account_socket",
     "open_socket",
     "parse_address",
     "parse_place",

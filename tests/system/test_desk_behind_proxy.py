@@ -1,0 +1,224 @@
+"""The desk behind a proxy with a log-in: three accounts of one machine, real sockets, and what attackers try."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.desk import ProxyDoor
+from quietmean.desk.shelf import words_of
+from quietmean.node import Identity
+from quietmean.node.net import open_account_socket
+from quietmean.studies.sealed import Sealed
+from support.meeting import AGES, meet
+
+ORIGIN, HEADER = "https://desk.hospital.example", "X-Remote-User"
+# The desk's account, the proxy's and a stranger's.
+DESK, PROXY, STRANGER = 65534, 2, 3
+SETPRIV = shutil.which("setpriv")
+needs_accounts = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0 or SETPRIV is None, reason="needs Linux, root and setpriv, to be other users"
+)
+
+
+def started_as(user: int, *arguments: str | Path, **more: Any) -> subprocess.Popen[str]:
+    """Python as another user, that may read where this Python is installed."""
+    rights = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
+    become = [SETPRIV or "", "--reuid", str(user), "--regid", str(user), "--clear-groups", *rights]
+    return subprocess.Popen([*become, sys.executable, *map(str, arguments)], text=True, **more)
+
+
+@dataclass
+class Pages:
+    folder: Path
+    place: Path
+    port: int
+    desk: subprocess.Popen[str]
+
+    def ask(
+        self, path: str, body: dict[str, str] | None = None, login: str | None = "alice", **headers: str
+    ) -> tuple[int, str, dict[str, str]]:
+        """Through the proxy, as a browser does, but for ``headers``."""
+        given = {"Host": ORIGIN.removeprefix("https://"), "Sec-Fetch-Site": "same-origin"}
+        if login is not None:
+            given["Cookie"] = f"login={login}"
+        if body is not None:
+            given |= {"Origin": ORIGIN, "Content-Type": "application/x-www-form-urlencoded"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET" if body is None else "POST", path, None if body is None else urlencode(body), given)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(), {name.lower(): text for name, text in answer.getheaders()}
+        finally:
+            connection.close()
+
+    def token(self, login: str) -> str:
+        found = re.search(r'name="form" value="([^"]+)"', self.ask("/study/ages.sealed", login=login)[1])
+        assert found is not None
+        return found.group(1)
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Iterator[Pages]:
+    folder, run = tmp_path / "studies", tmp_path / "run"
+    for each in (folder, run):
+        each.mkdir()
+    meeting = meet(folder, tables={**AGES, "study": {**AGES["study"], "name": "ages", "records": 3000}})
+    (folder / "ages.sealed").write_bytes(meeting.seal().signed.to_file())
+    Identity.generate().save(folder / "owner.key", b"open sesame")
+    os.chown(folder / "owner.key", DESK, DESK)
+    for each in (tmp_path, folder, run):
+        os.chown(each, DESK, DESK)
+    place = run / "desk.sock"
+    options: list[str | Path] = [
+        "--behind-proxy",
+        ORIGIN,
+        "--socket",
+        place,
+        "--proxy-user",
+        str(PROXY),
+        "--users",
+        "alice",
+        "bob",
+    ]
+    owner: list[str | Path] = ["--party", "south", "--owner-key", folder / "owner.key"]
+    with started_as(DESK, "-m", "quietmean", "desk", folder, *owner, *options, stderr=subprocess.PIPE) as desk:
+        assert desk.stderr is not None
+        assert desk.stderr.readline() == f"behind {ORIGIN}, at {place}\n"
+        proxy_file = Path(__file__).parents[1] / "support" / "reverse_proxy.py"
+        with started_as(PROXY, proxy_file, place, HEADER, stdout=subprocess.PIPE) as proxy:
+            assert proxy.stdout is not None
+            yield Pages(folder, place, int(proxy.stdout.readline()), desk)
+            proxy.kill()
+        desk.send_signal(signal.SIGINT)
+
+
+@needs_accounts
+def test_who_is_logged_in_signs_and_the_desk_says_who(pages: Pages) -> None:
+    status, page, headers = pages.ask("/")
+    assert status == 200
+    assert "ages.sealed" in page
+    assert 'class="visitor">alice<' in page
+    assert "/leave" not in page
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert "set-cookie" not in headers
+    words = " ".join(words_of(Sealed.load(pages.folder / "ages.sealed").digest).words)
+    signing = {"form": pages.token("bob"), "words": words, "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
+    # A form is its user's.
+    assert pages.ask("/study/ages.sealed/approve", signing, login="alice")[0] == 403
+    assert pages.ask("/study/ages.sealed/approve", signing, login="bob")[0] == 200
+    assert (pages.folder / "ages-south.approval").exists()
+    assert pages.desk.stderr is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 bob signed ages\.sealed\n", pages.desk.stderr.readline())
+    assert pages.ask("/leave", {"form": pages.token("bob")}, login="bob")[0] == 404
+    assert pages.ask("/login")[0] == 404
+
+
+@needs_accounts
+def test_what_attackers_try(pages: Pages) -> None:
+    assert pages.ask("/", login=None)[0] == 302
+    # Logged in, but not of those who may; and a header of the browser's own counts for nothing.
+    assert pages.ask("/", login="mallory")[0] == 403
+    assert pages.ask("/", login="mallory", X_Remote_User="alice")[0] == 403
+    assert pages.ask("/", Host="evil.example")[0] == 403
+    assert pages.ask("/", Sec_Fetch_Site="cross-site")[0] == 403
+    form = {"form": pages.token("alice")}
+    refuse = "/study/ages.sealed/refuse"
+    for wrong in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}):
+        assert pages.ask(refuse, form, **wrong)[0] == 403
+    assert pages.ask(refuse, {"form": "x"})[0] == 403
+    assert pages.ask(refuse, {})[0] == 403
+    assert not (pages.folder / "ages-south.refused").exists()
+    # Another account of the machine at the socket, with the header: not even an answer.
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1]); "
+        "s.sendall(b'GET / HTTP/1.1\\r\\nHost: desk.hospital.example\\r\\n' "
+        "b'X-Remote-User: alice\\r\\nConnection: close\\r\\n\\r\\n'); "
+        "print(len(s.recv(65536)))"
+    )
+    for user, answered in ((STRANGER, False), (PROXY, True)):
+        told, errors = started_as(user, "-c", code, pages.place, stdout=subprocess.PIPE, stderr=subprocess.PIPE).communicate()
+        assert (told.strip().isdigit() and int(told) > 0) is answered, errors
+    assert pages.ask(refuse, form)[0] == 200
+    assert (pages.folder / "ages-south.refused").exists()
+
+
+@needs_accounts
+def test_it_does_not_run_as_the_node(pages: Pages) -> None:
+    """As root, or where this account reads a key of the node."""
+    other = str(pages.place.with_name("2"))
+    options = ["--behind-proxy", ORIGIN, "--socket", other, "--proxy-user", "2", "--users", "alice"]
+    with pytest.raises(SystemExit) as ended:
+        main(["desk", str(pages.folder), *options])
+    assert ended.value.code == 2
+    Identity.generate().save(pages.folder / "north.key")
+    os.chown(pages.folder / "north.key", DESK, DESK)
+    desk = started_as(DESK, "-m", "quietmean", "desk", pages.folder, *options, stderr=subprocess.PIPE)
+    _, errors = desk.communicate(timeout=60)
+    assert desk.returncode == 2
+    assert "start them as another account than the node's" in errors.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--behind-proxy", ORIGIN], "need --socket PATH"),
+        (["--socket", "x"], "give --behind-proxy https://HOST too"),
+        (["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0"], "name those who may with --users"),
+        (["--behind-proxy", f"{ORIGIN}/", "--socket", "x", "--proxy-user", "0", "--users", "a"], "nothing after it"),
+        (["--behind-proxy", "http://h", "--socket", "x", "--proxy-user", "0", "--users", "a"], "nothing after it"),
+        (["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0", "--users", "a", "--port", "1"], "leave them out"),
+        (
+            ["--behind-proxy", ORIGIN, "--socket", "x", "--proxy-user", "0", "--users", "a", "--user-header", "X:"],
+            "name of a header",
+        ),
+    ],
+)
+def test_what_does_not_go_together(given: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["desk", *given])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose process comes")
+def test_sockets_of_others_and_of_the_past(tmp_path: Path) -> None:
+    from quietmean.core.errors import InputError
+
+    place = tmp_path / "desk.sock"
+    for _ in range(2):
+        # The second time what the first one left is in its place.
+        with open_account_socket(place, str(os.getuid())) as listening:
+            listening.settimeout(10)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(place))
+                listening.accept()[0].close()
+    with pytest.raises(InputError, match="does not exist on this machine"):
+        open_account_socket(place, "nobody-has-this-name")
+    place.unlink()
+    place.write_text("")
+    with pytest.raises(InputError, match="cannot be made"):
+        open_account_socket(place, "0")
+    tmp_path.chmod(0o777)
+    with pytest.raises(InputError, match="written by everybody"):
+        open_account_socket(tmp_path / "other.sock", "0")
+
+
+def test_the_secret_is_not_shown() -> None:
+    door = ProxyDoor(ORIGIN, HEADER, frozenset({"alice"}))
+    assert door.secret not in repr(door)
