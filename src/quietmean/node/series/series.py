@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -36,12 +35,12 @@ from quietmean.node.net import (
     Payload,
     Roster,
     Seal,
-    in_round,
     inner_request,
 )
 from quietmean.node.peer import monitor_of
 from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
+from quietmean.node.series.others import Others
 from quietmean.node.series.place import Place, RoundLink
 from quietmean.node.series.record import SeriesOver, Standing, over_text
 from quietmean.node.series.requests import OpenRequests
@@ -88,13 +87,6 @@ class Series:
         self._ended = True
         self._session: Session | None = None
         self._last: RoundEnd | None = None
-        self._places: dict[PartyId, Place] = {}
-        self._reached: dict[PartyId, int] = {}
-        # Who was missed in the last round and has not been heard since.
-        self._absent: set[PartyId] = set()
-        self._heard_at: dict[PartyId, float] = {}
-        # The last round that others are known to have begun, and when that was heard first.
-        self._begun_at = 0, -math.inf
         self._requests = OpenRequests()
         # A process before this one may have been handed messages of the first round that this one begins.
         self._may_know_more = False
@@ -177,6 +169,7 @@ class Series:
         self._links = {
             peer: Link(self._endpoint, peer, self._reach.route(peer), self._handle, self._told) for peer in self._others
         }
+        self._where = Others(self._links, settings.plan.target.colluding, settings.round_timeout / 2)
         self._opening = Session(settings, self._store, lambda _: self._round_links(0), self._monitor.traffic, self._monitor.event)
         self._listener = Listener(
             self._endpoint,
@@ -193,7 +186,7 @@ class Series:
             await self._opening.agree_on_seed()
             self._save(msgspec.structs.replace(self._standing, agreed=True))
         else:
-            await self._ask_all(_FIRST_ASKING)
+            await self._where.ask(_FIRST_ASKING, self._place.round)
 
     async def _close(self) -> None:
         for link in self._links.values():
@@ -253,9 +246,9 @@ class Series:
         session.at_gate(listener.cut_off, asyncio.to_thread)
         detector = session.failure_detector
         for party in self._others:
-            if party in self._absent:
+            if party in self._where.absent:
                 detector.presume_absent(party)
-            elif self._is_past(party, number):
+            elif self._where.is_past(party, number):
                 detector.heard(party, _CLOSING)
             else:
                 detector.expect(party)
@@ -271,7 +264,7 @@ class Series:
             raise
         finally:
             self._session = None
-            self._absent = {party for party in self._others if detector.suspected(party) and self._silent(party)}
+            self._where.absent = {party for party in self._others if detector.suspected(party) and self._where.silent(party)}
             self._requests.drop(number)
 
     def _begin(self, number: int) -> None:
@@ -317,18 +310,18 @@ class Series:
     async def _next(self, value: Vector) -> int:
         """The round that this party takes part in now. Raises :class:`SeriesOver` if there is none."""
         standing = self._standing
-        if not self._ended and not self._most_past(standing.current) and self._goes_on(value):
+        if not self._ended and not self._where.are_past(standing.current) and self._goes_on(value):
             return standing.current
         self._ended = True
+        if self.over:
+            raise SeriesOver(over_text(standing, self._rounds, self._most))
         if self._may_know_more:
-            await self._ask_all(_FIRST_ASKING)
-        if not self.over:
-            await self._require_others()
+            await self._where.ask(_FIRST_ASKING, self._place.round)
+        await self._require_others()
         number = await self._in_time(standing.current + 1, returning=self._may_know_more)
-        if number > self._rounds or standing.left or standing.begun >= self._most:
-            self._number = standing.current
-            if number > self._rounds:
-                self._save(msgspec.structs.replace(standing, current=self._rounds))
+        if number > self._rounds:
+            # The others are past the last one.
+            self._save(msgspec.structs.replace(standing, current=self._rounds))
             raise SeriesOver(over_text(standing, self._rounds, self._most))
         return number
 
@@ -337,7 +330,7 @@ class Series:
         loop, plan = asyncio.get_running_loop(), self._settings.plan
         least = max(2, int(getattr(plan.protocol, "minimum", 2)), self._parties // 2 + 1 if plan.gated else 2)
         until = loop.time() + self._settings.round_timeout
-        there = {party for party in self._others if not self._silent(party)}
+        there = self._where.not_silent()
         while len(there) < least - 1:
             if loop.time() >= until:
                 names = ", ".join(self._settings.names[party] for party in sorted(there)) or "nobody"
@@ -345,7 +338,7 @@ class Series:
                     f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun, try again later"
                 )
             await asyncio.sleep(_ASKING)
-            there |= await self._ask_all(_FIRST_ASKING)
+            there |= await self._where.ask(_FIRST_ASKING, self._place.round)
 
     async def _in_time(self, first: int, *, returning: bool) -> int:
         """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
@@ -361,10 +354,10 @@ class Series:
 
     def _first_open(self, number: int, *, returning: bool) -> int:
         """``number``, or a later round if the others are too far for it; ``returning``: this party was away."""
-        place = self._others_place()
+        place = self._where.place()
         if place is None or place.round < number:
             return number
-        late = returning or asyncio.get_running_loop().time() - self._begun_at[1] > _LATE * self._settings.round_timeout
+        late = returning or self._where.begun_for > _LATE * self._settings.round_timeout
         return place.round + (place.position > (self._first_wait if late else _LAST_CHANCE))
 
     @property
@@ -378,9 +371,9 @@ class Series:
         """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
         protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
         until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
-        while (place := self._others_place()) is not None and place < Place(number - 1, _CLOSING) and loop.time() < until:
+        while (place := self._where.place()) is not None and place < Place(number - 1, _CLOSING) and loop.time() < until:
             await asyncio.sleep(_SOON)
-            await self._ask_all(_ASKING)
+            await self._where.ask(_ASKING, self._place.round)
         return self._first_open(number, returning=returning)
 
     def _goes_on(self, value: Vector) -> bool:
@@ -388,34 +381,6 @@ class Series:
             return self._settings_of(self._standing.current, value.copy()).store_exists()
         except InputError:
             return False
-
-    def _others_place(self) -> Place | None:
-        """The furthest place that more parties claim than may collude; with fewer parties in reach, that all of them claim."""
-        claims = sorted((place for party, place in self._places.items() if not self._links[party].unreachable), reverse=True)
-        return claims[min(self._settings.plan.target.colluding, len(claims) - 1)] if claims else None
-
-    def _most_past(self, number: int) -> bool:
-        place = self._others_place()
-        return place is not None and place.round > number
-
-    async def _ask_all(self, seconds: float) -> set[PartyId]:
-        """Ask the others where they are; for so long, unless all who can be reached have answered. Returns who did."""
-
-        async def ask(party: PartyId) -> None:
-            await self._links[party].ask(in_round(Heartbeat(0, int(Phase.AGREEMENT), 0), self._place.round))
-
-        loop = asyncio.get_running_loop()
-        until, asking = loop.time() + seconds, {party: asyncio.create_task(ask(party)) for party in self._others}
-        while loop.time() < until:
-            open_ = [task for party, task in asking.items() if not task.done() and not self._links[party].unreachable]
-            if not open_:
-                break
-            await asyncio.wait(open_, timeout=_SOON, return_when=asyncio.ALL_COMPLETED)
-        answered = {party for party, task in asking.items() if task.done()}
-        for task in asking.values():
-            task.cancel()
-        await asyncio.gather(*asking.values(), return_exceptions=True)
-        return answered
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -467,32 +432,15 @@ class Series:
         if self._session is not None and place.round == self._number and place.begun:
             self._session.heard(peer, place.position)
 
-    def _silent(self, party: PartyId) -> bool:
-        silence = asyncio.get_running_loop().time() - self._heard_at.get(party, -math.inf)
-        return self._links[party].unreachable or silence > self._settings.round_timeout / 2
-
     def _note_place(self, peer: PartyId, place: Place) -> None:
-        self._heard_at[peer] = asyncio.get_running_loop().time()
-        self._absent.discard(peer)
-        known = self._places.get(peer)
-        if known is None or place.round != known.round or place > known:
-            self._places[peer] = place
-        if place.begun and place.round > self._begun_at[0]:
-            self._begun_at = place.round, self._heard_at[peer]
-        reached = self._reached.get(peer, 0)
-        if place.round > reached:
-            self._reached[peer] = place.round
-            if self._session is not None and reached <= self._number < place.round:
-                # It is past this round, and never comes back to it.
-                self._session.heard(peer, _CLOSING)
-
-    def _is_past(self, peer: PartyId, number: int) -> bool:
-        return self._reached.get(peer, 0) > number
+        if self._where.note(peer, place) and self._session is not None and self._where.is_past(peer, self._number):
+            # It is past this round, and never comes back to it.
+            self._session.heard(peer, _CLOSING)
 
     def _round_links(self, number: int) -> dict[PartyId, RoundLink]:
         def past(peer: PartyId) -> bool:
             # Who is past the agreement still answers about it.
-            return number > 0 and self._is_past(peer, number)
+            return number > 0 and self._where.is_past(peer, number)
 
         return {
             peer: RoundLink(link, peer, number, lambda peer=peer: past(peer), self._monitor)  # type: ignore[misc]
