@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -131,6 +131,14 @@ class Store(Database):
         with self._transaction():
             self._database.execute(
                 "UPDATE pledge SET nonce = ?, weight = ?, exchange = ? WHERE party = ?", (nonce, weight, exchange, party)
+            )
+
+    def save_agreed(self, agreed: Mapping[PartyId, Commitment]) -> None:
+        """What all parties revealed, where it was agreed on before; at once."""
+        rows = [(party, one.hash, one.nonce or b"", one.weight or 0.0, one.exchange or b"") for party, one in agreed.items()]
+        with self._transaction():
+            self._database.executemany(
+                "INSERT OR REPLACE INTO pledge (party, hash, nonce, weight, exchange) VALUES (?, ?, ?, ?, ?)", rows
             )
 
     # --- rounds ------------------------------------------------------------------------------------------------------
