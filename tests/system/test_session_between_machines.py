@@ -27,6 +27,7 @@ from quietmean.core.folders import configuration_folder, data_folder
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.studies.audit import AuditLog, Event, verify
+from support.relays import RelayProcess
 from support.site_policy import write_policy
 
 NAMES = ("north", "south", "east")
@@ -276,6 +277,27 @@ def _is_there(dead: list[str]) -> bool:
     east = next(peer for peer in status("north")["peers"] if peer["name"] == "east")
     started = status("east")["started"]
     return started not in dead and (east["last_heard"] or "") > started
+
+
+def test_by_way_of_a_relay_that_is_started_again(free_ports: Callable[[int], list[int]]) -> None:
+    with RelayProcess(free_ports(1)[0]) as relay:
+        roster = Roster.load(Path("roster.toml"))
+        entries = [RosterEntry(entry.name, relay.address, entry.public_key) for entry in roster.entries]
+        Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+
+        async def story() -> list[set[tuple[int, tuple[str, ...]]]]:
+            running = [part(name, TERMS | {"round_timeout": 20.0}) for name in NAMES]
+            opened = await asyncio.gather(*(one.__aenter__() for one in running))
+            rounds = dict(zip(NAMES, opened, strict=True))
+            found = [await mean_of_all(rounds), await mean_of_all(rounds)]
+            await asyncio.to_thread(relay.kill)
+            await asyncio.to_thread(relay.start)
+            found += [await mean_of_all(rounds), await mean_of_all(rounds)]
+            await asyncio.gather(*(one.__aexit__(None, None, None) for one in running))
+            return found
+
+        assert asyncio.run(story()) == [{(number, NAMES)} for number in (1, 2, 3, 4)]
+        assert relay.health()["since_start"]["joined"] >= 1
 
 
 def test_a_budget_that_ends_in_mid_session() -> None:
