@@ -50,12 +50,14 @@ FORMAT = "quietmean-session-receipt-1"
 class RoundMean(Tabular):
     """``mean``: shape (d,), in the units of the vectors. ``counted``: names of the parties whose vectors are in it.
 
-    ``missed``: how many rounds this party missed just before.
+    Two parties may count different ones, where one was late. ``not_heard``: whose releases did not arrive here. ``missed``: how
+    many rounds this party missed just before.
     """
 
     round: int
     mean: Vector
     counted: tuple[str, ...]
+    not_heard: tuple[str, ...]
     missed: int
     _begun: int
     _contract: SessionContract
@@ -70,7 +72,7 @@ class RoundMean(Tabular):
     @cached_property
     def standard_error(self) -> float:
         """Of the noise in the mean, per coordinate, in the units of the vectors."""
-        used = self._end.result.execution.in_result
+        used = self._end.execution.in_result
         stated = used.error_variance()
         variance = noise_variance(used.transcript(), used.weights) if stated is None else stated
         return math.sqrt(variance) * self._scale
@@ -295,9 +297,10 @@ class JoinedSession:
         return plan.admit(clipped_rows(array, bound, plan.value_step), float(records))
 
     def _mean_of(self, end: RoundEnd, scale: float, missed: int) -> RoundMean:
-        inside = end.result.execution.contributors().tolist()
+        inside = end.execution.contributors().tolist()
         names = tuple(party.name for party, counted in zip(self.contract.parties, inside, strict=True) if counted)
-        return RoundMean(end.number, end.result.mean * scale, names, missed, self.begun, self.contract, end, scale)
+        not_heard = tuple(self.contract.parties[party].name for party in end.not_heard)
+        return RoundMean(end.number, end.result.mean * scale, names, not_heard, missed, self.begun, self.contract, end, scale)
 
     def _finish(self) -> None:
         """First the store says that this party begins no other round, then the ledger gives back what is not spent."""

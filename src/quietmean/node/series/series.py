@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
+import numpy as np
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
@@ -47,6 +48,8 @@ from quietmean.node.series.requests import OpenRequests
 from quietmean.node.session import Commitments, NodeResult, NodeSettings, Session, kept_result, position_of
 from quietmean.node.storage import ROUND, Store, discard
 from quietmean.node.tunnel import Reach
+from quietmean.planning import Plan
+from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
@@ -61,11 +64,26 @@ _CLOSING: Position = (int(Phase.FINALIZATION), 0)
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """``number``: of the round, from 1. ``bytes_sent``: of this party in it."""
+    """``number``: of the round, from 1. ``bytes_sent``: of this party in it.
+
+    ``not_heard``: parties whose releases did not arrive here, though they may be in what others have. ``execution``: the round as
+    it really went, without these where the mean here is the sum of what each party released of its own.
+    """
 
     number: int
     result: NodeResult
     bytes_sent: int
+    not_heard: tuple[PartyId, ...]
+    execution: Execution
+
+    @classmethod
+    def of(cls, number: int, result: NodeResult, bytes_sent: int, plan: Plan) -> Self:
+        releasers = plan.protocol.releasers(plan.target.parties)
+        inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
+        missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
+        own = not plan.protocol.transfers_mass and len(releasers) == plan.target.parties
+        execution = result.execution.without(missing) if own and missing else result.execution
+        return cls(number, result, bytes_sent, tuple(sorted(missing)), execution)
 
 
 class Series:
@@ -277,13 +295,13 @@ class Series:
 
     def _note_end(self, result: NodeResult, sent: int) -> RoundEnd:
         """Counted on disk with the next round, or by whoever finds the result in its store."""
-        standing = self._standing
+        standing, end = self._standing, RoundEnd.of(self._number, result, sent, self._settings.plan)
         if self._last is None or self._last.number != self._number:
-            inside = result.execution.contributors()
+            inside = end.execution.contributors()
             counted = tuple(before + bool(inside[party]) for party, before in enumerate(standing.counted))
             self._standing = msgspec.structs.replace(standing, results=standing.results + 1, counted=counted)
-        self._last, self._ended = RoundEnd(self._number, result, sent), True
-        return self._last
+        self._last, self._ended = end, True
+        return end
 
     def _save(self, standing: Standing) -> None:
         self._store.save_standing(standing.dump())
