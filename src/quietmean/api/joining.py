@@ -80,6 +80,8 @@ async def ajoin(
     store: str | Path | None = None,
     receipt: str | Path | None = None,
     listen: str | None = None,
+    folder: str | None = None,
+    once: bool = False,
     no_privacy: bool = False,
     passphrase: str | None = None,
     report: Callable[[dict[str, Any]], None] | None = None,
@@ -114,7 +116,9 @@ async def ajoin(
         data_set = _account(data, account, no_ledger) if payer is None else payer.account
         approval = agree(files, asked, rules, place, answer, _Nobody(), _warn, data_set)
         show = Show(lambda event: None if report is None else report(event_json(event)))
-        ready = prepare(files, asked, rules, approval, data, place, payer, _tell_owner, show=show, listen=listen)
+        ready = prepare(
+            files, asked, rules, approval, data, place, payer, _tell_owner, show=show, listen=listen, folder=folder, once=once
+        )
         for sentence in budget_warnings(asked.plan.target):
             _warn(sentence)
         return ready, files.receipt(_path(receipt))

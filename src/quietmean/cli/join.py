@@ -61,6 +61,8 @@ def command(
     approval: list[Path] | None = None,
     compared: list[str] | None = None,
     listen: str | None = None,
+    folder: str | None = None,
+    once: Annotated[bool, Parameter(negative="")] = False,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -109,6 +111,11 @@ def command(
     listen
         HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
         port. A party that nobody can dial takes part too, as long as it can dial the others.
+    folder
+        Where the folder of the study is at this site, if its messages are files (docs/how-to/folder.md); by default the policy's.
+    once
+        Do what can be done now with the files in the folder, and end: with exit code 4 if the study goes on. For a schedule, such
+        as cron, that runs the same command again and again.
     no_privacy
         Take part although the study's protocol protects nothing; refused otherwise.
     json
@@ -159,6 +166,8 @@ def command(
             shown.tell_owner,
             show=Show(shown.report, shown.observe),
             listen=listen,
+            folder=folder,
+            once=once,
         )
         shown.warn(budget_warnings(contract.plan.target))
         path = files.receipt(receipt)

@@ -38,6 +38,7 @@ def command(
     protocol: str = "auto",
     minimum: int | None = None,
     start_by: str | None = None,
+    transport: str = "connections",
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -90,6 +91,8 @@ def command(
     start_by
         When it starts with those who are there, such as 2027-03-01T09:00:00Z, or before that once all are. Without it all parties
         have to come.
+    transport
+        folder: messages are files in a folder that each site names for itself. connections: parties dial each other, or a relay.
     save
         Where to write the study; an existing file is never overwritten.
     json
@@ -128,7 +131,7 @@ def command(
         "dropouts": dropouts,
         "protocol": protocol,
     }
-    given |= {"minimum": minimum, "start_by": start_by}
+    given |= {"minimum": minimum, "start_by": start_by, "transport": transport}
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))
     write_bytes(save, text.encode(), "the study")

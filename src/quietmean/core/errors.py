@@ -25,6 +25,12 @@ class NotStarted(ProtocolFailure):
     """A study did not start, or started without this party: nothing of its data has left, and never will in this study."""
 
 
+class NotYet(QuietmeanError):
+    """A study goes on, and this process has done all that it could: start it again later. Exit code 4."""
+
+    exit_code = 4
+
+
 class PeerError(QuietmeanError):
     """A peer sent something that this protocol does not allow: an error of the peer, not of the local user."""
 

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from quietmean.core.party import PartyId
+from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Outbox
 from quietmean.node.monitor import AlreadyOver, Monitor
 from quietmean.node.net import (
     Answer,
@@ -88,7 +90,7 @@ class MonitoredLink(Link):
 
 
 async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
-    """A session over TLS: one listener, and a link to each of the others, over a connection that either of them dialled.
+    """A session over TLS, or by files in a folder: one listener, and a link to each of the others, whoever dialled.
 
     Who is dialled, and where this party is, is the roster's: at addresses of their own, or at a relay.
     """
@@ -121,6 +123,8 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         monitor.arrived(sender, request, answer)
         return answer
 
+    if settings.folder is not None:
+        return await _run_by_folder(settings, store, monitor, settings.folder, endpoint)
     session = Session(settings, store, make_links, traffic, monitor.event)
     listening = settings.listen_socket or reach.open_socket(settings.listen)
     listener = Listener(
@@ -143,3 +147,46 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         await listener.close()
         await session.close_links()
         await reach.close()
+
+
+async def _run_by_folder(
+    settings: NodeSettings,
+    store: Store,
+    monitor: Monitor,
+    folder: FolderSettings,
+    endpoint: Callable[[Session], Endpoint],
+) -> NodeResult:
+    """A session whose messages are files. It ends at once where the store proves not to be the newest of this party."""
+    posts: list[FolderPost] = []
+
+    async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        answer = await session.handle(sender, request, payload)
+        monitor.arrived(sender, request, answer)
+        return answer
+
+    with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
+
+        def make_links(session: Session) -> dict[PartyId, FolderLink]:
+            posts.append(FolderPost(endpoint(session), settings.identity, folder, outbox, handle, monitor.acknowledged))
+            return posts[0].links
+
+        session = Session(settings, store, make_links, monitor.traffic, monitor.event, outbox.waited)
+        watching, running = asyncio.create_task(posts[0].watch(folder.quiet)), asyncio.create_task(session.run())
+        try:
+            await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)
+            return await (running if running.done() else _never(watching))
+        finally:
+            for task in (watching, running):
+                task.cancel()
+            await asyncio.gather(watching, running, return_exceptions=True)
+            await posts[0].close()
+
+
+async def _never(watching: asyncio.Task[None]) -> NodeResult:
+    await watching
+    raise AssertionError("the folder is watched to the end")
+
+
+def outbox_path(store: Path) -> Path:
+    """What a party puts into a folder, beside its store."""
+    return store.with_name(f"{store.name}.outbox")

@@ -158,8 +158,11 @@ class Entry:
         """Where the party is dialled; None if it gave no address."""
         return parse_place(self.address) if self.address else None
 
-    def in_roster(self) -> RosterEntry:
-        """Raises :class:`InputError` for a party that gave no address."""
+    def in_roster(self, by_folder: int | None = None) -> RosterEntry:
+        """``by_folder``: the place of a party that is never dialled. Raises :class:`InputError` for one without an address."""
+        if by_folder is not None:
+            # A name that no resolver has (RFC 6761).
+            return RosterEntry(self.name, ("folder.invalid", by_folder + 1), self.identity)
         if not self.address:
             raise InputError(f"party {self.name!r} gave no address in its entry: it has to accept again with --address HOST:PORT")
         return RosterEntry(self.name, parse_place(self.address), self.identity)

@@ -106,10 +106,11 @@ class Sealed:
 
     @cached_property
     def roster(self) -> Roster:
-        """Its parties, to be dialled. Raises :class:`InputError` if one gave no address."""
+        """Its parties, to be dialled unless messages are files. Raises :class:`InputError` if one gave no address for that."""
         places = {entry.identity: place for place, entry in enumerate(self.entries)}
         seal = Seal(self.digest, tuple(places[key] for key in self.conveners), self.fields())
-        return Roster(tuple(entry.in_roster() for entry in self.entries), seal)
+        folder = self.study.by_folder
+        return Roster(tuple(entry.in_roster(place if folder else None) for place, entry in enumerate(self.entries)), seal)
 
     def fields(self) -> dict[str, Any]:
         """All that the digest covers, in plain data: to name what differs from another sealed study."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -27,6 +27,8 @@ from quietmean.statistics.kinds.proportion import Proportion
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000
+# Several looks into a folder (s).
+LEAST_FOLDER_SECONDS = 10.0
 # How the budget is divided among statistics.
 ALLOCATIONS = ("shares", "widths")
 
@@ -60,6 +62,8 @@ class Study(BaseModel):
     # In seconds. Nobody answers within less than a millisecond.
     round_timeout: float = Field(default=10.0, ge=1e-3)
     start_timeout: float = Field(default=60.0, ge=1e-3)
+    # connections: parties dial each other, or a relay. folder: messages are files in a folder that each site names for itself.
+    transport: Literal["connections", "folder"] = "connections"
     # With how many parties it may start, by default all; and when, with those who are there. Who is in is agreed on first.
     minimum: int | None = Field(default=None, ge=2, strict=True)
     start_by: AwareDatetime | None = None
@@ -113,6 +117,9 @@ class Study(BaseModel):
     def tables(self) -> dict[str, Any]:
         """The tables of its study file in plain data, with every default: what :meth:`from_tables` reads."""
         general = self.model_dump(mode="json", by_alias=True, exclude={"columns", "statistics"}, exclude_none=True)
+        if not self.by_folder:
+            # Seals from before there were folders stay what they are.
+            del general["transport"]
         columns = [column.describe() for column in self.columns]
         return {"study": general, "column": columns, "statistic": [dict(statistic) for statistic in self.statistics]}
 
@@ -130,9 +137,25 @@ class Study(BaseModel):
             raise InputError(f"the study is not as it should be ({'; '.join(faults)}): mend these fields") from None
         if study.minimum is not None and not study.starts_with_quorum:
             raise InputError("the study has a minimum and no start_by: say when it starts with those who are there")
+        study.require_possible_transport()
         # What statistics ask for is checked here, too.
         _ = study.workload.scales
         return study
+
+    @property
+    def by_folder(self) -> bool:
+        """Whether messages are files in a folder."""
+        return self.transport == "folder"
+
+    def require_possible_transport(self) -> None:
+        """Raises :class:`InputError` for a study that cannot go through a folder."""
+        if self.by_folder and self.starts_with_quorum:
+            raise InputError('the study has start_by and transport = "folder", which do not go together yet: leave one out')
+        if self.by_folder and self.round_timeout < LEAST_FOLDER_SECONDS:
+            raise InputError(
+                f"round_timeout is {self.round_timeout:g} s, too short for a folder: give {LEAST_FOLDER_SECONDS:g} or more, best "
+                "hours"
+            )
 
     @cached_property
     def workload(self) -> Workload:
@@ -213,6 +236,8 @@ class Study(BaseModel):
             context |= {"allocated": list(self.workload.allocated)}
         if self.start_by is not None:
             context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
+        if self.by_folder:
+            context |= {"transport": self.transport}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}

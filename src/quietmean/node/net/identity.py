@@ -48,6 +48,7 @@ class Purpose(StrEnum):
     AUDIT = "audit"
     QUORUM = "quorum"
     HELLO = "hello"
+    FILE = "file"
 
     @property
     def label(self) -> bytes:

@@ -67,8 +67,12 @@ class Commitments:
 
     def take_over(self, agreed: Mapping[PartyId, Commitment]) -> None:
         """What the parties agreed on before the session began, checked and revealed by all of them."""
-        self._store.save_agreed(agreed)
-        self._by_party.update(agreed)
+        for party, commitment in agreed.items():
+            if party not in self._by_party:
+                self._store.save_commit(party, commitment.hash)
+            nonce, weight, exchange = commitment.nonce or b"", commitment.weight or 0.0, commitment.exchange or b""
+            self._store.save_reveal(party, nonce, weight, exchange)
+            self._by_party[party] = commitment
         self._note_commits()
 
     def _note_commits(self) -> None:
@@ -107,7 +111,7 @@ async def agree(context: Context, commitments: Commitments, opening: Opening, st
     acknowledged: set[PartyId] = set()
     sending = [context.spawn(_send_opening(context, commitments, peer, commit, opening, acknowledged)) for peer in context.others]
     try:
-        async with asyncio.timeout(start_timeout):
+        async with asyncio.timeout(start_timeout - context.waited("start")):
             await _all_in(context, commitments, acknowledged)
     except TimeoutError:
         missing = _missing(context, commitments, acknowledged)

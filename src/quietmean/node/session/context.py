@@ -48,7 +48,10 @@ class PeerLink(Protocol):
 
 @dataclass
 class Context:
-    """One running session. ``changed`` is set whenever something arrived that a wait could be waiting for."""
+    """One running session. ``changed`` is set whenever something arrived that a wait could be waiting for.
+
+    ``waited``: for how long processes before this one have waited for the same, in seconds.
+    """
 
     settings: NodeSettings
     store: Store
@@ -57,6 +60,7 @@ class Context:
     failure_detector: FailureDetector
     report: Report
     changed: asyncio.Event
+    waited: Callable[[str], float] = lambda what: 0.0
     agreement: bytes = b""
     # From the agreement on, when the schedule is known.
     gossip: GossipedLogs | None = None
@@ -140,10 +144,11 @@ class Wait:
         self._missing = missing
         self._full_time = full_time
         self._clock = asyncio.get_running_loop().time
-        self._start = self._clock()
+        phase, round_ = context.inbox.position
+        self._start = self._clock() - context.waited(f"{phase}.{round_}")
         self._interval = HEARTBEAT_INTERVAL * context.round_timeout
         self._next_heartbeat: dict[PartyId, float] = {}
-        self._reported = self._wake = self._start
+        self._reported = self._wake = self._clock()
 
     async def until_over(self) -> frozenset[PartyId]:
         """Who was still missing when the wait ended."""

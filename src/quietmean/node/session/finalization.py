@@ -41,7 +41,7 @@ def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
         heard,
         store.settled(mixing),
         store.seen_here(mixing),
-        context.settings.audit,
+        store.first_audit(context.settings.audit),
     )
 
 

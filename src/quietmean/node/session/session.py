@@ -63,12 +63,14 @@ class Session:
         make_links: Callable[[Session], Mapping[PartyId, PeerLink]],
         traffic: Traffic,
         report: Report,
+        waited: Callable[[str], float] = lambda what: 0.0,
         *,
         restarted: bool = False,
     ) -> None:
         """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events.
 
-        ``restarted``: a process of this party that died may have been handed messages, even if its store says nothing.
+        ``waited``: for how long processes before this one have waited for the same (s). ``restarted``: one that died may have
+        been handed messages, even if the store says nothing.
         """
         self._settings = settings
         self._store = store
@@ -110,6 +112,7 @@ class Session:
             failure_detector=self.failure_detector,
             report=report,
             changed=changed,
+            waited=waited,
         )
         self._gate = Gate(self._context, self._merge_gossip)
         if plan.gated and self._mixing_is_over:

@@ -13,6 +13,7 @@ import numpy as np
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId, Vector
+from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
 from quietmean.node.net import Address, Identity, Roster
 from quietmean.node.session.quorum import Quorum
@@ -40,8 +41,9 @@ class NodeSettings:
     to other processes.
     ``audit``: how far this site's audit log has come, for the others' receipts; the node passes it on as it is.
     ``wipe_value``: the array ``value`` is overwritten with zeros as soon as it is no longer needed, so the
-    settings can be used once. ``quorum``: with whom the study may start, if not with all; ``agreed``: what the parties agreed on
-    before the session began. Raises :class:`InputError` where the fields are impossible or do not fit each other.
+    settings can be used once. ``folder``: messages are files there, instead of connections. ``quorum``: with whom the study may
+    start, if not with all; ``agreed``: what the parties agreed on before the session began. Raises :class:`InputError` where the
+    fields are impossible or do not fit each other.
     """
 
     identity: Identity
@@ -60,6 +62,7 @@ class NodeSettings:
     status: Path | None = None
     wipe_value: bool = False
     audit: bytes = b""
+    folder: FolderSettings | None = None
     quorum: Quorum | None = None
     agreed: Mapping[PartyId, Commitment] = field(default_factory=dict, repr=False)
 
@@ -79,6 +82,10 @@ class NodeSettings:
         for name, seconds in (("round time-out", self.round_timeout), ("start time-out", self.start_timeout)):
             if not (np.isfinite(seconds) and seconds > 0):
                 raise InputError(f"{name} is {seconds:g} s: choose a finite number of seconds > 0")
+        if self.folder is not None and (self.quorum is not None or self.plan.gated):
+            # Who was put a file can open it at any time: nothing that is on its way is unseen, as a gate counts on.
+            which = "start_by" if self.quorum is not None else "a gate before the release"
+            raise InputError(f"a study through a folder cannot have {which} yet: leave it out, or let the parties connect")
 
     @cached_property
     def party(self) -> PartyId:

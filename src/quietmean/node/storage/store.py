@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -131,14 +131,6 @@ class Store(Database):
         with self._transaction():
             self._database.execute(
                 "UPDATE pledge SET nonce = ?, weight = ?, exchange = ? WHERE party = ?", (nonce, weight, exchange, party)
-            )
-
-    def save_agreed(self, agreed: Mapping[PartyId, Commitment]) -> None:
-        """What all parties revealed, where it was agreed on before; at once."""
-        rows = [(party, one.hash, one.nonce or b"", one.weight or 0.0, one.exchange or b"") for party, one in agreed.items()]
-        with self._transaction():
-            self._database.executemany(
-                "INSERT OR REPLACE INTO pledge (party, hash, nonce, weight, exchange) VALUES (?, ?, ?, ?, ?)", rows
             )
 
     # --- rounds ------------------------------------------------------------------------------------------------------
@@ -404,6 +396,14 @@ class Store(Database):
 
     def remarks(self) -> tuple[str, ...]:
         return tuple(json.loads(self._fact("remarks") or b"[]"))
+
+    def first_audit(self, audit: bytes) -> bytes:
+        """How far the site's audit log had come when this was first asked for: whatever process tells it, it is the same."""
+        known = self._fact("audit")
+        if known is None:
+            with self._transaction():
+                self._set_fact("audit", audit)
+        return audit if known is None else known
 
     # --- the gate ----------------------------------------------------------------------------------------------------
 

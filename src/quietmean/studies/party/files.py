@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.node import Brought, Identity, NodeSettings, Quorum, Roster
+from quietmean.node.folder import DiskPlace, FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
 from quietmean.node.net import parse_address
 from quietmean.planning.automatic import Choice
@@ -51,6 +54,10 @@ def agreed_files(study: Path, roster: Path | None) -> tuple[Study, Roster, Seale
     """The same for parties that connect. Raises :class:`InputError` also where one gave no address."""
     found = agreed_terms(study, roster)
     return (found.study, found.roster, found) if isinstance(found, Sealed) else (*found, None)
+
+
+# A process that is to end soon waits for the next file so long (s).
+_QUIET = 3.0
 
 
 @dataclass(frozen=True)
@@ -168,8 +175,10 @@ class Files:
         show: Show | None = None,
         listen: str | None = None,
         smaller: Mapping[int, Brought] | None = None,
+        folder: str | None = None,
+        once: bool = False,
     ) -> NodeSettings:
-        """``listen``: where to listen here, as text, if not on the address in the roster.
+        """``listen``: where to listen here, as text, if not on the address in the roster; ``folder``: where messages are files.
 
         ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
         """
@@ -189,9 +198,39 @@ class Files:
             start_timeout=self.study.start_timeout,
             status=status_path(store),
             listen=None if listen is None else parse_address(listen),
+            folder=self.folder(folder, once=once),
             quorum=quorum,
         )
         return settings if show is None else replace(settings, report=show.report, observe=show.observe)
+
+    def folder_of(self, given: str | None, usual: str | None) -> str | None:
+        """What was given, or else the site's own for studies that need one. Raises :class:`InputError` as :meth:`folder`."""
+        found = given or (usual if self.study.by_folder else None)
+        self.folder(found)
+        return found
+
+    def folder(self, given: str | None, *, once: bool = False) -> FolderSettings | None:
+        """Where this site has the folder of a study whose messages are files.
+
+        Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect.
+        """
+        if not self.study.by_folder:
+            if given is not None or once:
+                raise InputError(
+                    'the parties of this study connect: leave --folder and --once out, or seal one with transport = "folder"'
+                )
+            return None
+        if self.sealed is None or self.keys is None:
+            raise InputError(
+                "a study through a folder has to be sealed, as its messages need keys of their own: use invite and seal"
+            )
+        if given is None:
+            raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
+        folder = parse_folder(given)
+        mailboxes = {place: base64.b64decode(entry.mailbox) for place, entry in enumerate(self.sealed.entries)}
+        return FolderSettings(
+            lambda session: DiskPlace(folder, session), self.keys.mailbox, mailboxes, _QUIET if once else math.inf
+        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError, NothingPublished, NotStarted, ProtocolFailure
+from quietmean.core.errors import InputError, NothingPublished, NotStarted, NotYet, ProtocolFailure
 from quietmean.ledger import Account
 from quietmean.node import NodeResult, NodeSettings, Started, run_party, run_quorum
 from quietmean.node.quorum import least_minimum
@@ -109,6 +109,9 @@ async def take_part(ready: Prepared, receipt: Path, say: Callable[[str], None] =
         raise
     except InputError:
         _with_log(ready, result=False, reason="it could not begin")
+        raise
+    except NotYet:
+        _with_log(ready, result=False, reason="not over yet, it is continued by the same command")
         raise
     except (KeyboardInterrupt, asyncio.CancelledError):
         _with_log(ready, result=False, reason="interrupted, it can be continued")

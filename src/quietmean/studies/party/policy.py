@@ -84,6 +84,8 @@ class _File(BaseModel):
     policy: Rules = Rules()
     budget: Budget | None = None
     audit: Audit = Audit()
+    # Where this site has the folder of studies whose messages are files.
+    folder: str | None = None
     column: tuple[Column, ...] = ()
 
 
@@ -99,6 +101,7 @@ class Policy:
     columns: tuple[Column, ...] = ()
     path: Path | None = None
     audit: Audit = field(default_factory=Audit)
+    folder: str | None = None
 
     @classmethod
     def load(cls, path: Path | None = None) -> Self:
@@ -133,7 +136,7 @@ class Policy:
             get_protocol(name)
         for name in file.policy.statistics or ():
             get_statistic(name)
-        return cls(file.policy, file.budget, file.column, place, file.audit)
+        return cls(file.policy, file.budget, file.column, place, file.audit, file.folder)
 
     @property
     def digest(self) -> str:

@@ -83,6 +83,8 @@ def prepare(
     *,
     show: Show | None = None,
     listen: str | None = None,
+    folder: str | None = None,
+    once: bool = False,
 ) -> Prepared:
     """Read the data, and charge the study to ``payer`` before anything leaves.
 
@@ -91,6 +93,8 @@ def prepare(
     approval that another execution used up.
     """
     plan = contract.plan
+    # What is missing for it is said before anything is read.
+    folder = files.folder_of(folder, policy.folder)
     records = files.records(data)
     auditor = auditor_for(policy, files.identity, contract)
     with auditor.refusals():
@@ -99,7 +103,7 @@ def prepare(
     encoded = files.encode(records, plan)
     tell_owner(encoded, files.owner_notes)
     smaller = brought(files, contract.choice, records)
-    settings = files.settings(plan, encoded, store, show, listen, smaller)
+    settings = files.settings(plan, encoded, store, show, listen, smaller, folder, once)
     # Before the charge: an approval that was used up pays nothing.
     if approvals := approval.get("approval", {}).get("approvals", ()):
         auditor.use(approvals, execution_id(settings))

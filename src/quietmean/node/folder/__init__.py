@@ -1,0 +1,23 @@
+"""A folder as the wire: sealed and signed files in slots, for parties that no connection joins."""
+
+from quietmean.node.folder.outbox import Outbox
+from quietmean.node.folder.place import DiskPlace, Place, parse_folder
+from quietmean.node.folder.post import FolderLink, FolderPost, FolderSettings
+from quietmean.node.folder.slot import Kind, Mailbox, Parties, Slot, mailbox_bytes, open_file, seal_file
+
+__all__ = [
+    "DiskPlace",
+    "FolderLink",
+    "FolderPost",
+    "FolderSettings",
+    "Kind",
+    "Mailbox",
+    "Outbox",
+    "Parties",
+    "Place",
+    "Slot",
+    "mailbox_bytes",
+    "open_file",
+    "parse_folder",
+    "seal_file",
+]

@@ -1,0 +1,90 @@
+"""What a party put, or is about to put: each message is durable here, with all its bytes, before it is anywhere else."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from quietmean.core.errors import InputError
+from quietmean.core.party import PartyId
+from quietmean.core.portability import open_private
+from quietmean.node.folder.slot import Kind, Slot
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS session (name TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS file (
+    kind TEXT, number INTEGER, receiver INTEGER, file BLOB, request BLOB, answer BLOB, PRIMARY KEY (kind, number, receiver)
+);
+CREATE TABLE IF NOT EXISTS wait (what TEXT PRIMARY KEY, since REAL);
+"""
+
+
+class Outbox:
+    """A file beside the store. Messages whose receipt was told keep their number, the digest of what was asked, and the answer.
+
+    A process that is started again, by hand or by cron, asks the same as the one before: it goes on waiting for that answer.
+    """
+
+    def __init__(self, path: Path, session: str, party: PartyId) -> None:
+        self._party = party
+        try:
+            os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+            self._database = sqlite3.connect(path, isolation_level=None)
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.executescript(_TABLES)
+            self._database.execute("INSERT OR IGNORE INTO session VALUES (?)", (session,))
+            sessions = [row[0] for row in self._database.execute("SELECT name FROM session")]
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(f"file {path} cannot be used ({error}): it is made by join, beside its store") from None
+        if sessions != [session]:
+            raise InputError(f"file {path} is of another study: give --store with another name")
+
+    def next_number(self, receiver: PartyId) -> int:
+        (last,) = self._database.execute(
+            "SELECT MAX(number) FROM file WHERE kind = ? AND receiver = ?", (Kind.REQUEST, receiver)
+        ).fetchone()
+        return 1 if last is None else int(last) + 1
+
+    def answered(self, receiver: PartyId) -> set[int]:
+        """Numbers of the requests that this party has answered."""
+        rows = self._database.execute("SELECT number FROM file WHERE kind = ? AND receiver = ?", (Kind.ANSWER, receiver))
+        return {int(number) for (number,) in rows}
+
+    def waiting(self) -> Iterator[tuple[Slot, bytes]]:
+        """What was put, or not yet, and nobody told that it was received."""
+        rows = self._database.execute("SELECT kind, number, receiver, file FROM file WHERE file IS NOT NULL ORDER BY number")
+        for kind, number, receiver, file in rows:
+            yield Slot(Kind(kind), number, self._party, receiver), file
+
+    def add(self, slot: Slot, file: bytes, request: bytes | None = None) -> None:
+        """``request``: the digest of what is asked, of a request."""
+        row = slot.kind, slot.number, slot.receiver, file, request
+        self._database.execute("INSERT INTO file VALUES (?, ?, ?, ?, ?, NULL)", row)
+
+    def received(self, slot: Slot, answer: bytes | None = None) -> None:
+        """The receiver has it; ``answer``: to a request."""
+        place = slot.kind, slot.number, slot.receiver
+        self._database.execute(
+            "UPDATE file SET file = NULL, answer = ? WHERE kind = ? AND number = ? AND receiver = ?", (answer, *place)
+        )
+
+    def asked(self, receiver: PartyId, request: bytes) -> tuple[int, bytes | None] | None:
+        """The number of the last request with this digest, and its answer if that has come."""
+        found = self._database.execute(
+            "SELECT number, answer FROM file WHERE kind = ? AND receiver = ? AND request = ? ORDER BY number DESC LIMIT 1",
+            (Kind.REQUEST, receiver, request),
+        ).fetchone()
+        return None if found is None else (int(found[0]), found[1])
+
+    def waited(self, what: str) -> float:
+        """For how long this party has been waiting (s), with all processes before; of this machine's clock."""
+        now = time.time()
+        self._database.execute("INSERT OR IGNORE INTO wait VALUES (?, ?)", (what, now))
+        (since,) = self._database.execute("SELECT since FROM wait WHERE what = ?", (what,)).fetchone()
+        return max(now - float(since), 0.0)
+
+    def close(self) -> None:
+        self._database.close()

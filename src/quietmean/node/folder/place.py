@@ -1,0 +1,108 @@
+"""Where the files are: a folder that all parties see, on a disk of theirs or a share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from quietmean.core.errors import InputError
+from quietmean.randomness import fresh_bytes
+
+# At the end of each name, of a digest.
+_DIGITS: Final = 32
+_SCHEMES: Final = ("s3", "sftp", "webdavs")
+
+
+class Place(Protocol):
+    """Files in rounds. All raise OSError where the place cannot be reached."""
+
+    def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
+        """Name, size in bytes and time of change of the files of a round whose names are a prefix and 32 more signs."""
+
+    def read(self, round_: str, name: str, limit: int) -> bytes | None:
+        """A file's content; None if it is gone, no file, or longer than ``limit``."""
+
+    def put(self, round_: str, name: str, file: bytes) -> None:
+        """Write a file, whole or not at all, and durably."""
+
+
+class DiskPlace:
+    """A folder of the file system; each session has one of its own in it."""
+
+    def __init__(self, folder: Path, session: str) -> None:
+        self._folder = folder / session[:32]
+
+    def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
+        try:
+            entries = os.scandir(self._folder / round_)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with entries:
+            for entry in entries:
+                # Whatever else lies there costs no more than its name.
+                if entry.name[:-_DIGITS] not in prefixes:
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    # Links lead anywhere.
+                    if entry.is_file(follow_symlinks=False):
+                        found = entry.stat(follow_symlinks=False)
+                        yield entry.name, found.st_size, found.st_mtime
+
+    def read(self, round_: str, name: str, limit: int) -> bytes | None:
+        try:
+            handle = os.open(self._folder / round_ / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            # A link, or not to be read by this user: perhaps later.
+            return None
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            content = file.read(limit + 1)
+        return content if len(content) <= limit else None
+
+    def put(self, round_: str, name: str, file: bytes) -> None:
+        folder = self._folder / round_
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f".{fresh_bytes(8).hex()}"
+        try:
+            with partial.open("xb") as written:
+                written.write(file)
+                written.flush()
+                os.fsync(written.fileno())
+            partial.replace(folder / name)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        for path in (folder, folder.parent):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+def parse_folder(text: str) -> Path:
+    """The folder that a site named. Raises :class:`InputError` for what is no folder that exists, and for URLs."""
+    if "::" in text:
+        raise InputError(f"folder {text.partition('::')[0]}::... is a chain of places: name one place")
+    parts = urlsplit(text)
+    if "@" in parts.netloc:
+        raise InputError("the folder's URL has credentials in it, which others can see: leave them to the system's own settings")
+    if "://" in text:
+        known = ", ".join(_SCHEMES)
+        raise InputError(
+            f"folder {parts.scheme}://... cannot be used by this version ({known} are planned): mount it, and give the path"
+        )
+    folder = Path(text)
+    if not folder.is_dir():
+        raise InputError(f"folder {text!r} does not exist: make it, or mount it, or give the path of one")
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise InputError(f"folder {text!r} cannot be read and written here: ask who keeps it for the right to do so")
+    return folder.resolve()

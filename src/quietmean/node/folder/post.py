@@ -1,0 +1,443 @@
+"""Requests and answers of two parties as files in a folder: the links of a session where no connection joins the parties.
+
+The requests of each party to each other one are numbered, and read in that order; an answer has the number of its request. So a
+party knows at any time which files are due, lists only those, and reads nothing twice: old files, however often they are shown,
+are of numbers that its own store has. Each message is durable in the outbox before it is put, and is put again until its receiver
+told that it has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import heapq
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+import msgspec
+
+from quietmean.core.errors import InputError, NotYet, PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.folder.outbox import Outbox
+from quietmean.node.folder.place import Place
+from quietmean.node.folder.slot import OVERHEAD, Kind, Mailbox, Parties, Slot, is_valid, open_file, seal_file
+from quietmean.node.net import (
+    ACCEPTED,
+    Answer,
+    AnyRequest,
+    ConfirmTransfer,
+    Endpoint,
+    Handler,
+    Heartbeat,
+    Identity,
+    OnAnswer,
+    Payload,
+    WithheldError,
+    decode_header,
+    encode_frame,
+)
+
+# Looked at so many files of one slot at a time; asked for so many answers.
+CANDIDATES: Final = 256
+_ANSWERS: Final = 8
+# Requests of one party that are being answered at a time; the next ones wait in the folder.
+WINDOW: Final = 16
+_FIRST_PAUSE, _LAST_PAUSE = 0.05, 2.0
+# Files remembered as refused, by slot; then all are looked at again.
+_REMEMBERED: Final = 100_000
+# Of a frame's encoding before its header.
+_LENGTHS: Final = 8
+_SPARE: Final = 1024
+
+
+@dataclass(frozen=True)
+class FolderSettings:
+    """The folder as one site has it: ``place`` of the session (by its digest), own mailbox key and everybody's public ones.
+
+    ``quiet``: a process ends once nothing new came for so many seconds, to be started again later.
+    """
+
+    place: Callable[[str], Place]
+    mailbox: Mailbox = field(repr=False)
+    mailboxes: Mapping[PartyId, bytes] = field(repr=False)
+    quiet: float = math.inf
+
+
+class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """What is sealed. ``received``: all answers up to this number have come to the sender."""
+
+    received: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    header: bytes
+    payload: bytes
+
+
+@dataclass
+class _Peer:
+    """What is known of one other party."""
+
+    next_number: int
+    answered: set[int]
+    # The next request of it to be read, and those that are being answered.
+    expected: int = 1
+    answering: int = 0
+    waiting: dict[int, list[tuple[asyncio.Future[Answer], OnAnswer]]] = field(default_factory=dict)
+    # Own requests whose answers have not come; those of processes that died among them.
+    unanswered: set[int] = field(default_factory=set)
+    # Why nothing of it is read any more.
+    refused: str = ""
+
+    @property
+    def received(self) -> int:
+        return min(self.unanswered, default=self.next_number) - 1
+
+    def skip_answered(self) -> None:
+        while self.expected in self.answered:
+            self.expected += 1
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one look into a slot found: ``content`` of the one valid file, or what is wrong with its sender."""
+
+    slot: Slot
+    content: bytes = b""
+    fault: str = ""
+
+
+class FolderPost:
+    """All links of one party. ``handle`` answers requests; ``answered`` is told of every answer that somebody waits for.
+
+    Raises :class:`InputError`, from :meth:`watch`, where files of this party are there that its outbox does not have.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        identity: Identity,
+        settings: FolderSettings,
+        outbox: Outbox,
+        handle: Handler,
+        answered: Callable[[PartyId, AnyRequest, Answer], None] = lambda peer, request, answer: None,
+    ) -> None:
+        self._endpoint, self._identity, self._mailbox, self._outbox = endpoint, identity, settings.mailbox, outbox
+        self._handle, self._answered = handle, answered
+        self._place = settings.place(endpoint.study)
+        keys = [entry.public_key for entry in endpoint.roster.entries]
+        self._parties = Parties(endpoint.study, keys, settings.mailboxes)
+        limits = endpoint.limits
+        self._largest = OVERHEAD + _SPARE + limits.header + max(8 * limits.dimension + limits.content, limits.log)
+        self._outgoing: dict[Slot, bytes] = dict(outbox.waiting())
+        # By hashes of name, size and time, which nobody outside knows.
+        self._refused: dict[Slot, set[int]] = {}
+        self._looked = False
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._first_look = True
+        self._peers = {party: self._peer(party) for party in range(len(keys)) if party != endpoint.party}
+        self.links = {party: FolderLink(self, party) for party in self._peers}
+
+    def _peer(self, party: PartyId) -> _Peer:
+        found = _Peer(self._outbox.next_number(party), self._outbox.answered(party))
+        found.unanswered = {slot.number for slot in self._outgoing if (slot.kind, slot.receiver) == (Kind.REQUEST, party)}
+        found.skip_answered()
+        return found
+
+    # --- asking ------------------------------------------------------------------------------------------------------
+
+    async def ask(self, party: PartyId, request: AnyRequest, payload: Payload, on_answer: OnAnswer) -> Answer:
+        """The answer to one request, which stays in the folder also where its caller gives up.
+
+        What a process before asked is not asked again.
+        """
+        if isinstance(request, Heartbeat | ConfirmTransfer):
+            # Nobody is known to be there now; and what a party takes back it tells by a file, in its order.
+            raise TimeoutError
+        peer = self._peers[party]
+        digest = hashlib.sha256(encode_frame(msgspec.structs.replace(request, number=0), len(payload)) + payload).digest()
+        number, before = self._outbox.asked(party, digest) or (0, None)
+        if before is not None and (known := _answer(before)).status == ACCEPTED:
+            on_answer(known)
+            return known
+        if number == 0 or before is not None:
+            number = self._ask_anew(peer, party, request, payload, digest)
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        waiting = peer.waiting.setdefault(number, [])
+        waiting.append((answer, on_answer))
+        try:
+            found = await answer
+            self._answered(party, request, found)
+            return found
+        finally:
+            waiting.remove((answer, on_answer))
+
+    def _ask_anew(self, peer: _Peer, party: PartyId, request: AnyRequest, payload: Payload, digest: bytes) -> int:
+        slot = Slot(Kind.REQUEST, peer.next_number, self._endpoint.party, party)
+        request = msgspec.structs.replace(request, number=slot.number)
+        # What is in the outbox will be put: from here on it counts as sent.
+        self._send(slot, encode_frame(request, len(payload))[_LENGTHS:], bytes(payload), digest)
+        peer.next_number += 1
+        peer.unanswered.add(slot.number)
+        return slot.number
+
+    def _send(self, slot: Slot, header: bytes, payload: bytes = b"", request: bytes | None = None) -> None:
+        content = msgspec.msgpack.encode(_Content(self._peers[slot.receiver].received, header, payload))
+        file = seal_file(self._parties, slot, content, self._identity)
+        self._outbox.add(slot, file, request)
+        self._outgoing[slot] = file
+        self._endpoint.traffic.sent += len(file)
+        self._wake.set()
+
+    # --- the folder --------------------------------------------------------------------------------------------------
+
+    async def watch(self, quiet: float = math.inf) -> None:
+        """Put and read until cancelled, or until nothing new has come or gone for ``quiet`` seconds, which raises NotYet.
+
+        Raises :class:`InputError` for a store that is not the newest of this party.
+        """
+        pause, since = _FIRST_PAUSE, time.monotonic()
+        while True:
+            self._wake.clear()
+            news, sent = False, set(self._outgoing)
+            try:
+                news = await self._once()
+                trouble = ""
+            except OSError as error:
+                trouble = f"the folder cannot be used now ({error.strerror or error})"
+            if news or self._outgoing.keys() != sent:
+                since = time.monotonic()
+            if time.monotonic() - since > quiet:
+                raise NotYet(trouble or "all is done that can be done now: run the same command again later, the study goes on")
+            for link in self.links.values():
+                link.trouble = trouble or link.usual_trouble
+            pause = _FIRST_PAUSE if news else min(2 * pause, _LAST_PAUSE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _once(self) -> bool:
+        """One poll; whether there was anything new."""
+        self._looked = False
+        outgoing, due = dict(self._outgoing), self._due()
+        own = self._unknown_own() if self._first_look else []
+        found = await asyncio.to_thread(self._exchange, outgoing, due, own)
+        self._first_look = False
+        for seen in sorted(found, key=lambda seen: seen.slot.number):
+            self._take(seen)
+        # Among many that are none there may be one that is.
+        return bool(found) or self._looked
+
+    def _due(self) -> list[Slot]:
+        """The slots that are listed: answers that are missing, and of each party the next request."""
+        own, found = self._endpoint.party, []
+        for party, peer in self._peers.items():
+            if peer.refused:
+                continue
+            found += [Slot(Kind.ANSWER, number, party, own) for number in sorted(peer.unanswered)[:_ANSWERS]]
+            if peer.answering < WINDOW:
+                found.append(Slot(Kind.REQUEST, peer.expected, party, own))
+        return found
+
+    def _unknown_own(self) -> list[Slot]:
+        """Where a message of this party would be that its outbox does not know."""
+        own, found = self._endpoint.party, []
+        for party, peer in self._peers.items():
+            found.append(Slot(Kind.REQUEST, peer.next_number, own, party))
+            found.append(Slot(Kind.ANSWER, peer.expected, own, party))
+        return found
+
+    def _exchange(self, outgoing: Mapping[Slot, bytes], due: Collection[Slot], own: Collection[Slot]) -> list[_Seen]:
+        """Put what is missing, read what is due. In a thread: a share may be slow."""
+        rounds: dict[str, list[Slot]] = {}
+        for slot in (*outgoing, *due, *own):
+            rounds.setdefault(slot.round, []).append(slot)
+        found, expected = [], set(due)
+        for round_, slots in rounds.items():
+            listed = self._list(round_, slots)
+            for slot in slots:
+                there = listed.get(slot.prefix, [])
+                if slot in expected:
+                    if (seen := self._read(slot, there)) is not None:
+                        found.append(seen)
+                    continue
+                file = outgoing.get(slot)
+                name = "" if file is None else slot.name(file)
+                self._require_newest(slot, [each for each in there if each[0] != name])
+                if file is not None and name not in {each[0] for each in there}:
+                    self._place.put(round_, name, file)
+        return found
+
+    def _list(self, round_: str, slots: Collection[Slot]) -> dict[str, list[tuple[str, int, float]]]:
+        """At most so many candidates of each slot, without those that were refused and did not change since."""
+        by_prefix = {slot.prefix: slot for slot in slots}
+        found: dict[str, list[tuple[str, int, float]]] = {}
+        for each in self._place.names(round_, by_prefix.keys()):
+            prefix = each[0].rpartition("-")[0] + "-"
+            possible = prefix in by_prefix and OVERHEAD <= each[1] <= self._largest
+            if possible and hash(each) not in self._refused.get(by_prefix[prefix], ()):
+                candidates = found.setdefault(prefix, [])
+                candidates.append(each)
+                if len(candidates) > 64 * CANDIDATES:
+                    found[prefix] = heapq.nsmallest(CANDIDATES, candidates)
+        return {prefix: heapq.nsmallest(CANDIDATES, candidates) for prefix, candidates in found.items()}
+
+    def _files(self, slot: Slot, there: Collection[tuple[str, int, float]]) -> dict[str, bytes]:
+        """The valid ones of a slot, by name. Others are not looked at again until they change."""
+        found = {}
+        for each in there:
+            name = each[0]
+            file = self._place.read(slot.round, name, self._largest)
+            if file is not None and is_valid(self._parties, slot, name, file):
+                found[name] = file
+                continue
+            refused = self._refused.setdefault(slot, set())
+            if len(refused) >= _REMEMBERED:
+                refused.clear()
+            refused.add(hash(each))
+            self._looked = True
+        return found
+
+    def _read(self, slot: Slot, there: Collection[tuple[str, int, float]]) -> _Seen | None:
+        files = self._files(slot, there)
+        if len(files) > 1:
+            return _Seen(slot, fault=f"it put {len(files)} different files in one place: its store was copied, or it lies")
+        for name, file in files.items():
+            self._endpoint.traffic.received += len(file)
+            try:
+                return _Seen(slot, open_file(self._parties, slot, name, file, self._mailbox))
+            except PeerError as error:
+                return _Seen(slot, fault=str(error))
+        return None
+
+    def _require_newest(self, slot: Slot, others: Collection[tuple[str, int, float]]) -> None:
+        """Raises :class:`InputError` where a valid file of this party is there that its outbox does not have."""
+        if self._files(slot, others):
+            raise InputError(
+                "the folder has a file of this party that its store does not know: the store was restored or copied, and must "
+                "not take part a second time; go on with the newest store, or stay out of this study"
+            )
+
+    # --- what came ---------------------------------------------------------------------------------------------------
+
+    def _take(self, seen: _Seen) -> None:
+        slot = seen.slot
+        peer = self._peers[slot.sender]
+        self._refused.pop(slot, None)
+        try:
+            if seen.fault:
+                raise PeerError(seen.fault)
+            content = _decode(seen.content)
+            if slot.kind == Kind.ANSWER:
+                self._take_answer(slot, peer, content)
+            else:
+                self._take_request(slot, peer, content)
+        except PeerError as error:
+            peer.refused = str(error)
+            self.links[slot.sender].usual_trouble = str(error)
+            self._endpoint.refusal(self._endpoint.roster.name(slot.sender), str(error))
+
+    def _take_answer(self, slot: Slot, peer: _Peer, content: _Content) -> None:
+        answer = _answer(content.header)
+        if answer.number != slot.number:
+            raise PeerError("it answered a request with something else")
+        own = Slot(Kind.REQUEST, slot.number, slot.receiver, slot.sender)
+        peer.unanswered.discard(slot.number)
+        self._outbox.received(own, content.header)
+        self._outgoing.pop(own, None)
+        self._heard_of(slot.sender)
+        self._endpoint.heard(slot.sender, (answer.phase, answer.round))
+        for waiting, on_answer in peer.waiting.get(slot.number, ()):
+            if not waiting.done():
+                on_answer(answer)
+                waiting.set_result(answer)
+
+    def _take_request(self, slot: Slot, peer: _Peer, content: _Content) -> None:
+        limits = self._endpoint.limits
+        limits.check(len(content.header), len(content.payload))
+        request = decode_header(content.header)
+        limits.check_payload(request, len(content.payload))
+        if not isinstance(request, AnyRequest) or request.number != slot.number:
+            raise PeerError("it sent something else than a request with its number")
+        self._heard_of(slot.sender)
+        for told in [each for each in self._outgoing if each.kind == Kind.ANSWER and each.receiver == slot.sender]:
+            if told.number <= content.received:
+                self._outbox.received(told)
+                self._outgoing.pop(told)
+        peer.expected = slot.number + 1
+        peer.skip_answered()
+        peer.answering += 1
+        task = asyncio.create_task(self._answer(slot, peer, request, content.payload))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _heard_of(self, party: PartyId) -> None:
+        self.links[party].usual_trouble = "its files have stopped coming"
+
+    async def _answer(self, slot: Slot, peer: _Peer, request: AnyRequest, payload: bytes) -> None:
+        try:
+            answer = await self._handle(slot.sender, request, payload)
+        except PeerError as error:
+            self._endpoint.refusal(self._endpoint.roster.name(slot.sender), str(error))
+            return
+        finally:
+            peer.answering -= 1
+            self._wake.set()
+        own = Slot(Kind.ANSWER, slot.number, slot.receiver, slot.sender)
+        self._send(own, encode_frame(answer)[_LENGTHS:])
+        peer.answered.add(slot.number)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Answer what came, put what waits, and end."""
+        with contextlib.suppress(OSError, InputError):
+            await self._once()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_FIRST_PAUSE)
+            await self._once()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class FolderLink:
+    """The files to and from one party, as a session asks for it."""
+
+    unreachable = False
+
+    def __init__(self, post: FolderPost, party: PartyId) -> None:
+        self._post, self._party = post, party
+        self.usual_trouble = "no file of it has come to the folder"
+        self.trouble = self.usual_trouble
+
+    async def ask(
+        self,
+        request: AnyRequest,
+        payload: Payload = b"",
+        on_answer: OnAnswer = lambda answer: None,
+        unless: Callable[[], bool] = lambda: False,
+    ) -> Answer:
+        """See :meth:`quietmean.node.net.Link.ask`."""
+        if unless():
+            raise WithheldError
+        return await self._post.ask(self._party, request, payload, on_answer)
+
+    async def close(self) -> None:
+        """The post closes all of them."""
+
+
+def _answer(header: bytes) -> Answer:
+    answer = decode_header(header)
+    if not isinstance(answer, Answer):
+        raise PeerError("it answered a request with something else")
+    return answer
+
+
+def _decode(raw: bytes) -> _Content:
+    try:
+        return msgspec.msgpack.decode(raw, type=_Content)
+    except (msgspec.DecodeError, RecursionError):
+        raise PeerError("a file whose content cannot be read") from None

@@ -1,0 +1,124 @@
+"""One message as one file: sealed to the mailbox key of its receiver, signed by the identity key of its sender.
+
+``8 bytes magic | 64 bytes signature | HPKE ciphertext``. HPKE alone says nothing of who wrote a file: anybody can seal to a
+public key. So the sender signs the place of the file and the digest of its ciphertext; HPKE binds the same place as its ``info``.
+The place is session, attempt, number of the message between these two parties, sender and receiver with their identity keys:
+what is valid in one place is valid in no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import (
+    AEAD,
+    KDF,
+    KEM,
+    MLKEM768X25519PrivateKey,
+    MLKEM768X25519PublicKey,
+    Suite,
+)
+
+from quietmean.core.errors import PeerError
+from quietmean.core.party import PartyId
+from quietmean.node.net import Identity, Purpose, is_signed, public_key_bytes
+
+Mailbox: TypeAlias = tuple[MLKEM768PrivateKey, X25519PrivateKey]
+
+_MAGIC: Final = b"qmfile1\0"
+_SIGNATURE: Final = 64
+_X25519: Final = 32
+_DIGITS: Final = 32
+# Bytes of a file beside its content: what comes before the ciphertext, the encapsulated keys and the tag of HPKE.
+OVERHEAD: Final = len(_MAGIC) + _SIGNATURE + 1088 + _X25519 + 16
+_SUITE: Final = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+class Kind(StrEnum):
+    """Each request has a number of its own among those of its sender to one receiver; its answer has the same."""
+
+    REQUEST = "q"
+    ANSWER = "a"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where one message is due. ``attempt``: to start; 0 where a study waits for all."""
+
+    kind: Kind
+    number: int
+    sender: PartyId
+    receiver: PartyId
+    attempt: int = 0
+
+    @property
+    def round(self) -> str:
+        """The folder, within that of the session, in which all messages with this number are."""
+        return f"{self.kind}{self.number:08d}"
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.sender}-{self.receiver}-"
+
+    def name(self, file: bytes) -> str:
+        return self.prefix + hashlib.sha256(file).hexdigest()[:_DIGITS]
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who writes to whom in one session: public keys by party, ``mailboxes`` as bytes."""
+
+    session: str
+    identities: Sequence[str]
+    mailboxes: Mapping[PartyId, bytes] = field(repr=False)
+
+    def info(self, slot: Slot) -> bytes:
+        """The one encoding of a place; no two have the same."""
+        sender, receiver = (public_key_bytes(self.identities[party]) for party in (slot.sender, slot.receiver))
+        place = [slot.attempt, str(slot.kind), slot.number, slot.sender, sender, slot.receiver, receiver]
+        return msgspec.msgpack.encode(["quietmean file 1", self.session, *place])
+
+
+def mailbox_bytes(mailbox: Mailbox) -> bytes:
+    """The public half, as entries have it."""
+    encryption, exchange = mailbox
+    return encryption.public_key().public_bytes_raw() + exchange.public_key().public_bytes_raw()
+
+
+def seal_file(parties: Parties, slot: Slot, content: bytes, identity: Identity) -> bytes:
+    """The file of a message. No two are equal, so that a file is made once, kept, and put as often as needed."""
+    raw = parties.mailboxes[slot.receiver]
+    key = MLKEM768X25519PublicKey(
+        MLKEM768PublicKey.from_public_bytes(raw[:-_X25519]), X25519PublicKey.from_public_bytes(raw[-_X25519:])
+    )
+    info = parties.info(slot)
+    sealed = _SUITE.encrypt(content, key, info)
+    return _MAGIC + identity.sign(Purpose.FILE, info + hashlib.sha256(sealed).digest()) + sealed
+
+
+def is_valid(parties: Parties, slot: Slot, name: str, file: bytes) -> bool:
+    """Whether the sender of the slot signed this file for this slot. Nothing is opened for that."""
+    if not file.startswith(_MAGIC) or len(file) < OVERHEAD or not hmac.compare_digest(name.encode(), slot.name(file).encode()):
+        return False
+    signature, sealed = file[len(_MAGIC) : len(_MAGIC) + _SIGNATURE], file[len(_MAGIC) + _SIGNATURE :]
+    signed = parties.info(slot) + hashlib.sha256(sealed).digest()
+    return is_signed(parties.identities[slot.sender], Purpose.FILE, signed, signature)
+
+
+def open_file(parties: Parties, slot: Slot, name: str, file: bytes, mailbox: Mailbox) -> bytes:
+    """The content. Raises :class:`PeerError` for a file that was not signed for this slot, or not sealed to this key."""
+    if not is_valid(parties, slot, name, file):
+        raise PeerError("a file that is not signed for its place")
+    try:
+        return _SUITE.decrypt(file[len(_MAGIC) + _SIGNATURE :], MLKEM768X25519PrivateKey(*mailbox), parties.info(slot))
+    except (InvalidTag, ValueError):
+        raise PeerError("a file that is not sealed to this party's key for this study") from None

@@ -1,0 +1,170 @@
+"""A study whose messages are files in a folder: its page's commands, in processes that only share that folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import NotYet
+from quietmean.studies.sealed import Sealed
+from support.pages import commands
+from support.site_policy import write_policy
+
+PARTIES = ("north", "south", "east")
+PAGE = "how-to/folder.md"
+
+
+class Sites:
+    """Three parties that accepted and sealed; their processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.share = folder / "share"
+        self.share.mkdir()
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.output: dict[str, str] = {}
+        new, *lines, self.line = commands(PAGE)
+        for line in (new, "quietmean keygen --key north.key --name north"):
+            main(shlex.split(line)[1:])
+        study = folder / "study.toml"
+        text = study.read_text()
+        assert "round_timeout = 10.0" in text
+        text = text.replace("round_timeout = 10.0", "round_timeout = 60.0").replace(
+            "start_timeout = 60.0", "start_timeout = 300.0"
+        )
+        study.write_text(text)
+        invite, accept, seal = lines
+        main(shlex.split(invite)[1:])
+        for name in PARTIES:
+            main(shlex.split(accept.replace("south", name))[1:])
+        main(shlex.split(seal)[1:])
+        self.sealed = Sealed.load(folder / "study.sealed")
+        for place, name in enumerate(PARTIES):
+            (folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20 + place, 60 + place))))
+
+    def join(self, *names: str, once: bool = False) -> None:
+        for name in names:
+            line = self.line.replace("south", name).replace("/mnt/share", str(self.share))
+            command = [
+                sys.executable,
+                "-m",
+                "quietmean.cli.main",
+                *shlex.split(line)[1:],
+                "--yes",
+                "--json",
+                *(["--once"] if once else []),
+            ]
+            self.processes[name] = subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+
+    def visit(self, *names: str) -> dict[str, int]:
+        """One process after the other, never two together; their exit codes."""
+        codes = {}
+        for name in names:
+            self.join(name, once=True)
+            self.output[name], errors = self.processes[name].communicate(timeout=120)
+            codes[name] = self.processes[name].returncode
+            assert codes[name] in (0, NotYet.exit_code), errors
+        return codes
+
+    def finish(self) -> dict[str, dict[str, Any]]:
+        found = {}
+        for name, process in self.processes.items():
+            output, errors = process.communicate(timeout=240)
+            assert process.returncode == 0, (name, errors)
+            found[name] = json.loads(output)
+        return found
+
+    def rounds(self) -> list[str]:
+        return [path.name for path in self.share.glob("*/q*") if any(path.iterdir())]
+
+    def kill(self, name: str) -> None:
+        self.processes[name].kill()
+        self.processes[name].communicate()
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_policy(unattended=True)
+    with contextlib.closing(Sites(tmp_path)) as found:
+        yield found
+
+
+def test_three_parties_one_of_them_killed_and_started_again(sites: Sites) -> None:
+    sites.join("north", "south", "east")
+    deadline = time.monotonic() + 120
+    while not sites.rounds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    sites.kill("south")
+    # What anybody may put there.
+    (session,) = sites.share.iterdir()
+    for number in range(1, 4):
+        slot = session / f"q{number:08d}"
+        slot.mkdir(exist_ok=True)
+        for junk in range(1000):
+            (slot / f"{junk}").touch()
+        (slot / f"0-1-{'0' * 32}").write_bytes(os.urandom(5000))
+    sites.join("south")
+    found = sites.finish()
+    assert len({json.dumps(result["estimate"]) for result in found.values()}) == 1
+    assert all(result["parties_counted"] == 3 for result in found.values())
+    assert abs(found["north"]["estimate"] - 40.5) < 6 * found["north"]["standard_error"]
+
+
+@pytest.mark.slow
+def test_by_schedule_alone(sites: Sites) -> None:
+    """As cron would run it: each party alone, with hours between the visits for all that anybody knows."""
+    left = list(PARTIES)
+    for _ in range(12):
+        codes = sites.visit(*left)
+        left = [name for name in left if codes[name]]
+        if not left:
+            break
+    assert not left
+    found = [json.loads(sites.output[name]) for name in PARTIES]
+    assert len({json.dumps(result["estimate"]) for result in found}) == 1
+    assert all(result["parties_counted"] == 3 for result in found)
+    # A visit after the end says the same and puts nothing.
+    before = sites.rounds()
+    assert sites.visit("north") == {"north": 0}
+    assert json.loads(sites.output["north"])["estimate"] == found[0]["estimate"]
+    assert sites.rounds() == before
+
+
+@pytest.mark.slow
+def test_one_never_comes_again(sites: Sites) -> None:
+    """After the others' deadlines, which go on while nobody's process runs."""
+    for _ in range(3):
+        sites.visit(*PARTIES)
+    deadline = time.monotonic() + 400
+    left = ["north", "south"]
+    while left:
+        assert time.monotonic() < deadline
+        codes = sites.visit(*left)
+        left = [name for name in left if codes[name]]
+        time.sleep(5)
+    found = [json.loads(sites.output[name]) for name in ("north", "south")]
+    assert len({json.dumps(result["estimate"]) for result in found}) == 1
+    assert found[0]["parties_counted"] in (2, 3)

@@ -1,0 +1,330 @@
+"""Requests and answers as files: what is in the folder, what its owner can do with them, and stores that are not the newest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from quietmean.core.errors import InputError, NotYet
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.folder import DiskPlace, FolderPost, FolderSettings, Outbox, mailbox_bytes, parse_folder
+from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Credentials, Endpoint, Heartbeat, Limits, Payload, Traffic, Transfer
+
+STUDY = "f" * 64
+PARTIES = 3
+IDENTITIES = [Identity.generate() for _ in range(PARTIES)]
+MAILBOXES = [(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate()) for _ in range(PARTIES)]
+LIMITS = Limits.of_study(PARTIES, 4, 8)
+SECRET = b"a private vector of eight values, 64 bytes long: 0123456789abcdef"[:64]
+
+
+class Party:
+    """One of three, with an outbox of its own and a handler that remembers."""
+
+    def __init__(self, party: int, folder: Path, *, study: str = STUDY, quiet: float = 1e9) -> None:
+        entries = [RosterEntry(f"party-{k}", ("folder.invalid", k + 1), IDENTITIES[k].public_key) for k in range(PARTIES)]
+        roster = Roster(tuple(entries))
+        self.refusals: list[str] = []
+        self.handled: list[tuple[int, AnyRequest, bytes]] = []
+        credentials = Credentials(IDENTITIES[party], roster, study)
+        endpoint = Endpoint(
+            party, roster, study, credentials, LIMITS, lambda who, why: self.refusals.append(why), lambda *_: None, Traffic()
+        )
+        share = folder / "share"
+        share.mkdir(exist_ok=True)
+        settings = FolderSettings(
+            lambda session: DiskPlace(share, session), MAILBOXES[party], {k: mailbox_bytes(MAILBOXES[k]) for k in range(PARTIES)}
+        )
+        self.file = folder / f"{party}.outbox"
+        self.outbox = Outbox(self.file, study, party)
+        self.post = FolderPost(endpoint, IDENTITIES[party], settings, self.outbox, self.handle)
+        self.watching: asyncio.Task[None] | None = None
+        self._quiet = quiet
+
+    async def handle(self, sender: int, request: AnyRequest, payload: Payload) -> Answer:
+        self.handled.append((sender, request, bytes(payload)))
+        return Answer(request.number, ACCEPTED, 0, 1)
+
+    def start(self) -> None:
+        self.watching = asyncio.create_task(self.post.watch(self._quiet))
+
+    async def stop(self) -> None:
+        if self.watching is not None:
+            self.watching.cancel()
+            await asyncio.gather(self.watching, return_exceptions=True)
+        await self.post.close()
+        self.outbox.close()
+
+
+def share() -> Transfer:
+    return Transfer(0, 1, 1, 1.0, 1000, b"", 8)
+
+
+def files(folder: Path, kind: str = "q") -> list[Path]:
+    return sorted(path for path in (folder / "share").glob(f"*/{kind}*/*") if path.is_file())
+
+
+def scenario(work: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60.0):
+            await work()
+
+    asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def parties(folder: Path, *numbers: int) -> Any:
+    found = [Party(number, folder) for number in numbers]
+    try:
+        for each in found:
+            each.start()
+        yield found
+    finally:
+        for each in found:
+            await each.stop()
+
+
+async def put(one: Party) -> asyncio.Task[Answer]:
+    """A request of party 0 to party 1 that is in the folder, and whose receiver is not there."""
+    asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
+    while not files(one.file.parent):
+        await asyncio.sleep(0.01)
+    return asked
+
+
+def test_nothing_can_be_read_in_the_folder(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with parties(tmp_path, 0, 1) as (one, other):
+            answer = await one.post.links[1].ask(share(), SECRET)
+            assert (answer.status, answer.number) == (ACCEPTED, 1)
+            ((sender, request, payload),) = other.handled
+            assert (sender, payload, request.dimension) == (0, SECRET, 8)
+        everything = b"".join(path.read_bytes() + str(path).encode() for path in [*files(tmp_path), *files(tmp_path, "a")])
+        assert len(files(tmp_path)) == len(files(tmp_path, "a")) == 1
+        assert not any(SECRET[place : place + 6] in everything for place in range(len(SECRET) - 6))
+        assert b"party-" not in everything
+
+    scenario(work)
+
+
+def _half(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def _changed(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def _next_slot(path: Path) -> None:
+    """Shown again as the next request."""
+    later = path.parent.with_name("q00000002")
+    later.mkdir(exist_ok=True)
+    shutil.copy(path, later / path.name)
+
+
+def _other_pair(path: Path) -> None:
+    """As if party 2 had sent it."""
+    shutil.copy(path, path.with_name("2" + path.name[1:]))
+
+
+def _doubled(path: Path) -> None:
+    """The conflict copy of a program that keeps folders alike."""
+    shutil.copy(path, path.with_name(f"{path.name} (conflicted copy)"))
+    shutil.copy(path, path.with_name(path.name[:4] + "0" * 32))
+
+
+def _link(path: Path) -> None:
+    path.with_name(path.name[:4] + "1" * 32).symlink_to("/etc/passwd")
+    path.with_name(path.name[:4] + "2" * 32).mkdir()
+
+
+@pytest.mark.parametrize("harm", [_half, _changed, _next_slot, _other_pair, _doubled, _link, Path.unlink])
+def test_what_is_done_to_files_does_no_harm(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    """Each is as it was written and for its place, or as if it were not there; and it is put again until its receipt is told."""
+
+    async def work() -> None:
+        async with parties(tmp_path, 0) as (one,):
+            asked = await put(one)
+            (path,) = files(tmp_path)
+            harm(path)
+            async with parties(tmp_path, 1, 2) as (other, third):
+                if harm in (_half, _changed):
+                    # It is not looked at again until it changes; its sender has to see that, too.
+                    await asyncio.sleep(0.3)
+                    assert other.handled == []
+                    path.unlink()
+                answer = await asked
+                assert answer.status == ACCEPTED
+                await asyncio.sleep(0.3)
+                assert [(sender, payload) for sender, _, payload in other.handled] == [(0, SECRET)]
+                assert (third.handled, other.refusals, third.refusals) == ([], [], [])
+
+    scenario(work)
+
+
+def test_a_file_of_another_study_or_to_another_key(tmp_path: Path) -> None:
+    async def work() -> None:
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        one = Party(0, elsewhere, study="e" * 64)
+        one.start()
+        asked = await put(one)
+        (path,) = files(elsewhere)
+        async with parties(tmp_path, 1) as (other,):
+            slot = tmp_path / "share" / STUDY[:32] / "q00000001"
+            slot.mkdir(parents=True)
+            shutil.copy(path, slot / path.name)
+            await asyncio.sleep(0.5)
+            assert (other.handled, other.refusals) == ([], [])
+        asked.cancel()
+        await one.stop()
+
+    scenario(work)
+
+
+def test_two_different_files_in_one_place_end_it_for_their_sender(tmp_path: Path) -> None:
+    """Its store was copied: two processes of one party asked different things under one number."""
+
+    async def work() -> None:
+        for copy in ("first", "second"):
+            (tmp_path / copy).mkdir()
+            one = Party(0, tmp_path / copy)
+            one.start()
+            (await put(one)).cancel()
+            await one.stop()
+        slot = tmp_path / "share" / STUDY[:32] / "q00000001"
+        slot.mkdir(parents=True)
+        for copy in ("first", "second"):
+            (path,) = files(tmp_path / copy)
+            shutil.copy(path, slot / path.name)
+        async with parties(tmp_path, 1) as (other,):
+            while not other.refusals:
+                await asyncio.sleep(0.01)
+            assert other.handled == []
+            assert "its store was copied, or it lies" in other.refusals[0]
+
+    scenario(work)
+
+
+def test_an_older_outbox_takes_no_part(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with parties(tmp_path, 0) as (one,):
+            shutil.copy(one.file, tmp_path / "backup")
+            (await put(one)).cancel()
+        shutil.copy(tmp_path / "backup", tmp_path / "0.outbox")
+        again = Party(0, tmp_path)
+        with pytest.raises(InputError, match="the store was restored or copied"):
+            await again.post.watch()
+        await again.stop()
+
+    scenario(work)
+
+
+def test_what_a_process_before_asked_is_not_asked_again(tmp_path: Path) -> None:
+    """Never two parties at the same time."""
+
+    async def work() -> None:
+        for _ in range(3):
+            async with parties(tmp_path, 0) as (one,):
+                (await put(one)).cancel()
+        assert len(files(tmp_path)) == 1
+        async with parties(tmp_path, 1) as (other,):
+            while not other.handled:
+                await asyncio.sleep(0.01)
+        async with parties(tmp_path, 0) as (one,):
+            assert (await one.post.links[1].ask(share(), SECRET)).status == ACCEPTED
+        async with parties(tmp_path, 0) as (one,):
+            # Its answer is known: no file is looked for.
+            shutil.rmtree(tmp_path / "share")
+            (tmp_path / "share").mkdir()
+            assert (await one.post.links[1].ask(share(), SECRET)).status == ACCEPTED
+            assert files(tmp_path) == []
+            with pytest.raises(TimeoutError):
+                await one.post.links[1].ask(Heartbeat(0, 1, 1))
+
+    scenario(work)
+
+
+def test_a_visit_ends_and_waits_are_counted_over_visits(tmp_path: Path) -> None:
+    async def work() -> None:
+        one = Party(0, tmp_path, quiet=0.3)
+        asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
+        with pytest.raises(NotYet, match="run the same command again later"):
+            await one.post.watch(0.3)
+        assert len(files(tmp_path)) == 1
+        assert one.outbox.waited("1.1") == 0.0
+        asked.cancel()
+        await one.stop()
+        await asyncio.sleep(0.2)
+        again = Party(0, tmp_path)
+        assert again.outbox.waited("1.1") >= 0.2
+        assert again.outbox.waited("1.2") == 0.0
+        await again.stop()
+
+    scenario(work)
+
+
+def test_a_folder_that_cannot_be_used_now_is_told_and_tried_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with parties(tmp_path, 0, 1) as (one, _):
+            share_ = tmp_path / "share"
+            shutil.rmtree(share_)
+            # A file where the folder was: the share is not mounted.
+            share_.write_text("")
+            asked = asyncio.create_task(one.post.links[1].ask(share(), SECRET))
+            while "the folder cannot be used now" not in one.post.links[1].trouble:
+                await asyncio.sleep(0.01)
+            share_.unlink()
+            share_.mkdir()
+            assert (await asked).status == ACCEPTED
+
+    scenario(work)
+
+
+def test_junk_costs_little_memory(tmp_path: Path) -> None:
+    """3000 files that could be of the slot that is looked at, as others can write them: the one among them is found."""
+
+    async def work() -> None:
+        async with parties(tmp_path, 0) as (one,):
+            (await put(one)).cancel()
+        (path,) = files(tmp_path)
+        for junk in range(3000):
+            (path.parent / f"0-1-{junk:032x}").write_bytes(bytes(2000))
+        other = Party(1, tmp_path)
+        tracemalloc.start()
+        other.start()
+        while not other.handled:
+            await asyncio.sleep(0.01)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        await other.stop()
+        assert peak < 2 * 2**20, peak
+
+    scenario(work)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("zip::s3://a", "chain of places"),
+        ("s3://key:secret@host/a", "credentials in it"),
+        ("https://host/a", "mount it, and give the path"),
+        ("/nowhere/at/all", "does not exist"),
+    ],
+)
+def test_places_that_are_none(text: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence) as raised:
+        parse_folder(text)
+    assert "secret" not in str(raised.value)
