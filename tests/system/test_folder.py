@@ -18,6 +18,7 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.errors import NotYet
 from quietmean.studies.sealed import Sealed
+from quietmean.studies.study_keys import StudyKeys
 from support.pages import commands
 from support.site_policy import write_policy
 
@@ -146,6 +147,9 @@ def test_by_schedule_alone(sites: Sites) -> None:
     found = [json.loads(sites.output[name]) for name in PARTIES]
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
     assert all(result["parties_counted"] == 3 for result in found)
+    # What the folder keeps can be opened by nobody any more.
+    assert all(StudyKeys.load(path).mailbox is None for path in sites.folder.glob("*.studykeys"))
+    assert len(list(sites.folder.glob("*.studykeys"))) == 3
     # A visit after the end says the same and puts nothing.
     before = sites.rounds()
     assert sites.visit("north") == {"north": 0}

@@ -82,6 +82,16 @@ def open_private(path: Path, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def open_strange(path: Path) -> int:
+    """Open a file that somebody else may have put there, to read it: no link is followed, and no pipe is waited for."""
+    flags = os.O_RDONLY
+    if sys.platform == "win32":
+        flags |= os.O_BINARY
+    else:
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.open(path, flags)
+
+
 def owner_only(handle: int) -> None:
     """Nobody but its owner may read or write an open file, whatever the umask of this process; nothing on Windows."""
     if sys.platform != "win32":

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import mode_of, replace_durably
+from quietmean.node.folder import Mailbox, mailbox_bytes
 from quietmean.node.net import Identity, Purpose
 from quietmean.randomness import Seed
 from quietmean.studies.entry import X25519_BYTES, Entry
@@ -66,7 +67,8 @@ class StudyKeys:
 
     ``sealed``: the digest of the seal that they are bound to, hexadecimal; None before the party has joined. ``compared``: names
     of parties with whom its words were compared before that. ``seed``: of the noise of a contribution by file; ``given``: that
-    contribution, from when on there is neither the seed nor ``exchange``.
+    contribution, from when on there is neither the seed nor ``exchange``. There is no ``mailbox`` after the result of a study by
+    folder.
 
     No key is derived from the identity key. The repr shows no secret.
     """
@@ -74,7 +76,7 @@ class StudyKeys:
     path: Path
     entry: Entry
     exchange: X25519PrivateKey | None = field(repr=False)
-    mailbox: tuple[MLKEM768PrivateKey, X25519PrivateKey] = field(repr=False)
+    mailbox: Mailbox | None = field(repr=False)
     sealed: str | None = None
     compared: tuple[str, ...] = ()
     seed: Seed | None = field(default=None, repr=False)
@@ -132,11 +134,13 @@ class StudyKeys:
         else:
             given = Given(raw.given.data, from_parts(Purpose.CONTRIBUTION, raw.given.contribution, f"the contribution in {path}"))
         seed = Seed(decode_base64(raw.seed, 32, f"the seed in {path}")) if raw.seed else None
-        seeds = decode_base64(raw.mailbox, _SEED_BYTES + X25519_BYTES, f"the mailbox key in {path}")
-        mailbox = (
-            MLKEM768PrivateKey.from_seed_bytes(seeds[:_SEED_BYTES]),
-            X25519PrivateKey.from_private_bytes(seeds[_SEED_BYTES:]),
-        )
+        mailbox = None
+        if raw.mailbox:
+            seeds = decode_base64(raw.mailbox, _SEED_BYTES + X25519_BYTES, f"the mailbox key in {path}")
+            mailbox = (
+                MLKEM768PrivateKey.from_seed_bytes(seeds[:_SEED_BYTES]),
+                X25519PrivateKey.from_private_bytes(seeds[_SEED_BYTES:]),
+            )
         keys = cls(path, entry, exchange, mailbox, raw.sealed, raw.compared, seed, given)
         found = {name: base64.b64encode(key).decode() for name, key in _public(exchange, mailbox).items()}
         if {**keys._in_entry, **found} != keys._in_entry:
@@ -168,6 +172,12 @@ class StudyKeys:
         found._write()
         return found
 
+    def without_mailbox(self) -> StudyKeys:
+        """The keys without those that open what others wrote; durable when this returns."""
+        found = replace(self, mailbox=None)
+        found._write()
+        return found
+
     def require_free_for(self, sealed: str) -> None:
         """Raises :class:`InputError` if the keys are bound to another seal than this one."""
         if self.sealed not in (None, sealed):
@@ -181,9 +191,10 @@ class StudyKeys:
         return {"exchange": self.entry.exchange, "mailbox": self.entry.mailbox}
 
     def _write(self) -> None:
-        encryption, exchange = self.mailbox
-        parts = _Parts(**self.entry.signed.parts())
-        secret = base64.b64encode(encryption.private_bytes_raw() + exchange.private_bytes_raw()).decode()
+        parts, secret = _Parts(**self.entry.signed.parts()), ""
+        if self.mailbox is not None:
+            encryption, agreement = self.mailbox
+            secret = base64.b64encode(encryption.private_bytes_raw() + agreement.private_bytes_raw()).decode()
         own = "" if self.exchange is None else base64.b64encode(self.exchange.private_bytes_raw()).decode()
         seed = "" if self.seed is None else base64.b64encode(self.seed.secret).decode()
         given = None
@@ -224,7 +235,7 @@ def write_private(path: Path, content: bytes) -> None:
         raise InputError(f"file {path} cannot be written ({error.strerror}): choose a writable place") from None
 
 
-def _public(exchange: X25519PrivateKey | None, mailbox: tuple[MLKEM768PrivateKey, X25519PrivateKey]) -> Mapping[str, bytes]:
-    encryption, agreement = mailbox
-    found = {"mailbox": encryption.public_key().public_bytes_raw() + agreement.public_key().public_bytes_raw()}
+def _public(exchange: X25519PrivateKey | None, mailbox: Mailbox | None) -> Mapping[str, bytes]:
+    """Of those that are there."""
+    found = {} if mailbox is None else {"mailbox": mailbox_bytes(mailbox)}
     return found if exchange is None else {**found, "exchange": exchange.public_key().public_bytes_raw()}

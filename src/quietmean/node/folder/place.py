@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError
+from quietmean.core.portability import open_strange, sync_folder
 from quietmean.randomness import fresh_bytes
 
 # At the end of each name, of a digest.
@@ -55,7 +56,7 @@ class DiskPlace:
 
     def read(self, round_: str, name: str, limit: int) -> bytes | None:
         try:
-            handle = os.open(self._folder / round_ / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            handle = open_strange(self._folder / round_ / name)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:
@@ -81,11 +82,7 @@ class DiskPlace:
             partial.unlink(missing_ok=True)
             raise
         for path in (folder, folder.parent):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync_folder(path)
 
 
 def parse_folder(text: str) -> Path:

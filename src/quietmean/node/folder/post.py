@@ -62,7 +62,7 @@ class FolderSettings:
     """
 
     place: Callable[[str], Place]
-    mailbox: Mailbox = field(repr=False)
+    mailbox: Mailbox | None = field(repr=False)
     mailboxes: Mapping[PartyId, bytes] = field(repr=False)
     quiet: float = math.inf
 
@@ -111,7 +111,8 @@ class _Seen:
 class FolderPost:
     """All links of one party. ``handle`` answers requests; ``answered`` is told of every answer that somebody waits for.
 
-    Raises :class:`InputError`, from :meth:`watch`, where files of this party are there that its outbox does not have.
+    Raises :class:`InputError` without a mailbox key, and, from :meth:`watch`, where files of this party are there that its outbox
+    does not have.
     """
 
     def __init__(
@@ -123,6 +124,10 @@ class FolderPost:
         handle: Handler,
         answered: Callable[[PartyId, AnyRequest, Answer], None] = lambda peer, request, answer: None,
     ) -> None:
+        if settings.mailbox is None:
+            raise InputError(
+                "the keys of this party for this study were deleted with its result: give --store with the one that has it"
+            )
         self._endpoint, self._identity, self._mailbox, self._outbox = endpoint, identity, settings.mailbox, outbox
         self._handle, self._answered = handle, answered
         self._place = settings.place(endpoint.study)

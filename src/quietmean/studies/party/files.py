@@ -203,6 +203,11 @@ class Files:
         )
         return settings if show is None else replace(settings, report=show.report, observe=show.observe)
 
+    def forget_mailbox(self) -> None:
+        """After the result nothing opens any more what the folder may keep for ever."""
+        if self.study.by_folder and self.keys is not None and self.keys.mailbox is not None:
+            StudyKeys.load(self.keys.path).without_mailbox()
+
     def folder_of(self, given: str | None, usual: str | None) -> str | None:
         """What was given, or else the site's own for studies that need one. Raises :class:`InputError` as :meth:`folder`."""
         found = given or (usual if self.study.by_folder else None)
