@@ -7,6 +7,7 @@ result = plan.simulate(values, runs=100)
 study = qm.Study({"age": (0, 110)}, ["mean(age)"], epsilon=1.0, delta=1e-6)
 result = study.run(frame, parties=20)
 result = qm.join("study.sealed", key="north.key", data=frame, account="wards", accept=digest)
+with qm.session("session.toml", "roster.toml", "north.key", account="wards") as rounds: ...
 certificate = qm.Execution.load("receipt.json").privacy(1e-6).against({0, 4})
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from quietmean import statistics as statistics
     from quietmean.api import certify, node, plan, simulate
     from quietmean.api.joining import ajoin, contract, join
+    from quietmean.api.sessions import session
     from quietmean.api.study import Study
     from quietmean.core.errors import InputError, QuietmeanError
     from quietmean.core.input_domain import InputDomain
@@ -73,6 +75,7 @@ __all__ = [
     "node",
     "plan",
     "rank",
+    "session",
     "simulate",
 ]
 
@@ -106,6 +109,7 @@ _PLACES = {
     "node": "api",
     "plan": "api",
     "rank": "planning.candidates",
+    "session": "api.sessions",
     "simulate": "api",
 }
 

@@ -33,6 +33,8 @@ FRAMES: list[tuple[list[Any], bytes]] = [
     (["v", 15, b"d" * 32, True], b""),
     (["a", 13, "no", 3, 0, "why"], b""),
     (["s", 16, 2, (0, 2), b"g" * 64, b"h" * 32, ([0, b"n" * 32, 2.5, b"x" * 32],), True], b""),
+    (["i", 17, 3, msgspec.msgpack.encode(["p", 0, 1, 2])], b""),
+    (["i", 18, 3, msgspec.msgpack.encode(["l", 0, b""])], b"a log"),
 ]
 
 
@@ -48,9 +50,9 @@ def test_a_frame_is_read_and_sent_as_it_was(fields: list[Any], payload: bytes) -
 
 
 def test_the_bytes_of_all_frames() -> None:
-    # Frame b is of version 9, and frame s was added to it, which only studies use that start with a quorum. All others have the
-    # bytes that they had before.
-    everything = b"".join(as_sent(*frame) for frame in FRAMES if frame[0][0] not in ("b", "s"))
+    # Frame b is of version 9, and frames s and i were added to it, which only studies use that start with a quorum, and sessions.
+    # All others have the bytes that they had before.
+    everything = b"".join(as_sent(*frame) for frame in FRAMES if frame[0][0] not in ("b", "s", "i"))
     assert hashlib.sha256(everything).hexdigest() == "420d9f901a055ed76710e1a85ba984e1a7e752173e1d3b6ff62490b94714da1b"
     (begin,) = (as_sent(*frame) for frame in FRAMES if frame[0][0] == "b")
     assert begin.hex() == "000000050000000093a1620103"

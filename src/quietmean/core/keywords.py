@@ -17,12 +17,14 @@ Result = TypeVar("Result")
 def refuses_unknown_keywords(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """The function, which raises :class:`InputError` for a keyword that it does not have, with the nearest one that it has."""
     known = [name for name in inspect.signature(function).parameters if name != "self"]
+    # A class is called by its own name.
+    called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
         for name in keywords:
             if name not in known:
-                raise InputError(f"{function.__name__} has no keyword {name!r}{nearest(name, known)}: it has {', '.join(known)}")
+                raise InputError(f"{called} has no keyword {name!r}{nearest(name, known)}: it has {', '.join(known)}")
         return function(*arguments, **keywords)
 
     return checked

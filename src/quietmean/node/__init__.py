@@ -4,6 +4,7 @@ from quietmean.node.gathering import Started, run_quorum
 from quietmean.node.monitor import Late
 from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.node.peer import run_party
+from quietmean.node.series import RoundEnd, Series, SeriesOver, Standing
 from quietmean.node.session import Brought, NodeResult, NodeSettings, Quorum
 
 __all__ = [
@@ -15,6 +16,10 @@ __all__ = [
     "Quorum",
     "Roster",
     "RosterEntry",
+    "RoundEnd",
+    "Series",
+    "SeriesOver",
+    "Standing",
     "Started",
     "run_party",
     "run_quorum",

@@ -1,4 +1,7 @@
-"""Many means under one agreement and one budget: terms, what was spent, rounds, and the machines that carry them out."""
+"""Many means under one agreement and one budget: terms, what was spent, rounds, and the machines that carry them out.
+
+:class:`Session` has all parties in one process; :mod:`.joined` is the part of one party between machines.
+"""
 
 from quietmean.sessions.account import SessionAccount
 from quietmean.sessions.engine import Engine, Exchange, MemoryEngine

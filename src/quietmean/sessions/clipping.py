@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.party import Vector
 
 # A vector on the boundary must not be outside of it by rounding.
 _INSIDE = 1.0 - 2.0**-40
+
+
+def checked_clip(clip: float) -> float:
+    """The bound C. Raises :class:`InputError` for one that cannot be."""
+    if isinstance(clip, bool) or not isinstance(clip, int | float | np.floating) or not (math.isfinite(clip) and clip > 0):
+        raise InputError(f"clip is {clip!r}: choose a finite number > 0, the largest L2 norm of a vector")
+    return float(clip)
 
 
 def clipped_vector(value: Vector, bound: float) -> Vector:

@@ -20,7 +20,7 @@ from quietmean.planning.automatic import AUTO
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import colluding_count
 from quietmean.sessions.account import SessionAccount
-from quietmean.sessions.clipping import clipped_rows, clipped_vector
+from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
 from quietmean.sessions.engine import Engine, MemoryEngine
 from quietmean.sessions.terms import SessionTerms
 
@@ -101,7 +101,7 @@ class Session:
             protocol=protocol,
             options=dict(options or {}),
         )
-        self.clip = _length(clip)
+        self.clip = checked_clip(clip)
         self.account = SessionAccount(self.terms, None if store is None else Path(store))
         self._engine = MemoryEngine() if engine is None else engine
         self._shares = self._checked_weights(weights)
@@ -141,7 +141,7 @@ class Session:
     def noise(self, clip: float | None = None) -> float:
         """The standard deviation of the noise in a mean of all parties' vectors, per coordinate, as planned: an estimate."""
         predicted = float(self.terms.plan.prediction["mse_noise"])
-        return math.sqrt(predicted) * (self.clip if clip is None else _length(clip))
+        return math.sqrt(predicted) * (self.clip if clip is None else checked_clip(clip))
 
     @refuses_unknown_keywords
     def mean(
@@ -159,7 +159,7 @@ class Session:
         :class:`InputError`, and nothing is spent, for other shapes, too few parties, or if no round is left;
         :class:`ProtocolFailure` for a round without a result, which is paid for: colluding parties have seen what it sent.
         """
-        bound = self.clip if clip is None else _length(clip)
+        bound = self.clip if clip is None else checked_clip(clip)
         plan, terms = self.terms.plan, self.terms
         given = self._given(vectors)
         values, weights = {}, np.ones(terms.parties)
@@ -239,9 +239,3 @@ def _numbers(value: Any, party: PartyId | None) -> NDArray[np.float64]:
     except (TypeError, ValueError):
         whose = "weights are" if party is None else f"the vector of party {party} is"
         raise InputError(f"{whose} no array of numbers: give numbers in one shape") from None
-
-
-def _length(clip: float) -> float:
-    if isinstance(clip, bool) or not isinstance(clip, int | float | np.floating) or not (math.isfinite(clip) and clip > 0):
-        raise InputError(f"clip is {clip!r}: choose a finite number > 0, the largest L2 norm of a vector")
-    return float(clip)

@@ -27,6 +27,8 @@ from quietmean.privacy import Charge, compose, mu_of_budget
 from quietmean.privacy.composition import epsilon_within
 from quietmean.protocols import Target, get_protocol
 
+# Each round is a term of sums in exact arithmetic.
+MOST_ROUNDS = 10_000
 # Of two points in the unit ball.
 _DIAMETER = 2.0
 # What is taken off mu if the sum of all rounds is above the budget by rounding or by the additive columns.
@@ -55,6 +57,8 @@ class SessionTerms:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise InputError(f"a session of {self.rounds} rounds releases nothing: choose at least 1")
+        if self.rounds > MOST_ROUNDS:
+            raise InputError(f"{self.rounds} rounds are too many for one session: choose at most {MOST_ROUNDS}")
         # Checks every other number.
         self._target(self.epsilon, self.delta)
 
@@ -97,6 +101,11 @@ class SessionTerms:
     def charge(self, rounds: int) -> Charge:
         """What so many rounds cost at most, whatever happens in them."""
         return compose([self.plan.charge] * rounds)
+
+    @property
+    def whole_target(self) -> Target:
+        """Of all rounds together."""
+        return self._target(self.epsilon, self.delta)
 
     def _whole_mu(self, spare: float) -> float:
         left = self.delta - spare

@@ -99,6 +99,10 @@ class Study(BaseModel):
     def from_tables(cls, raw: Mapping[str, Any], place: str) -> Study:
         """From the tables of a study file, which is at ``place``. Raises :class:`InputError` where :meth:`parse` does."""
         unknown = set(raw) - {"study", "column", "statistic"}
+        if unknown == {"session"}:
+            raise InputError(
+                f"{place} is that of a session, of many means of vectors: take part in it from Python, with qm.session"
+            )
         if unknown:
             near = nearest(min(unknown), ("study", "column", "statistic"))
             # A file of data may be given by mistake: only what is nearly a known name is shown.

@@ -46,6 +46,7 @@ from quietmean.node.net.wire import (
     Count,
     GateLog,
     Heartbeat,
+    InRound,
     Limits,
     Log,
     Opened,
@@ -60,6 +61,8 @@ from quietmean.node.net.wire import (
     check_finite,
     decode_header,
     encode_frame,
+    in_round,
+    inner_request,
 )
 
 __all__ = [
@@ -86,6 +89,7 @@ __all__ = [
     "HandshakePool",
     "Heartbeat",
     "Identity",
+    "InRound",
     "Limits",
     "Link",
     "Listener",
@@ -119,6 +123,8 @@ __all__ = [
     "encode_vector",
     "format_address",
     "format_public_key",
+    "in_round",
+    "inner_request",
     "is_signed",
     "listed",
     "network_of",

@@ -26,11 +26,15 @@ STAGE: Final = 16 * 1024
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 40_000))
 
 
-def _notice_loss(connected: socket.socket | None) -> None:
-    """So that a connection of which nothing is left at the other end does not stay here for hours."""
+def _prepare(connected: socket.socket | None) -> None:
+    """So that what is short is sent at once, and a connection of which nothing is left at the other end does not stay for hours.
+
+    The loop does the former for sockets that it made; one that was accepted, it does not know to be of TCP.
+    """
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
     with contextlib.suppress(OSError):
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE:
             if hasattr(socket, name):
@@ -155,7 +159,7 @@ class ByteStream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
-        _notice_loss(transport.get_extra_info("socket"))
+        _prepare(transport.get_extra_info("socket"))
         self._staged = memoryview(bytearray(STAGE))
         transport.set_write_buffer_limits(high=PIECE)
 

@@ -227,6 +227,16 @@ class Start(Request, frozen=True, tag="s"):
     bound: bool = False
 
 
+class InRound(Request, frozen=True, tag="i"):
+    """A request of one round of several over the same connections; ``request``: its header. See :mod:`quietmean.node.series`.
+
+    Its payload follows, and its number counts.
+    """
+
+    round: Count
+    request: bytes
+
+
 class Answer(Frame, frozen=True, tag="a"):
     """The answer to one request, with the position of the answering side."""
 
@@ -238,7 +248,18 @@ class Answer(Frame, frozen=True, tag="a"):
 
 
 AnyRequest: TypeAlias = (
-    Commit | Reveal | Transfer | CancelTransfer | ConfirmTransfer | ResendRequest | Heartbeat | Log | GateLog | Vote | Start
+    Commit
+    | Reveal
+    | Transfer
+    | CancelTransfer
+    | ConfirmTransfer
+    | ResendRequest
+    | Heartbeat
+    | Log
+    | GateLog
+    | Vote
+    | Start
+    | InRound
 )
 AnyFrame: TypeAlias = Hello | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest
 
@@ -281,6 +302,9 @@ class Limits:
             raise PeerError(f"a payload of {payload} bytes, the limit is {limit}")
 
     def check_payload(self, frame: AnyFrame, payload: int) -> None:
+        if isinstance(frame, InRound):
+            # Before any of the payload is read.
+            frame = inner_request(frame)
         if isinstance(frame, Transfer):
             self._check_transfer(frame, payload)
         if isinstance(frame, Log | GateLog) and payload > self.log:
@@ -311,6 +335,19 @@ def decode_header(raw: Payload) -> AnyFrame:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PeerError(f"a header that cannot be read ({error})") from None
     return frame
+
+
+def in_round(request: AnyRequest, round_: int) -> InRound:
+    """The same request, of a round."""
+    return InRound(0, round_, _encode(request))
+
+
+def inner_request(frame: InRound) -> AnyRequest:
+    """The inverse of :func:`in_round`. Raises :class:`PeerError` for what is no request."""
+    inner = decode_header(frame.request)
+    if not isinstance(inner, Request) or isinstance(inner, InRound):
+        raise PeerError("something else than a request in a round")
+    return msgspec.structs.replace(inner, number=frame.number)
 
 
 class Reader(Protocol):

@@ -26,7 +26,9 @@ class PeerLink(Protocol):
     """The connection to a peer. ``trouble``: in words, why it does not answer; ``unreachable``: nobody listens at its address."""
 
     trouble: str
-    unreachable: bool
+
+    @property
+    def unreachable(self) -> bool: ...
 
     async def ask(
         self,

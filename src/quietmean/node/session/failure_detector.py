@@ -33,12 +33,16 @@ class FailureDetector:
         self._deviation = 0.0
         self._positions: dict[PartyId, Position] = {}
         self._suspects: set[PartyId] = set()
+        self._absent: set[PartyId] = set()
+        self._expected: set[PartyId] = set()
         self._last_activity: dict[PartyId, float] = {}
 
     def heard(self, party: PartyId, position: Position) -> None:
         """A message of a party, which ends a suspicion. Positions only grow: one is durable before its party reports it."""
         self._positions[party] = max(position, self._positions.get(party, position))
         self._suspects.discard(party)
+        self._absent.discard(party)
+        self._expected.discard(party)
         self._last_activity[party] = self._clock()
 
     def record_wait(self, seconds: float) -> None:
@@ -58,6 +62,15 @@ class FailureDetector:
     def missed(self, party: PartyId) -> None:
         """Suspect a party: a whole wait passed without any activity of it."""
         self._suspects.add(party)
+
+    def presume_absent(self, party: PartyId) -> None:
+        """Nobody waits for a party that was not there just before, until it is heard."""
+        self._suspects.add(party)
+        self._absent.add(party)
+
+    def expect(self, party: PartyId) -> None:
+        """A party may take the whole time-out before it is heard first: what it has to do before does not go by the network."""
+        self._expected.add(party)
 
     def suspected(self, party: PartyId) -> bool:
         return party in self._suspects
@@ -84,7 +97,10 @@ class FailureDetector:
 
     def deadline(self, party: PartyId, start: float, answer_due: bool, gone: bool = False) -> float:
         """Until when to wait for a party in a wait that began at ``start``; ``gone``: nobody listens at its address now."""
-        window = self.silence_timeout * (SUSPECT_WAIT if party in self._suspects else 1.0)
+        if party in self._absent:
+            return start
+        silence = self._timeout if party in self._expected else self.silence_timeout
+        window = silence * (SUSPECT_WAIT if party in self._suspects else 1.0)
         if gone:
             window = min(window, self._gone_timeout)
         end = start + window + (GRACE * self._timeout if answer_due else 0.0)

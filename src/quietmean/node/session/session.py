@@ -64,10 +64,13 @@ class Session:
         traffic: Traffic,
         report: Report,
         waited: Callable[[str], float] = lambda what: 0.0,
+        *,
+        restarted: bool = False,
     ) -> None:
         """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events.
 
-        ``waited``: for how long processes before this one have waited for the same (s).
+        ``waited``: for how long processes before this one have waited for the same (s). ``restarted``: one that died may have
+        been handed messages, even if the store says nothing.
         """
         self._settings = settings
         self._store = store
@@ -88,7 +91,7 @@ class Session:
         self._nothing_published = False
         self._sending_again: dict[PartyId, asyncio.Task[Answer]] = {}
         # Even before the first round: another copy of this store may have gone on.
-        self._restarted = bool(store.commitments())
+        self._restarted = restarted or bool(store.commitments())
         self._commitments = Commitments(store, settings.study, parties)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
         changed = asyncio.Event()
@@ -138,7 +141,7 @@ class Session:
         """From the first commitment, or from where the store says that this party was, to the result."""
         started = self._clock()
         try:
-            seed = await self._agree()
+            seed = await self.agree_on_seed()
             await self._mix(seed)
             if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
                 await self._pass_gate(seed)
@@ -150,7 +153,8 @@ class Session:
     async def close_links(self) -> None:
         await asyncio.gather(*(link.close() for link in self._context.links.values()))
 
-    async def _agree(self) -> Seed:
+    async def agree_on_seed(self) -> Seed:
+        """The public seed, once all parties have committed to their part of it and revealed it."""
         if self._settings.agreed:
             self._commitments.take_over(self._settings.agreed)
         elif self._store.state() is None:
@@ -340,7 +344,7 @@ class Session:
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests."""
         context = self._context
-        position = self._possible(_position_of(request))
+        position = self._possible(position_of(request))
         context.failure_detector.heard(sender, position)
         self._gate.heard(sender, position)
         match request:
@@ -370,7 +374,7 @@ class Session:
             case Heartbeat():
                 # Its position was noted above; the answer carries this party's.
                 context.changed.set()
-                if _position_of(request) < self._store.latest_from(sender):
+                if position_of(request) < self._store.latest_from(sender):
                     return Answer(request.number, REFUSED, *context.inbox.position, reason="it was in a later round before")
         return Answer(request.number, ACCEPTED, *context.inbox.position)
 
@@ -428,7 +432,8 @@ class Session:
             self._context.report(Refusal(*noted))
 
 
-def _position_of(request: AnyRequest) -> Position:
+def position_of(request: AnyRequest) -> Position:
+    """Where its sender is at least."""
     match request:
         case Transfer() | ResendRequest() | Heartbeat():
             return request.phase, request.round

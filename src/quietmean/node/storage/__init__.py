@@ -1,18 +1,20 @@
 """The durable state of a party: it is on disk before anything that depends on it is sent."""
 
 from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
-from quietmean.node.storage.housekeeping import STARTED, find_stores, in_use, remove_store, size_of
+from quietmean.node.storage.housekeeping import ROUND, STARTED, discard, find_stores, in_use, remove_store, size_of
 from quietmean.node.storage.store import Store
 
 __all__ = [
     "COMMITTED",
     "IN_DOUBT",
     "PENDING",
+    "ROUND",
     "STARTED",
     "ClosedRound",
     "Commitment",
     "Outgoing",
     "Store",
+    "discard",
     "find_stores",
     "in_use",
     "remove_store",

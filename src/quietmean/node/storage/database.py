@@ -85,6 +85,10 @@ class Database:
             raise
         self._database.execute("COMMIT")
 
+    def keep_journal_short(self) -> None:
+        """For a store that is changed many times and never large: the write-ahead log is used again after some 16 pages."""
+        self._database.execute("PRAGMA wal_autocheckpoint = 16").fetchall()
+
     def _forget_free_places(self, wipe: bool) -> None:
         """After a commit: free the slots of large vectors that no row names any longer, and wipe them if ``wipe``."""
         if self._blobs.in_use:

@@ -14,7 +14,9 @@ _MAGIC = b"SQLite format 3\0"
 _OWN = ("", "-wal", "-shm", "-journal", ".vectors")
 # What a study that started with those who were there keeps of what they did.
 STARTED = ".started"
-_BESIDE = (*_OWN, ".status.json", *(STARTED + ending for ending in _OWN))
+# What a session keeps of its last round.
+ROUND = ".round"
+_BESIDE = (*_OWN, ".status.json", *(kind + ending for kind in (STARTED, ROUND) for ending in _OWN))
 
 
 def find_stores(folder: Path) -> list[Path]:
@@ -60,6 +62,12 @@ def remove_store(store: Path) -> list[Path]:
     for path in files_of(store):
         path.unlink(missing_ok=True)
     return found
+
+
+def discard(store: Path) -> None:
+    """Remove all files of a store of this party that no process has open, if they exist: of a round that is over."""
+    for ending in _OWN:
+        store.with_name(store.name + ending).unlink(missing_ok=True)
 
 
 def _opened(store: Path, mode: str) -> sqlite3.Connection:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from quietmean.core.errors import InputError
 from quietmean.studies.audit import Auditor, Event
 from quietmean.studies.fingerprint import fingerprint
-from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.contract import Asked, Contract
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.study_keys import StudyKeys
@@ -91,7 +91,7 @@ def _approve(
     if answer.accept is not None:
         require_digest(answer.accept, contract)
     if answer.yes:
-        _require_unattended(policy)
+        require_unattended(policy)
     approvers = require_approvals(answer.approvals, contract, policy, account, begun=begun)
     ask = not (begun or approvers or answer.accept or answer.yes) and _somebody_to_ask(contract, policy, questions)
     if ask:
@@ -146,7 +146,7 @@ def _compare(
     return {"digest": sealed.digest, "compared_with": compared, "trusts_convener_for": trusted}
 
 
-def require_digest(accept: str, contract: Contract) -> None:
+def require_digest(accept: str, contract: Asked) -> None:
     """Raises :class:`InputError` unless ``accept`` names the contract by enough of its digest."""
     if len(accept) < _FEWEST_DIGITS or not contract.digest.startswith(accept.lower()):
         read = "after you compared the words with other parties" if contract.sealed else "after you read quietmean contract"
@@ -156,7 +156,7 @@ def require_digest(accept: str, contract: Contract) -> None:
         )
 
 
-def _require_unattended(policy: Policy) -> None:
+def require_unattended(policy: Policy) -> None:
     if not policy.rules.unattended:
         where = f"{policy.path} does not" if policy.path else "this site has no policy"
         raise InputError(

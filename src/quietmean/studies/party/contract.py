@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.codec import digest
@@ -18,6 +18,7 @@ from quietmean.node.net import Address, Identity, RelayAddress, Roster, format_a
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.privacy import Charge
+from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
 from quietmean.studies.forecast import Forecast
@@ -39,6 +40,41 @@ class Signatory:
 
     def __str__(self) -> str:
         return self.name if self.address is None else f"{self.name} at {format_address(self.address)}"
+
+
+class Asked(Protocol):
+    """What a site's policy and its approvers look at: a study, or a session.
+
+    ``target``: of all that is asked for, ``plan``: of one execution. ``asks_for``: kind and text of each statistic; ``used`` and
+    ``declared``: columns. ``fewest``: with how many parties it may start.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def sealed(self) -> Sealed | None: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def epsilon_a_priori(self) -> float: ...
+    @property
+    def fewest(self) -> int: ...
+    @property
+    def parties(self) -> Sequence[Signatory]: ...
+    @property
+    def own(self) -> Signatory: ...
+    @property
+    def others(self) -> Sequence[Signatory]: ...
+    @property
+    def asks_for(self) -> Sequence[tuple[str, str]]: ...
+    @property
+    def used(self) -> Sequence[Column]: ...
+    @property
+    def declared(self) -> Sequence[Column]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +125,28 @@ class Contract:
         return [party for party in self.parties if party is not self.own]
 
     @property
+    def name(self) -> str:
+        return self.study.name
+
+    @property
+    def target(self) -> Target:
+        return self.plan.target
+
+    @property
+    def asks_for(self) -> list[tuple[str, str]]:
+        return [(one.name, one.text) for one in self.study.workload.statistics]
+
+    @property
+    def used(self) -> Sequence[Column]:
+        return tuple(self.study.workload.columns)
+
+    @property
+    def declared(self) -> Sequence[Column]:
+        return self.study.columns
+
+    @property
     def relays(self) -> list[str]:
-        """Hosts and ports of the relays at which parties are called."""
-        found = {party.address for party in self.parties if isinstance(party.address, RelayAddress)}
-        return sorted(format_address((relay.host, relay.port)) for relay in found)
+        return relays_of(self.parties)
 
     @property
     def plan(self) -> Plan:
@@ -224,6 +278,12 @@ class Contract:
             *(("taken for granted", str(one)) for one in plan.assumptions),
             ("digest", self.digest),
         ]
+
+
+def relays_of(parties: Sequence[Signatory]) -> list[str]:
+    """Hosts and ports of the relays at which parties are called."""
+    found = {party.address for party in parties if isinstance(party.address, RelayAddress)}
+    return sorted(format_address((relay.host, relay.port)) for relay in found)
 
 
 def _in_words(when: datetime) -> str:

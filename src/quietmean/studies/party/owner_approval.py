@@ -18,7 +18,7 @@ from quietmean.core.errors import InputError
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
 from quietmean.node.preflight import package_version
-from quietmean.studies.party.contract import Contract
+from quietmean.studies.party.contract import Asked
 from quietmean.studies.party.policy import Policy
 from quietmean.studies.signed import Signed, read_signed
 
@@ -57,7 +57,7 @@ class OwnerApproval:
     place: str
 
     @classmethod
-    def sign(cls, contract: Contract, policy: Policy, account: str, until: date, owner: Identity) -> Self:
+    def sign(cls, contract: Asked, policy: Policy, account: str, until: date, owner: Identity) -> Self:
         """Raises :class:`InputError` for a study that the policy refuses, and for a day that is over."""
         policy.refuse(contract)
         if until < _today():
@@ -87,13 +87,13 @@ class OwnerApproval:
             raise InputError(f"{self.place} was good until {self.terms.until}: its approver has to sign anew")
 
 
-def terms_of(contract: Contract, policy: Policy, account: str, until: str = "", approver: str = "") -> Terms:
+def terms_of(contract: Asked, policy: Policy, account: str, until: str = "", approver: str = "") -> Terms:
     """What an approval of this site's part has to say."""
     return Terms(
         contract=contract.digest,
         plan=contract.plan.digest,
         account=account,
-        columns=tuple(sorted(contract.study.workload.columns.names)),
+        columns=tuple(sorted(column.name for column in contract.used)),
         policy=policy.digest,
         version=package_version(),
         party=contract.own.name,
@@ -103,7 +103,7 @@ def terms_of(contract: Contract, policy: Policy, account: str, until: str = "", 
 
 
 def require_approvals(
-    given: Sequence[OwnerApproval], contract: Contract, policy: Policy, account: str, *, begun: bool = False
+    given: Sequence[OwnerApproval], contract: Asked, policy: Policy, account: str, *, begun: bool = False
 ) -> dict[str, list[str]]:
     """The keys of the policy's approvers who signed, and the digests of what they signed; empty without.
 

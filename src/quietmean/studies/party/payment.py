@@ -44,17 +44,21 @@ class Payer:
         """For a study of these records, shape (records, columns)."""
         return replace(self, inputs=list(records.T))
 
-    def reserve(self, name: str, settings: NodeSettings, charge: Charge | None = None) -> ChargedStudy:
+    def reserve(
+        self, name: str, settings: NodeSettings, charge: Charge | None = None, refund: bool | None = None
+    ) -> ChargedStudy:
         """Charge the plan, on disk, before anything is sent. Raises :class:`InputError` if the budget forbids it.
 
-        ``charge``: where the study has several plans, the largest of them.
+        ``charge``: where the study has several plans, the largest of them; of a session, all its rounds. ``refund``: whether
+        less may be given back, by default as the protocol says.
         """
         with self._book() as book:
             if self.opening is None:
                 # An unknown account is reported before the party's store is made.
                 book.account(self.account)
             charged = ChargedStudy(self.ledger, self.account, execution_id(settings))
-            self._charge(book, name, settings.plan, charged.study, settings.plan.protocol.refunds, charge)
+            given_back = settings.plan.protocol.refunds if refund is None else refund
+            self._charge(book, name, settings.plan, charged.study, given_back, charge)
         return charged
 
     def reserve_file(self, name: str, plan: Plan, study: str, content: bytes) -> Account:
@@ -182,6 +186,12 @@ class ChargedStudy:
         )
         with Ledger.open(self.ledger) as book:
             book.settle(self.study, outcome.charge(party), when=datetime.now(UTC), note="; ".join(parts))
+            return book.account(self.account)
+
+    def settle_rounds(self, spent: Charge, note: str) -> Account:
+        """Put what the rounds of a session cost at most in place of all its rounds; those never begun are given back."""
+        with Ledger.open(self.ledger) as book:
+            book.settle(self.study, spent, when=datetime.now(UTC), note=note)
             return book.account(self.account)
 
     def settle_refusal(self, record: GateRecord, planned: Charge) -> Account:

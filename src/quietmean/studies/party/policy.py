@@ -23,7 +23,7 @@ from quietmean.node.net import number_of, parse_public_key
 from quietmean.protocols import get_protocol
 from quietmean.statistics import Column, get_statistic
 from quietmean.studies.audit import AuditLog
-from quietmean.studies.party.contract import Contract, Signatory
+from quietmean.studies.party.contract import Asked, Signatory
 
 
 class Budget(BaseModel):
@@ -156,11 +156,11 @@ class Policy:
         """Where the rules stand, for a sentence."""
         return f"the policy of this site, {self.path}" if self.path else "the limits of a site without a policy"
 
-    def broken(self, contract: Contract) -> list[str]:
+    def broken(self, contract: Asked) -> list[str]:
         """A sentence for each rule that the study breaks, with the name of the rule."""
         return [f"{name}: {sentence}" for name, rule in _RULES.items() for sentence in rule(self, contract)]
 
-    def refuse(self, contract: Contract) -> None:
+    def refuse(self, contract: Asked) -> None:
         """Raises :class:`InputError` for a study that breaks a rule; nothing has left this machine."""
         self._raise(self.broken(contract))
 
@@ -189,72 +189,72 @@ class Policy:
             raise InputError(f"this study is refused by {self.place}: {'; '.join(broken)}. Nothing has left this machine")
 
 
-def _epsilon(policy: Policy, asked: Contract) -> Iterator[str]:
-    most, target = policy.rules.largest_epsilon, asked.plan.target
+def _epsilon(policy: Policy, asked: Asked) -> Iterator[str]:
+    most, target = policy.rules.largest_epsilon, asked.target
     if target.epsilon > most:
         yield f"the study asks for epsilon {target.epsilon:g}, at most {most:g} is allowed"
     elif not asked.epsilon_a_priori <= most * (1 + 1e-6) and asked.plan.protocol.is_private:
         yield f"nothing promises beforehand that it costs at most {most:g}: {asked.plan.a_priori.enforced_by}"
 
 
-def _delta(policy: Policy, asked: Contract) -> Iterator[str]:
+def _delta(policy: Policy, asked: Asked) -> Iterator[str]:
     most = policy.rules.largest_delta
-    if asked.plan.target.delta > most:
-        yield f"the study asks for delta {asked.plan.target.delta:g}, at most {most:g} is allowed"
+    if asked.target.delta > most:
+        yield f"the study asks for delta {asked.target.delta:g}, at most {most:g} is allowed"
 
 
-def _colluding(policy: Policy, asked: Contract) -> Iterator[str]:
-    least, given = policy.rules.least_colluding, asked.plan.target.colluding
+def _colluding(policy: Policy, asked: Asked) -> Iterator[str]:
+    least, given = policy.rules.least_colluding, asked.target.colluding
     if given < least:
         yield f"the study protects against {given} colluding parties, at least {least} must be assumed"
 
 
-def _parties(policy: Policy, asked: Contract) -> Iterator[str]:
+def _parties(policy: Policy, asked: Asked) -> Iterator[str]:
     least = policy.rules.smallest_parties
     fewest = asked.fewest
     if fewest < least:
         yield f"{fewest} parties {'take part' if fewest == len(asked.parties) else 'may start it'}, at least {least} must"
 
 
-def _unit(policy: Policy, asked: Contract) -> Iterator[str]:
+def _unit(policy: Policy, asked: Asked) -> Iterator[str]:
     allowed = policy.rules.units
-    if allowed is not None and asked.study.unit not in allowed:
-        yield f"the study protects one {asked.study.unit}, allowed is {', '.join(allowed)}"
+    if allowed is not None and asked.target.unit not in allowed:
+        yield f"the study protects one {asked.target.unit}, allowed is {', '.join(allowed)}"
 
 
-def _statistics(policy: Policy, asked: Contract) -> Iterator[str]:
+def _statistics(policy: Policy, asked: Asked) -> Iterator[str]:
     allowed = policy.rules.statistics
-    for one in asked.study.workload.statistics if allowed is not None else ():
-        if one.name not in (allowed or ()):
-            yield f"{one.text} is not allowed, these kinds are: {', '.join(allowed or ())}"
+    for kind, text in asked.asks_for if allowed is not None else ():
+        if kind not in (allowed or ()):
+            yield f"{text} is not allowed, these kinds are: {', '.join(allowed or ())}"
 
 
-def _protocols(policy: Policy, asked: Contract) -> Iterator[str]:
+def _protocols(policy: Policy, asked: Asked) -> Iterator[str]:
     allowed, name = policy.rules.protocols, asked.plan.protocol.name
     if allowed is not None and name not in allowed:
         yield f"{name} is not allowed, these are: {', '.join(allowed)}"
 
 
-def _no_privacy(policy: Policy, asked: Contract) -> Iterator[str]:
+def _no_privacy(policy: Policy, asked: Asked) -> Iterator[str]:
     if not policy.rules.no_privacy and not asked.plan.protocol.is_private:
         yield f"{asked.plan.protocol.name} protects nothing, which is not allowed here, whatever is given on the command line"
 
 
-def _never(policy: Policy, asked: Contract) -> Iterator[str]:
+def _never(policy: Policy, asked: Asked) -> Iterator[str]:
     # Whoever transforms a column declares it, too.
-    for name in sorted(set(policy.rules.never) & {column.name for column in asked.study.columns}):
+    for name in sorted(set(policy.rules.never) & {column.name for column in asked.declared}):
         yield f"column {name!r} must not be used"
 
 
-def _columns(policy: Policy, asked: Contract) -> Iterator[str]:
+def _columns(policy: Policy, asked: Asked) -> Iterator[str]:
     declared = {column.name: column for column in policy.columns}
-    for column in asked.study.workload.columns:
+    for column in asked.used:
         own = declared.get(column.name)
         if own is not None and _said(own) != _said(column):
             yield f"column {column.name!r} is declared as {_said(column)}, at this site it is {_said(own)}"
 
 
-def _hosts(policy: Policy, asked: Contract) -> Iterator[str]:
+def _hosts(policy: Policy, asked: Asked) -> Iterator[str]:
     rehearsal = asked.own.address is not None and _loopback(asked.own.address[0])
     allowed = policy.rules.hosts
     for party, host in _dialled(asked):
@@ -267,21 +267,21 @@ def _hosts(policy: Policy, asked: Contract) -> Iterator[str]:
             yield f"{party}, allowed are: {', '.join(allowed)}"
 
 
-def _ports(policy: Policy, asked: Contract) -> Iterator[str]:
+def _ports(policy: Policy, asked: Asked) -> Iterator[str]:
     allowed = policy.rules.ports
     for party, _ in _dialled(asked):
         if allowed is not None and party.address is not None and party.address[1] not in allowed:
             yield f"{party}, allowed are: {', '.join(map(str, allowed))}"
 
 
-def _dialled(asked: Contract) -> Iterator[tuple[Signatory, str]]:
+def _dialled(asked: Asked) -> Iterator[tuple[Signatory, str]]:
     """The other parties that are connected to, with their hosts."""
     for party in asked.others:
         if party.address is not None:
             yield party, party.address[0]
 
 
-_RULES: dict[str, Callable[[Policy, Contract], Iterator[str]]] = {
+_RULES: dict[str, Callable[[Policy, Asked], Iterator[str]]] = {
     "largest_epsilon": _epsilon,
     "largest_delta": _delta,
     "least_colluding": _colluding,

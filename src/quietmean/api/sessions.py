@@ -1,0 +1,284 @@
+"""A session between machines from Python: ``with`` blocks, ``async with`` does not; both stand for one party's part."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from functools import cached_property
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Any, TypeVar
+
+from numpy.typing import ArrayLike
+
+from quietmean.core.errors import InputError
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.ledger import Account
+from quietmean.node import Identity, Roster
+from quietmean.node.monitor import event_json
+from quietmean.sessions.agreed import SessionContract, SessionStudy
+from quietmean.sessions.joined import JoinedSession, Ready, RoundMean, give_up, prepare
+from quietmean.studies.distrust import Distrusted
+from quietmean.studies.party import Answer, OwnerApproval, Policy, file_name, payer_for
+
+Result = TypeVar("Result")
+Kind = type[BaseException] | None
+
+
+class _Loop:
+    """An event loop in a thread of its own, so that others are answered while this program computes."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="quietmean session", daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """What still runs is cancelled, and ends before this returns."""
+        self.start(self._end_all()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @staticmethod
+    async def _end_all() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+class _Rounds:
+    """What both faces have."""
+
+    def __init__(self, joined: JoinedSession, loop: _Loop) -> None:
+        self._joined = joined
+        self._loop = loop
+
+    def __repr__(self) -> str:
+        study = self.contract.study
+        spent = f"{self.begun} begun, epsilon {self.epsilon:.4g} of {study.epsilon:g} at delta {study.delta:g}"
+        return f"{type(self).__name__}({study.name!r}, round {self.round} of {study.rounds}, {spent})"
+
+    @property
+    def contract(self) -> SessionContract:
+        return self._joined.contract
+
+    @property
+    def over(self) -> bool:
+        """Whether no round is left for this party."""
+        return self._joined.over
+
+    @property
+    def round(self) -> int:
+        """The number of the last round that this party began; 0 before the first."""
+        return self._joined.round
+
+    @property
+    def begun(self) -> int:
+        """How many rounds this party began, with a mean or without: each is paid for."""
+        return self._joined.begun
+
+    @property
+    def epsilon(self) -> float:
+        """What they cost at most at the session's delta, whatever happened in them; rounded up."""
+        return self._joined.spent_epsilon
+
+    @property
+    def receipt(self) -> Path:
+        """The file with the certificate of all rounds, once the session has ended here."""
+        return self._joined.receipt
+
+    @property
+    def account(self) -> Account | None:
+        """The ledger's account, once the session has ended here."""
+        return self._joined.account
+
+    def last(self, clip: float | None = None) -> RoundMean | None:
+        """The mean of the last round, also of one before a restart; None if there is none. ``clip``: that of the round."""
+        return self._joined.last(clip)
+
+
+class Rounds(_Rounds):
+    """The rounds of a session, as calls that block."""
+
+    def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean:
+        """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
+        return _wait(self._loop.start(self._joined.mean(vector, clip=clip)))
+
+
+class AsyncRounds(_Rounds):
+    """The rounds of a session, as coroutines."""
+
+    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean:
+        """As :meth:`quietmean.sessions.joined.JoinedSession.mean`."""
+        return await asyncio.wrap_future(self._loop.start(self._joined.mean(vector, clip=clip)))
+
+
+def _wait(work: Future[Result]) -> Result:
+    try:
+        return work.result()
+    except KeyboardInterrupt:
+        # The party stops as it does on the command line: what it has is in its store.
+        work.cancel()
+        raise
+
+
+class session:  # noqa: N801 - it is called, like qm.join
+    """One party's part in a session between machines: many means of vectors under one agreement and one budget.
+
+    To be used in a ``with`` statement, whose ``mean`` blocks, or an ``async with`` statement, whose ``mean`` is awaited::
+
+        with qm.session("session.toml", "roster.toml", "north.key", account="wards") as rounds:
+            while not rounds.over:
+                update = rounds.mean(train(update))
+
+    ``session``: a session file, or the fields of its table [session]. ``accept``: the digest of its contract, which
+    ``.contract`` shows before anything is sent. ``most``: take part in so many rounds, and pay for no more. ``records``: how many
+    this party has, which is public, where records are protected. The other options are those of :func:`quietmean.join`: policy,
+    charge and store work alike. All rounds are charged before the first; the normal end of the statement is the end of this
+    party's part for good, gives back what was reserved for rounds that it never began, and writes the ``receipt``. After Ctrl-C,
+    a crash or another exception the same call continues; rounds that the others had in the meantime are missed. Raises
+    :class:`InputError` before anything is sent.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        session: str | Path | Mapping[str, Any],
+        roster: str | Path,
+        key: str | Path = "quietmean.key",
+        *,
+        accept: str | None = None,
+        yes: bool = False,
+        approvals: Sequence[str | Path] = (),
+        most: int | None = None,
+        records: int | None = None,
+        policy: str | Path | None = None,
+        ledger: str | Path | None = None,
+        no_ledger: bool = False,
+        account: str | None = None,
+        group: int | None = None,
+        store: str | Path | None = None,
+        receipt: str | Path | None = None,
+        listen: str | None = None,
+        passphrase: str | None = None,
+        report: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        named = None if isinstance(session, Mapping) else Path(session)
+        self._study = SessionStudy.parse(session) if isinstance(session, Mapping) else SessionStudy.load(Path(session))
+        self._roster = Roster.load(Path(roster))
+        Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in self._roster.entries)
+        self._identity = Identity.load(Path(key), lambda: _required(passphrase, Path(key)))
+        self.contract = SessionContract(self._study, self._roster, self._roster.find(self._identity))
+        folder, stem = (Path(), file_name(self._study.name)) if named is None else (named.parent, named.stem)
+        base = f"{stem}-{file_name(self.contract.own.name)}"
+        self._store = folder / f"{base}.store" if store is None else Path(store)
+        self._receipt = folder / f"{base}.receipt.json" if receipt is None else Path(receipt)
+        self._answer = Answer(accept, (), yes, [OwnerApproval.load(Path(path)) for path in approvals])
+        self._ledger, self._account, self._group = None if ledger is None else Path(ledger), account, group
+        self._no_ledger, self._most, self._records = no_ledger, most, records
+        self._policy = None if policy is None else Path(policy)
+        self._listen, self._report = listen, report
+        self._running: tuple[_Loop, JoinedSession] | None = None
+
+    @cached_property
+    def _ready(self) -> Ready:
+        policy, account = Policy.load(self._policy), self._account
+        if account is None and not self._no_ledger:
+            raise InputError(
+                "vectors do not say which data set they are of: give account, what the ledger calls it, or no_ledger=True"
+            )
+        payer = payer_for(
+            policy,
+            self._study.unit,
+            account or "",
+            ledger=self._ledger,
+            account=account,
+            group=self._group,
+            without=self._no_ledger,
+            tell=_warn,
+        )
+        report = self._report
+        return prepare(
+            self.contract,
+            self._identity,
+            policy,
+            self._answer,
+            payer,
+            data_set=account or "" if payer is None else payer.account,
+            store=self._store,
+            receipt=self._receipt,
+            most=self._most,
+            records=self._records,
+            listen=self._listen,
+            report=None if report is None else lambda event: report(event_json(event)),
+        )
+
+    def give_up(self) -> Account | None:
+        """End this party's part for good without another round; nothing is sent.
+
+        What was reserved for rounds that it never began is given back, and the receipt is written: for a session that never
+        started, or whose others are gone. Returns the ledger's account. Raises :class:`InputError` if another process of this
+        party runs.
+        """
+        return give_up(self._ready)
+
+    def _enter(self) -> tuple[_Loop, JoinedSession]:
+        if self._running is not None:
+            raise InputError("this session is running already: call qm.session again to continue it")
+        ready = self._ready
+        loop = _Loop()
+        return loop, JoinedSession(ready)
+
+    def __enter__(self) -> Rounds:
+        loop, joined = self._enter()
+        try:
+            _wait(loop.start(joined.__aenter__()))
+        except BaseException:
+            loop.close()
+            raise
+        self._running = loop, joined
+        return Rounds(joined, loop)
+
+    def __exit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._running is not None:
+            loop, joined = self._running
+            try:
+                loop.start(joined.__aexit__(kind, error, trace)).result()
+            finally:
+                loop.close()
+
+    async def __aenter__(self) -> AsyncRounds:
+        loop, joined = await asyncio.to_thread(self._enter)
+        try:
+            await asyncio.wrap_future(loop.start(joined.__aenter__()))
+        except BaseException:
+            await asyncio.to_thread(loop.close)
+            raise
+        self._running = loop, joined
+        return AsyncRounds(joined, loop)
+
+    async def __aexit__(self, kind: Kind, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._running is not None:
+            loop, joined = self._running
+            try:
+                await asyncio.wrap_future(loop.start(joined.__aexit__(kind, error, trace)))
+            finally:
+                await asyncio.to_thread(loop.close)
+
+
+def _required(passphrase: str | None, key: Path) -> bytes:
+    if passphrase is None:
+        raise InputError(f"the key file {key} has a passphrase: give it as passphrase")
+    return passphrase.encode()
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=2)

@@ -1,0 +1,6 @@
+"""Many executions of one plan by the same parties, agreed on once: the node of a session."""
+
+from quietmean.node.series.record import SeriesOver, Standing
+from quietmean.node.series.series import RoundEnd, Series
+
+__all__ = ["RoundEnd", "Series", "SeriesOver", "Standing"]

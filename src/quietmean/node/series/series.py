@@ -1,0 +1,469 @@
+"""One party in a series of rounds: one agreement, connections that are kept, and an execution of its own for each round.
+
+All parties agree once, before round 1, on nonces and exchange keys. A round is an execution of the plan in which the digest of
+(session, number of the round) stands in every label: public seed, own noise and pair noise are those of no other round. A party
+says on disk that it begins a round before anything of it leaves, and begins none twice; what is kept of a round is deleted
+when the next one begins. Who is away for some rounds learns from the others where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import numpy as np
+
+from quietmean.core.codec import digest
+from quietmean.core.errors import InputError, PeerError, ProtocolFailure
+from quietmean.core.party import PartyId, Vector
+from quietmean.node.monitor import Monitor
+from quietmean.node.net import (
+    ACCEPTED,
+    REFUSED,
+    Answer,
+    AnyRequest,
+    Credentials,
+    Endpoint,
+    Heartbeat,
+    InRound,
+    Limits,
+    Link,
+    Listener,
+    Payload,
+    Roster,
+    Seal,
+    inner_request,
+)
+from quietmean.node.peer import monitor_of
+from quietmean.node.phase import Phase, Position
+from quietmean.node.preflight import Agreed
+from quietmean.node.series.others import Others
+from quietmean.node.series.place import Place, RoundLink
+from quietmean.node.series.record import SeriesOver, Standing, over_text
+from quietmean.node.series.requests import OpenRequests
+from quietmean.node.session import Commitments, NodeResult, NodeSettings, Session, kept_result, position_of
+from quietmean.node.storage import ROUND, Store, discard
+from quietmean.node.tunnel import Reach
+from quietmean.planning import Plan
+from quietmean.protocols.execution import Execution
+from quietmean.randomness import Seed
+
+# While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
+_SOON, _ASKING, _FIRST_ASKING = 0.02, 0.1, 2.0
+# What the store of a party that left has for a result.
+_LEFT = b"left"
+# Later than so many round time-outs after the others began a round, a party is late for it.
+_LATE = 0.5
+_LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
+_CLOSING: Position = (int(Phase.FINALIZATION), 0)
+
+
+@dataclass(frozen=True)
+class RoundEnd:
+    """``number``: of the round, from 1. ``bytes_sent``: of this party in it.
+
+    ``not_heard``: parties whose releases did not arrive here, though they may be in what others have. ``execution``: the round as
+    it really went, without these where the mean here is the sum of what each party released of its own.
+    """
+
+    number: int
+    result: NodeResult
+    bytes_sent: int
+    not_heard: tuple[PartyId, ...]
+    execution: Execution
+
+    @classmethod
+    def of(cls, number: int, result: NodeResult, bytes_sent: int, plan: Plan) -> Self:
+        releasers = plan.protocol.releasers(plan.target.parties)
+        inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
+        missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
+        own = not plan.protocol.transfers_mass and len(releasers) == plan.target.parties
+        execution = result.execution.without(missing) if own and missing else result.execution
+        return cls(number, result, bytes_sent, tuple(sorted(missing)), execution)
+
+
+class Series:
+    """Use it in an ``async with`` statement, which returns once all parties agreed, or soon after a restart.
+
+    ``settings``: those of the party in every round, without a value; its roster is sealed with what the parties agreed on, and
+    its store is that of the series. ``rounds``: the number of the last one; ``most``: how many this party takes part in.
+    """
+
+    def __init__(self, settings: NodeSettings, rounds: int, most: int | None = None) -> None:
+        self._settings = settings
+        self._rounds = rounds
+        self._most = rounds if most is None else most
+        self._stack = contextlib.AsyncExitStack()
+        self._parties = settings.plan.target.parties
+        self._others = [party for party in range(self._parties) if party != settings.party]
+        self._standing = Standing()
+        self._number = 0
+        self._ended = True
+        self._session: Session | None = None
+        self._last: RoundEnd | None = None
+        self._requests = OpenRequests()
+        # A process before this one may have been handed messages of the first round that this one begins.
+        self._may_know_more = False
+
+    async def __aenter__(self) -> Self:
+        async with self._stack:
+            await self._open()
+            self._stack = self._stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def standing(self) -> Standing:
+        return self._standing
+
+    @property
+    def last(self) -> RoundEnd | None:
+        """The last round of which this party has the mean, if nothing of a later one was begun."""
+        return self._last
+
+    @property
+    def over(self) -> bool:
+        """Whether this party begins no other round."""
+        standing = self._standing
+        return standing.left or standing.current >= self._rounds or standing.begun >= self._most
+
+    @classmethod
+    def retire(cls, settings: NodeSettings) -> Standing:
+        """Leave a series without taking part again: no connection is made. Returns where this party was.
+
+        Raises :class:`InputError` if another process of this party runs.
+        """
+        with contextlib.closing(settings.open_store()) as store:
+            standing = Standing.load(store.standing(), settings.plan.target.parties)
+            if not standing.left:
+                standing = msgspec.structs.replace(standing, left=True)
+                store.save_standing(standing.dump())
+                store.finish(int(Phase.MIXING), _LEFT)
+            return standing
+
+    def leave(self) -> None:
+        """Begin no other round, ever; on disk when this returns. The secrets of the series are deleted."""
+        self._save(msgspec.structs.replace(self._standing, left=True))
+        self._store.finish(int(Phase.MIXING), _LEFT)
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        settings, stack = self._settings, self._stack
+        if settings.listen_socket is not None:
+            stack.enter_context(settings.listen_socket)
+        self._store = settings.open_store()
+        stack.callback(self._store.close)
+        self._store.keep_journal_short()
+        self._standing = Standing.load(self._store.standing(), self._parties)
+        self._number = self._standing.current
+        self._ended = not self._restore()
+        if self.over and self._ended:
+            # Nothing is left to do with the others.
+            return
+        self._may_know_more = bool(self._store.commitments())
+        self._monitor: Monitor = stack.enter_context(monitor_of(settings))
+        self._reach = Reach(settings.identity, settings.roster)
+        self._agreed = Agreed.of(settings.roster, settings.plan)
+        target, protocol = settings.plan.target, settings.plan.protocol
+        content = protocol.content_limit(target.parties, target.dimension)
+        self._endpoint = Endpoint(
+            settings.party,
+            settings.roster,
+            settings.study,
+            Credentials(settings.identity, settings.roster, settings.study),
+            Limits.of_study(target.parties, protocol.rounds, target.dimension, content, settings.plan.grid),
+            self._refused,
+            self._heard,
+            self._monitor.traffic,
+            self._agreed.fields,
+        )
+        self._links = {
+            peer: Link(self._endpoint, peer, self._reach.route(peer), self._handle, self._told) for peer in self._others
+        }
+        self._where = Others(self._links, settings.plan.target.colluding, settings.round_timeout / 2)
+        self._opening = Session(settings, self._store, lambda _: self._round_links(0), self._monitor.traffic, self._monitor.event)
+        self._listener = Listener(
+            self._endpoint,
+            settings.listen_socket or self._reach.open_socket(settings.listen),
+            self._handle,
+            self._told,
+            readiness=lambda: self._agreed.readiness(self._told()),
+            links=self._links,
+        )
+        stack.push_async_callback(self._close)
+        self._listener.start()
+        self._reach.attend(self._listener, self._refused)
+        if not self._standing.agreed:
+            await self._opening.agree_on_seed()
+            self._save(msgspec.structs.replace(self._standing, agreed=True))
+        else:
+            await self._where.ask(_FIRST_ASKING, self._place.round)
+
+    async def _close(self) -> None:
+        for link in self._links.values():
+            link.stop()
+        await self._reach.leave()
+        await self._listener.close()
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+        await self._reach.close()
+
+    def _restore(self) -> bool:
+        """Whether the round that was begun last may go on; its mean, if it has one, is :attr:`last`."""
+        if not self._number or not self._round_store.exists():
+            return False
+        try:
+            with contextlib.closing(Store(self._round_store, self._settings.value.size, self._settings.plan.grid)) as store:
+                found = kept_result(store)
+                if found is None:
+                    return True
+        except (InputError, ProtocolFailure):
+            return False
+        if found.public_seed == self._public_seed(self._number):
+            self._note_end(found, 0)
+        return False
+
+    def _public_seed(self, number: int) -> str:
+        study = self._settings_of(number, self._settings.value).study
+        return Commitments(self._store, study, self._parties).public_seed().secret.hex()
+
+    # --- a round -----------------------------------------------------------------------------------------------------
+
+    async def mean(self, value: Vector) -> RoundEnd:
+        """Take part in the next round with ``value`` (d,), as the plan admits it.
+
+        Raises :class:`SeriesOver` where there is none, and :class:`ProtocolFailure` for a round without a result here, which
+        counts as begun. A round that was interrupted goes on if the value is the same; else it is missed.
+        """
+        number = await self._next(value)
+        settings = self._settings_of(number, value)
+        if number != self._standing.current:
+            self._begin(number)
+        before = self._monitor.traffic.sent
+        seeds = iter([self._store.seed, Seed(self._store.nonce)])
+        with contextlib.closing(settings.open_store(lambda: next(seeds))) as store:
+            result = kept_result(store) or await self._run(settings, store)
+        return self._note_end(result, self._monitor.traffic.sent - before)
+
+    async def _run(self, settings: NodeSettings, store: Store) -> NodeResult:
+        number, listener = self._number, self._listener
+        session = Session(
+            settings,
+            store,
+            lambda _: self._round_links(number),
+            self._monitor.traffic,
+            self._monitor.event,
+            restarted=self._may_know_more or self._requests.lost_some,
+        )
+        session.at_gate(listener.cut_off, asyncio.to_thread)
+        detector = session.failure_detector
+        for party in self._others:
+            if party in self._where.absent:
+                detector.presume_absent(party)
+            elif self._where.is_past(party, number):
+                detector.heard(party, _CLOSING)
+            else:
+                detector.expect(party)
+        self._may_know_more = self._requests.lost_some = False
+        self._session = session
+        self._requests.turn()
+        try:
+            found = await session.run()
+            self._ended = True
+            return found
+        except ProtocolFailure:
+            self._ended = True
+            raise
+        finally:
+            self._session = None
+            self._where.absent = {party for party in self._others if detector.suspected(party) and self._where.silent(party)}
+            self._requests.drop(number)
+
+    def _begin(self, number: int) -> None:
+        """On disk before anything of the round exists; what was kept of the one before is deleted."""
+        standing = self._standing
+        self._save(msgspec.structs.replace(standing, current=number, begun=standing.begun + 1))
+        self._number, self._ended, self._last = number, False, None
+        discard(self._round_store)
+        self._requests.drop(number - 1)
+
+    def _note_end(self, result: NodeResult, sent: int) -> RoundEnd:
+        """Counted on disk with the next round, or by whoever finds the result in its store."""
+        standing, end = self._standing, RoundEnd.of(self._number, result, sent, self._settings.plan)
+        if self._last is None or self._last.number != self._number:
+            inside = end.execution.contributors()
+            counted = tuple(before + bool(inside[party]) for party, before in enumerate(standing.counted))
+            self._standing = msgspec.structs.replace(standing, results=standing.results + 1, counted=counted)
+        self._last, self._ended = end, True
+        return end
+
+    def _save(self, standing: Standing) -> None:
+        self._store.save_standing(standing.dump())
+        self._standing = standing
+
+    def _settings_of(self, number: int, value: Vector) -> NodeSettings:
+        settings = self._settings
+        label = digest({"format": "quietmean-round-1", "session": settings.study, "round": number})
+        return replace(
+            settings,
+            roster=Roster(settings.roster.entries, Seal(label, settings.roster.conveners)),
+            value=value,
+            store=self._round_store,
+            agreed=self._store.commitments(),
+            wipe_value=True,
+        )
+
+    @property
+    def _round_store(self) -> Path:
+        return self._settings.store.with_name(self._settings.store.name + ROUND)
+
+    # --- which round -------------------------------------------------------------------------------------------------
+
+    async def _next(self, value: Vector) -> int:
+        """The round that this party takes part in now. Raises :class:`SeriesOver` if there is none."""
+        standing = self._standing
+        if not self._ended and not self._where.are_past(standing.current) and self._goes_on(value):
+            return standing.current
+        self._ended = True
+        if self.over:
+            raise SeriesOver(over_text(standing, self._rounds, self._most))
+        if self._may_know_more:
+            await self._where.ask(_FIRST_ASKING, self._place.round)
+        await self._require_others()
+        number = await self._in_time(standing.current + 1, returning=self._may_know_more)
+        if number > self._rounds:
+            # The others are past the last one.
+            self._save(msgspec.structs.replace(standing, current=self._rounds))
+            raise SeriesOver(over_text(standing, self._rounds, self._most))
+        return number
+
+    async def _require_others(self) -> None:
+        """Raises :class:`ProtocolFailure`, and nothing is begun, where too few others can be reached for a mean."""
+        loop, plan = asyncio.get_running_loop(), self._settings.plan
+        least = max(2, int(getattr(plan.protocol, "minimum", 2)), self._parties // 2 + 1 if plan.gated else 2)
+        until = loop.time() + self._settings.round_timeout
+        there = self._where.not_silent()
+        while len(there) < least - 1:
+            if loop.time() >= until:
+                names = ", ".join(self._settings.names[party] for party in sorted(there)) or "nobody"
+                raise ProtocolFailure(
+                    f"{names} can be reached, and a round takes {least} parties with this one: nothing was begun, try again later"
+                )
+            await asyncio.sleep(_ASKING)
+            there |= await self._where.ask(_FIRST_ASKING, self._place.round)
+
+    async def _in_time(self, first: int, *, returning: bool) -> int:
+        """The first round, from ``first`` on, for which this party is in time, once the others are about to begin it."""
+        number = first
+        while number <= self._rounds:
+            found = self._first_open(number, returning=returning or number > first)
+            if found == number:
+                found = await self._wait_for(number, returning=returning or number > first)
+            if found == number:
+                break
+            number = found
+        return number
+
+    def _first_open(self, number: int, *, returning: bool) -> int:
+        """``number``, or a later round if the others are too far for it; ``returning``: this party was away."""
+        place = self._where.place()
+        if place is None or place.round < number:
+            return number
+        late = returning or self._where.begun_for > _LATE * self._settings.round_timeout
+        return place.round + (place.position > (self._first_wait if late else _LAST_CHANCE))
+
+    @property
+    def _first_wait(self) -> Position:
+        """Where those who are in time wait for all others first."""
+        protocol = self._settings.plan.protocol
+        one_shot = protocol.rounds == 1 and protocol.releases_are_public
+        return (int(Phase.DISSEMINATION), 1) if one_shot else (int(Phase.MIXING), 1)
+
+    async def _wait_for(self, number: int, *, returning: bool) -> int:
+        """Until the others are about to end the round before, or do not get on with it; the number that is right then."""
+        protocol, loop = self._settings.plan.protocol, asyncio.get_running_loop()
+        until = loop.time() + (protocol.rounds + 2) * self._settings.round_timeout
+        while (place := self._where.place()) is not None and place < Place(number - 1, _CLOSING) and loop.time() < until:
+            await asyncio.sleep(_SOON)
+            await self._where.ask(_ASKING, self._place.round)
+        return self._first_open(number, returning=returning)
+
+    def _goes_on(self, value: Vector) -> bool:
+        try:
+            return self._settings_of(self._standing.current, value.copy()).store_exists()
+        except InputError:
+            return False
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    async def _handle(self, sender: PartyId, frame: AnyRequest, payload: Payload) -> Answer:
+        if not isinstance(frame, InRound):
+            raise PeerError("it sent a request of no round")
+        request, number = inner_request(frame), frame.round
+        self._note_place(sender, Place(number, position_of(request)))
+        if number == 0:
+            answer = await self._opening.handle(sender, request, payload)
+            return self._placed(answer, Place(0, (answer.phase, answer.round)) if not self._standing.agreed else self._place)
+        if isinstance(request, Heartbeat) and (request.phase == Phase.AGREEMENT or not self._is_in(number)):
+            # It only asks where this party is.
+            return Answer(request.number, ACCEPTED, *self._told())
+        with self._requests.about(number):
+            if self._is_early(number):
+                await self._requests.hold(sender, lambda: self._is_early(number))
+            session = self._session
+            if session is None or number != self._number:
+                return Answer(request.number, REFUSED, *self._told())
+            answer = await session.handle(sender, request, payload)
+            self._monitor.arrived(sender, request, answer)
+            return self._placed(answer, Place(number, (answer.phase, answer.round)))
+
+    def _is_early(self, number: int) -> bool:
+        return number > self._number or (number == self._number and not self._ended and self._session is None)
+
+    def _is_in(self, number: int) -> bool:
+        return self._session is not None and number == self._number
+
+    @staticmethod
+    def _placed(answer: Answer, place: Place) -> Answer:
+        phase, round_ = place.told()
+        return msgspec.structs.replace(answer, phase=phase, round=round_)
+
+    @property
+    def _place(self) -> Place:
+        if self._session is not None:
+            return Place(self._number, self._session.position)
+        return Place(self._number + self._ended, (int(Phase.AGREEMENT), 0))
+
+    def _told(self) -> Position:
+        return self._place.told()
+
+    def _heard(self, peer: PartyId, told: Position) -> None:
+        place = Place.of(told)
+        self._note_place(peer, place)
+        self._monitor.heard(peer, place.position)
+        if self._session is not None and place.round == self._number and place.begun:
+            self._session.heard(peer, place.position)
+
+    def _note_place(self, peer: PartyId, place: Place) -> None:
+        if self._where.note(peer, place) and self._session is not None and self._where.is_past(peer, self._number):
+            # It is past this round, and never comes back to it.
+            self._session.heard(peer, _CLOSING)
+
+    def _round_links(self, number: int) -> dict[PartyId, RoundLink]:
+        def past(peer: PartyId) -> bool:
+            # Who is past the agreement still answers about it.
+            return number > 0 and self._where.is_past(peer, number)
+
+        return {
+            peer: RoundLink(link, peer, number, lambda peer=peer: past(peer), self._monitor)  # type: ignore[misc]
+            for peer, link in self._links.items()
+        }
+
+    def _refused(self, peer: str, reason: str) -> None:
+        (self._session or self._opening).refused(peer, reason)

@@ -1,0 +1,365 @@
+"""One party's part in a session between machines: the yes, the charge for all rounds, the rounds, the receipt."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quietmean.core.assumptions import assumptions_json
+from quietmean.core.codec import canonical_json
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
+from quietmean.core.party import Vector
+from quietmean.core.portability import replace_durably
+from quietmean.core.tables import Tabular
+from quietmean.ledger import Account
+from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
+from quietmean.node.monitor import Report, status_path
+from quietmean.node.net import Seal, parse_address
+from quietmean.node.preflight import package_version
+from quietmean.planning.accuracy import noise_variance
+from quietmean.privacy import Charge
+from quietmean.sessions.agreed import SessionContract
+from quietmean.sessions.clipping import checked_clip, clipped_rows, clipped_vector
+from quietmean.studies.audit import Auditor, Event
+from quietmean.studies.party import (
+    Answer,
+    ChargedStudy,
+    Payer,
+    Policy,
+    charge_of,
+    execution_id,
+    require_approvals,
+    require_digest,
+    require_unattended,
+)
+
+FORMAT = "quietmean-session-receipt-1"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoundMean(Tabular):
+    """``mean``: shape (d,), in the units of the vectors. ``counted``: names of the parties whose vectors are in it.
+
+    Two parties may count different ones, where one was late. ``not_heard``: whose releases did not arrive here. ``missed``: how
+    many rounds this party missed just before.
+    """
+
+    round: int
+    mean: Vector
+    counted: tuple[str, ...]
+    not_heard: tuple[str, ...]
+    missed: int
+    _begun: int
+    _contract: SessionContract
+    _end: RoundEnd
+    _scale: float
+
+    @cached_property
+    def epsilon(self) -> float:
+        """What the session has cost this party up to this round, at most, at its delta; rounded up."""
+        return self._contract.spent_epsilon(self._begun)
+
+    @cached_property
+    def standard_error(self) -> float:
+        """Of the noise in the mean, per coordinate, in the units of the vectors."""
+        used = self._end.execution.in_result
+        stated = used.error_variance()
+        variance = noise_variance(used.transcript(), used.weights) if stated is None else stated
+        return math.sqrt(variance) * self._scale
+
+    @property
+    def bytes_sent(self) -> int:
+        """By this party in this round."""
+        return self._end.bytes_sent
+
+    def __repr__(self) -> str:
+        missed = f", {self.missed} missed before" if self.missed else ""
+        return f"RoundMean(round {self.round}{missed}, {len(self.counted)} parties, epsilon so far {self.epsilon:.4g})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.mean, dtype=dtype, copy=True if copy is None else copy)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each coordinate."""
+        error = self.standard_error
+        return [{"coordinate": place, "mean": float(one), "standard_error": error} for place, one in enumerate(self.mean)]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A party that said yes and paid for ``most`` rounds. ``approval``: what the receipt says of the yes."""
+
+    contract: SessionContract
+    settings: NodeSettings
+    most: int
+    approval: Mapping[str, Any]
+    charge: ChargedStudy | None
+    auditor: Auditor
+    receipt: Path
+
+
+def prepare(
+    contract: SessionContract,
+    identity: Identity,
+    policy: Policy,
+    answer: Answer,
+    payer: Payer | None,
+    *,
+    data_set: str,
+    store: Path,
+    receipt: Path,
+    most: int | None = None,
+    records: int | None = None,
+    listen: str | None = None,
+    report: Report | None = None,
+) -> Ready:
+    """The yes, and the charge for all rounds, before anything leaves this machine.
+
+    ``most``: take part in so many rounds and pay for no more. ``records``: how many this party has, which is public, where
+    records are protected. Raises :class:`InputError` without a yes, for a session that the policy or the budget does not allow.
+    """
+    auditor = Auditor(policy.audit_log, identity, contract.own.name, contract.name, contract.digest)
+    begun = store.exists() and store.stat().st_size > 0
+    with auditor.refusals():
+        approval = _agree(contract, policy, answer, data_set, begun, auditor)
+    rounds = contract.study.rounds
+    most = rounds if most is None else most
+    if not 1 <= most <= rounds:
+        raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
+    settings = _settings(contract, identity, store, records, listen, report)
+    if approvals := approval.get("approvals", ()):
+        auditor.use(approvals, execution_id(settings))
+    charge = None
+    if payer is not None:
+        # Of rounds that never begin nothing leaves: what was reserved for them is given back.
+        whole = contract.terms.charge(most)
+        charge = payer.reserve(contract.name, settings, whole, refund=True)
+        auditor.write(Event.CHARGED, charge_of(contract.plan, payer, whole.epsilon(contract.study.delta)))
+    said = {"contract": contract.digest, "policy": policy.digest, **approval}
+    return Ready(contract, settings, most, said, charge, auditor, receipt)
+
+
+def _agree(
+    contract: SessionContract, policy: Policy, answer: Answer, data_set: str, begun: bool, auditor: Auditor
+) -> dict[str, list[str]]:
+    policy.refuse(contract)
+    if answer.accept is not None:
+        require_digest(answer.accept, contract)
+    if answer.yes:
+        require_unattended(policy)
+    approvers = require_approvals(answer.approvals, contract, policy, data_set, begun=begun)
+    if policy.path is not None and not (begun or approvers or answer.accept or answer.yes):
+        raise InputError(
+            f"nobody said yes to this session, nothing has left this machine: give accept={contract.digest[:32]!r} after you "
+            "read its contract"
+        )
+    by = "approvers" if approvers else "the digest of the contract" if answer.accept else "who gave session file and roster"
+    auditor.write(Event.YES, {"by": by, **approvers, "policy": policy.digest, "account": data_set})
+    return approvers
+
+
+def _settings(
+    contract: SessionContract, identity: Identity, store: Path, records: int | None, listen: str | None, report: Report | None
+) -> NodeSettings:
+    study, roster = contract.study, contract.roster
+    if study.unit == PrivacyUnit.RECORD:
+        if records is None or records < 1:
+            raise InputError("this session protects records: give records, how many this party has in every round")
+    elif records is not None:
+        raise InputError("this session protects whole parties, whose vectors count alike: leave records out")
+    settings = NodeSettings(
+        identity=identity,
+        # With the digest of all that was agreed on in every label.
+        roster=Roster(roster.entries, Seal(contract.digest, tuple(range(len(roster))))),
+        plan=contract.plan,
+        value=np.zeros(study.dimension),
+        weight=float(records or 1),
+        store=store,
+        round_timeout=study.round_timeout,
+        start_timeout=study.start_timeout,
+        # A party whose process has ended comes back in a later round.
+        gone_timeout=study.round_timeout / 10,
+        status=status_path(store),
+        listen=None if listen is None else parse_address(listen),
+    )
+    return settings if report is None else replace(settings, report=report)
+
+
+class JoinedSession:
+    """Use it in an ``async with`` statement, whose normal end is the end of this party's part, for good.
+
+    Rounds that it never began are given back then, and the receipt is written. Where the statement ends by an exception, Ctrl-C
+    for example, the part can be continued from its store.
+    """
+
+    def __init__(self, ready: Ready) -> None:
+        self.contract = ready.contract
+        self.receipt = ready.receipt
+        self.account: Account | None = None
+        self._ready = ready
+        self._series = Series(ready.settings, ready.contract.study.rounds, ready.most)
+        self._stack = contextlib.AsyncExitStack()
+        self._seen = 0
+
+    async def __aenter__(self) -> Self:
+        ready = self._ready
+        ready.auditor.write(Event.STARTED, {"plan": self.contract.plan.digest, "charged": ready.charge is not None})
+        try:
+            await self._stack.enter_async_context(self._series)
+        except BaseException:
+            ready.auditor.write(Event.ENDED, {"result": False, "reason": "it could not begin, or was interrupted"})
+            raise
+        self._seen = self._series.standing.current
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self._finish()
+            else:
+                self._ready.auditor.write(Event.ENDED, {"result": False, "reason": "interrupted, it can be continued"})
+        finally:
+            await self._stack.aclose()
+
+    @property
+    def over(self) -> bool:
+        """Whether no round is left for this party."""
+        return self._series.over
+
+    @property
+    def begun(self) -> int:
+        """Rounds that this party began, with a mean or without: each is paid for."""
+        return self._series.standing.begun
+
+    @property
+    def round(self) -> int:
+        """The number of the last round that this party began; 0 before the first."""
+        return self._series.standing.current
+
+    @property
+    def spent_epsilon(self) -> float:
+        """What the rounds so far cost at most at the session's delta; rounded up."""
+        return self.contract.spent_epsilon(self.begun)
+
+    def last(self, clip: float | None = None) -> RoundMean | None:
+        """The mean of the last round, also after a restart; None if there is none, or a round without one came after it.
+
+        ``clip``: that of the round, if it was not the session's.
+        """
+        end = self._series.last
+        return None if end is None else self._mean_of(end, self._bound(clip), 0)
+
+    async def mean(self, vector: ArrayLike, *, clip: float | None = None) -> RoundMean:
+        """Take part in the next round, and its mean.
+
+        ``vector``: (d,), shortened to the L2 norm ``clip``; where records are protected (N, d), a row for each of this party's
+        records. What is not a number counts as 0. ``clip`` must be the same at all parties, and depend on nothing but what is
+        public. Raises :class:`InputError`, and nothing is spent, for another shape or if no round is left;
+        :class:`ProtocolFailure` for a round without a mean here, which is paid for.
+        """
+        bound = self._bound(clip)
+        value = self._value(vector, bound)
+        before = self._seen
+        try:
+            end = await self._series.mean(value)
+        finally:
+            self._seen = self._series.standing.current
+        return self._mean_of(end, bound, max(0, end.number - before - 1))
+
+    def _bound(self, clip: float | None) -> float:
+        return self.contract.study.clip if clip is None else checked_clip(clip)
+
+    def _value(self, vector: ArrayLike, bound: float) -> Vector:
+        study, plan = self.contract.study, self.contract.plan
+        try:
+            array = np.asarray(vector, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("the vector is no array of numbers: give numbers in one shape") from None
+        if study.unit == PrivacyUnit.PARTY:
+            if array.shape != (study.dimension,):
+                raise InputError(f"the vector has shape {array.shape}, this session takes ({study.dimension},)")
+            return plan.admit(clipped_vector(array, bound), 1.0)
+        records = int(self._ready.settings.weight)
+        if array.shape != (records, study.dimension):
+            raise InputError(
+                f"the records have shape {array.shape}, this session takes ({records}, {study.dimension}) of this party"
+            )
+        return plan.admit(clipped_rows(array, bound, plan.value_step), float(records))
+
+    def _mean_of(self, end: RoundEnd, scale: float, missed: int) -> RoundMean:
+        inside = end.execution.contributors().tolist()
+        names = tuple(party.name for party, counted in zip(self.contract.parties, inside, strict=True) if counted)
+        not_heard = tuple(self.contract.parties[party].name for party in end.not_heard)
+        return RoundMean(end.number, end.result.mean * scale, names, not_heard, missed, self.begun, self.contract, end, scale)
+
+    def _finish(self) -> None:
+        """First the store says that this party begins no other round, then the ledger gives back what is not spent."""
+        if not self._series.standing.left:
+            self._series.leave()
+        self.account = conclude(self._ready, self._series.standing)
+
+
+def give_up(ready: Ready) -> Account | None:
+    """End this party's part for good without another round, as :class:`JoinedSession` does at its end; nothing is sent."""
+    ready.auditor.write(Event.STARTED, {"plan": ready.contract.plan.digest, "charged": ready.charge is not None})
+    return conclude(ready, Series.retire(ready.settings))
+
+
+def conclude(ready: Ready, standing: Standing) -> Account | None:
+    """Of a party that begins no other round: put its rounds in place of all in the ledger, and write the receipt."""
+    spent, account = ready.contract.terms.charge(standing.begun), None
+    if ready.charge is not None:
+        colluding = ready.contract.target.colluding
+        note = f"{standing.begun} of {ready.most} rounds, each as planned; against any {colluding} together"
+        account = ready.charge.settle_rounds(spent, note)
+    end = {"result": standing.results > 0, "rounds": standing.begun}
+    try:
+        audit: dict[str, Any] = ready.auditor.write(Event.ENDED, end).to_json()
+    except InputError as error:
+        audit = {"not_written": str(error)}
+    document = _receipt(ready.contract, standing, spent, {**ready.approval, "audit": audit})
+    replace_durably(ready.receipt, canonical_json(document) + b"\n")
+    return account
+
+
+def _receipt(contract: SessionContract, standing: Standing, spent: Charge, origin: Mapping[str, Any]) -> dict[str, Any]:
+    others = contract.everybody_else(standing.begun)
+    names = [party.name for party in contract.parties]
+    return {
+        "format": FORMAT,
+        "session": contract.study.model_dump(mode="json"),
+        "party": contract.own.name,
+        "parties": [{"name": party.name, "key": party.key} for party in contract.parties],
+        "rounds": {
+            "agreed": contract.study.rounds,
+            "begun": standing.begun,
+            "with_mean": standing.results,
+            "counted": dict(zip(names, standing.counted, strict=True)),
+        },
+        "certificate": {
+            "epsilon": contract.spent_epsilon(standing.begun),
+            "delta": contract.study.delta,
+            "mu": spent.mu,
+            "beta": spent.beta,
+            "tv": spent.tv,
+            "epsilon_a_priori": contract.epsilon_a_priori,
+            "colluding": contract.target.colluding,
+            "unit": str(contract.study.unit),
+            "neighbouring": str(contract.target.neighbouring),
+            "enforced_by": contract.plan.a_priori.enforced_by,
+            "everyone_else_epsilon": "inf" if math.isinf(others) else others,
+            "assumptions": assumptions_json(contract.assumptions),
+        },
+        "plan": contract.plan.to_json(),
+        "origin": {"approval": dict(origin), "version": package_version()},
+    }

@@ -1,0 +1,423 @@
+"""``qm.session``: three real parties in one process, over TLS on loopback: many rounds, one agreement, one budget."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quietmean as qm
+from quietmean.api.sessions import AsyncRounds
+from quietmean.core.codec import digest
+from quietmean.core.errors import ProtocolFailure
+from quietmean.core.folders import configuration_folder, data_folder
+from quietmean.ledger import Account, Ledger
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.studies.audit import AuditLog, Event, verify
+from support.relays import RelayProcess
+from support.site_policy import write_policy
+
+NAMES = ("north", "south", "east")
+D = 20
+# Inside the unit ball; the noise of a generous budget is small against it.
+VECTORS = {name: np.full(D, scale / np.sqrt(D)) for name, scale in zip(NAMES, (0.9, 0.3, -0.3), strict=True)}
+TERMS: dict[str, Any] = {
+    "name": "averaging",
+    "dimension": D,
+    "rounds": 4,
+    "epsilon": 20.0,
+    "delta": 1e-5,
+    "colluding": 1,
+    "round_timeout": 3.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def consortium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_ports: Callable[[int], list[int]]) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_policy(largest_epsilon=25.0, budget={"epsilon": 25.0, "delta": 1e-4}, unattended=True)
+    entries = []
+    for name, port in zip(NAMES, free_ports(3), strict=True):
+        identity = Identity.generate()
+        identity.save(Path(f"{name}.key"))
+        entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
+    Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is made in.*")
+        yield
+
+
+def part(name: str, terms: dict[str, Any] = TERMS, **more: Any) -> qm.session:
+    return qm.session(terms, "roster.toml", f"{name}.key", **{"account": name, "yes": True, **more})
+
+
+def account(name: str) -> Account:
+    with Ledger.open(data_folder() / "ledger") as book:
+        return book.account(name)
+
+
+def receipt(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(Path(f"averaging-{name}.receipt.json").read_text())
+    return document
+
+
+def files(name: str) -> set[str]:
+    return {path.name for path in Path().glob(f"averaging-{name}.store*")}
+
+
+def test_ten_lines_of_user_code_for_all_rounds() -> None:
+    """Means of all rounds, one charge, one receipt, fresh noise each round."""
+    sizes: list[int] = []
+
+    async def one(name: str) -> list[np.ndarray[Any, Any]]:
+        found: list[np.ndarray[Any, Any]] = []
+        async with part(name) as rounds:
+            while not rounds.over:
+                mean = await rounds.mean(VECTORS[name])
+                assert mean.counted == NAMES
+                assert mean.round == len(found) + 1
+                found.append(mean.mean)
+                assert np.abs(mean.mean - sum(VECTORS.values()) / 3).max() < 6 * mean.standard_error
+                sizes.append(sum(path.stat().st_size for path in Path().glob(f"averaging-{name}.store*")))
+                assert [entry.status for entry in account(name).entries] == ["reserved"]
+        return found
+
+    async def all_three() -> list[list[np.ndarray[Any, Any]]]:
+        return await asyncio.gather(*(one(name) for name in NAMES))
+
+    results = asyncio.run(all_three())
+    for mine in results[1:]:
+        np.testing.assert_array_equal(mine, results[0])
+    rounds = results[0]
+    assert len({value.tobytes() for value in rounds}) == len(rounds) == 4
+    contract = part("north").contract
+    for name in NAMES:
+        (entry,) = account(name).entries
+        assert entry.status == "spent"
+        assert entry.charged == entry.reserved == contract.charge
+        document = receipt(name)
+        assert document["rounds"] == {"agreed": 4, "begun": 4, "with_mean": 4, "counted": dict.fromkeys(NAMES, 4)}
+        assert document["certificate"]["epsilon"] == contract.epsilon_a_priori <= 20.0
+        assert document["origin"]["approval"]["contract"] == contract.digest
+        own = [one.event for one in verify(AuditLog(data_folder() / "audit.jsonl"), {}).entries if one.party == name]
+        assert own == [Event.YES, Event.CHARGED, Event.STARTED, Event.ENDED]
+
+
+def test_the_program_on_the_page() -> None:
+    """The session file and the few lines of the how-to page, by three parties, as they stand there."""
+    page = (Path(__file__).parents[2] / "docs/how-to/session.md").read_text()
+    file, program = (page.split(f"```{kind}\n", 1)[1].split("```", 1)[0] for kind in ("toml", "python"))
+    Path("session.toml").write_text(file)
+    assert len(program.splitlines()) <= 8
+    found: dict[str, Any] = {}
+
+    def run(name: str) -> None:
+        names = {"start": np.zeros(3), "trained": lambda model: model + 0.1}
+        exec(program.replace("north.key", f"{name}.key").replace("wards", name), names)  # noqa: S102 - our own page
+        found[name] = names["model"], names["rounds"]
+
+    threads = [Thread(target=run, args=[name]) for name in NAMES]
+    # Without a policy of its own, as a new user has it.
+    (configuration_folder() / "policy.toml").unlink()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    models = [found[name][0] for name in NAMES]
+    assert all(np.array_equal(model, models[0]) for model in models)
+    assert [found[name][1].begun for name in NAMES] == [10, 10, 10]
+
+
+# One vector each and nothing else to wait for: who is away costs no more than one time-out.
+UNSTEADY: dict[str, Any] = TERMS | {"rounds": 5, "dropouts": 0.34, "protocol": "cordp-dme"}
+
+
+async def mean_of_all(rounds: dict[str, AsyncRounds]) -> set[tuple[int, tuple[str, ...]]]:
+    """(number, who is counted) of one round of these parties."""
+    found = await asyncio.gather(*(one.mean(VECTORS[name]) for name, one in rounds.items()))
+    return {(mean.round, mean.counted) for mean in found}
+
+
+async def interrupt(running: qm.session) -> None:
+    """As Ctrl-C does."""
+    await running.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+
+
+def test_different_members_are_away_in_different_rounds() -> None:
+    async def story() -> None:
+        running = {name: part(name, UNSTEADY) for name in NAMES}
+        opened = await asyncio.gather(*(one.__aenter__() for one in running.values()))
+        rounds = dict(zip(NAMES, opened, strict=True))
+        assert await mean_of_all(rounds) == {(1, NAMES)}
+        for away, number in (("east", 2), ("south", 4)):
+            await interrupt(running[away])
+            others = {name: one for name, one in rounds.items() if name != away}
+            assert await mean_of_all(others) == {(number, tuple(name for name in NAMES if name != away))}
+            running[away] = part(away, UNSTEADY)
+            rounds[away] = await running[away].__aenter__()
+            # What it had before it went away is still there.
+            last = rounds[away].last()
+            assert last is not None
+            assert last.round == number - 1
+            back = await asyncio.gather(*(one.mean(VECTORS[name]) for name, one in rounds.items()))
+            assert {(mean.round, mean.counted) for mean in back} == {(number + 1, NAMES)}
+            assert [mean.missed for mean in back] == [int(name == away) for name in rounds]
+        assert {name: one.begun for name, one in rounds.items()} == {"north": 5, "south": 4, "east": 4}
+        assert [one.over for one in rounds.values()] == [True, True, True]
+        with pytest.raises(qm.InputError, match="5 rounds are over"):
+            await rounds["north"].mean(VECTORS["north"])
+        await asyncio.gather(*(one.__aexit__(None, None, None) for one in running.values()))
+
+    asyncio.run(story())
+    terms = part("north", UNSTEADY).contract.terms
+    for name, begun in (("north", 5), ("south", 4), ("east", 4)):
+        (entry,) = account(name).entries
+        # A missed round costs nothing, and is given back at the end.
+        assert entry.charged == terms.charge(begun)
+        assert entry.reserved == terms.charge(5)
+        assert receipt(name)["rounds"]["begun"] == begun
+        assert receipt(name)["rounds"]["counted"]["north"] == begun
+        # Nothing but the small store of the session and its last round is left.
+        assert files(name) <= {f"averaging-{name}.store{end}" for end in ("", ".round", ".status.json")}
+
+
+PROGRAM = """
+import sys, json, warnings, numpy as np, quietmean as qm
+warnings.simplefilter("ignore")
+terms, name = json.loads(sys.argv[1]), sys.argv[2]
+with qm.session(terms, "roster.toml", f"{name}.key", account=name, yes=True) as rounds:
+    while not rounds.over:
+        mean = rounds.mean(np.full(terms["dimension"], 0.1))
+        print(json.dumps([mean.round, mean.counted, mean.missed]), flush=True)
+"""
+
+
+def start(name: str, terms: dict[str, Any]) -> subprocess.Popen[str]:
+    """A process of its own for one party."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps(terms), name]
+    environment = os.environ | {"PYTHONPATH": str(Path(qm.__file__).parents[1])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+
+
+# So long as a party takes to start again, the others wait in its absence for each other.
+PATIENT: dict[str, Any] = UNSTEADY | {"round_timeout": 10.0}
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+def test_a_party_that_is_killed_comes_back_in_a_later_round(by: signal.Signals) -> None:
+    killed = start("east", PATIENT)
+    again: list[subprocess.Popen[str]] = []
+    dead: list[str] = []
+    try:
+
+        async def steady(name: str) -> list[tuple[int, tuple[str, ...]]]:
+            found = []
+            async with part(name, PATIENT) as rounds:
+                while not rounds.over:
+                    if rounds.round == 2 and name == "north":
+                        # South waits for north, so east is in the middle of the round.
+                        await asyncio.sleep(0.3)
+                        killed.send_signal(by)
+                        await asyncio.to_thread(killed.wait)
+                        dead.append(status("east")["started"])
+                    if rounds.round == 3 and name == "north":
+                        again.append(start("east", PATIENT))
+                        while not _is_there(dead):
+                            await asyncio.sleep(0.05)
+                    mean = await rounds.mean(VECTORS[name])
+                    found.append((mean.round, mean.counted))
+            return found
+
+        async def both() -> list[list[tuple[int, tuple[str, ...]]]]:
+            return list(await asyncio.gather(steady("north"), steady("south")))
+
+        north, _ = asyncio.run(both())
+        printed, _ = again[0].communicate(timeout=30)
+        assert again[0].returncode == 0
+    finally:
+        for process in (killed, *again):
+            process.kill()
+            process.communicate()
+    assert [counted for _, counted in north[:2]] == [NAMES, NAMES]
+    back = [json.loads(line) for line in printed.splitlines()]
+    assert back
+    assert back[0][2] <= 1
+    assert back[-1][:2] == [5, list(NAMES)]
+    begun = receipt("east")["rounds"]["begun"]
+    terms = part("north", PATIENT).contract.terms
+    (entry,) = account("east").entries
+    assert entry.charged == terms.charge(begun)
+    assert entry.charged.mu <= entry.reserved.mu
+
+
+def status(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(Path(f"averaging-{name}.store.status.json").read_text())
+    return document
+
+
+def _is_there(dead: list[str]) -> bool:
+    """Whether another process of east than the one that is dead has connected to north."""
+    east = next(peer for peer in status("north")["peers"] if peer["name"] == "east")
+    started = status("east")["started"]
+    return started not in dead and (east["last_heard"] or "") > started
+
+
+def test_by_way_of_a_relay_that_is_started_again(free_ports: Callable[[int], list[int]]) -> None:
+    with RelayProcess(free_ports(1)[0]) as relay:
+        roster = Roster.load(Path("roster.toml"))
+        entries = [RosterEntry(entry.name, relay.address, entry.public_key) for entry in roster.entries]
+        Path("roster.toml").write_text(Roster(tuple(entries)).to_toml())
+
+        async def story() -> list[set[tuple[int, tuple[str, ...]]]]:
+            running = [part(name, TERMS | {"round_timeout": 20.0}) for name in NAMES]
+            opened = await asyncio.gather(*(one.__aenter__() for one in running))
+            rounds = dict(zip(NAMES, opened, strict=True))
+            found = [await mean_of_all(rounds), await mean_of_all(rounds)]
+            await asyncio.to_thread(relay.kill)
+            await asyncio.to_thread(relay.start)
+            found += [await mean_of_all(rounds), await mean_of_all(rounds)]
+            await asyncio.gather(*(one.__aexit__(None, None, None) for one in running))
+            return found
+
+        assert asyncio.run(story()) == [{(number, NAMES)} for number in (1, 2, 3, 4)]
+        assert relay.health()["since_start"]["joined"] >= 1
+
+
+def test_a_budget_that_ends_in_mid_session() -> None:
+    """East can pay for two of five rounds: it takes part in these, and the others go on."""
+    terms = part("north", UNSTEADY).contract.terms
+    two = terms.charge(2).epsilon(1e-4)
+    write_policy(largest_epsilon=25.0, budget={"epsilon": 25.0, "delta": 1e-4}, unattended=True)
+    poor = {"ledger": "east.ledger"}
+    with Ledger.open(Path("east.ledger"), create=True) as book:
+        book.set_budget("east", two * 1.02, 1e-4, when=datetime.now(UTC), unit=terms.unit)
+    with pytest.raises(qm.InputError, match="account 'east'"), part("east", UNSTEADY, **poor):
+        pass
+
+    async def one(name: str) -> list[tuple[int, tuple[str, ...]]]:
+        found = []
+        more = {"most": 2, **poor} if name == "east" else {}
+        async with part(name, UNSTEADY, **more) as rounds:
+            while not rounds.over:
+                mean = await rounds.mean(VECTORS[name])
+                found.append((mean.round, mean.counted))
+            if name == "east":
+                with pytest.raises(qm.InputError, match="as many as it pays for"):
+                    await rounds.mean(VECTORS[name])
+        return found
+
+    async def all_three() -> list[list[tuple[int, tuple[str, ...]]]]:
+        return await asyncio.gather(*(one(name) for name in NAMES))
+
+    north, south, east = asyncio.run(all_three())
+    assert north == south
+    assert east == north[:2] == [(1, NAMES), (2, NAMES)]
+    assert north[2:] == [(number, NAMES[:2]) for number in (3, 4, 5)]
+    with Ledger.open(Path("east.ledger")) as book:
+        poor_account = book.account("east")
+    assert poor_account.charged == terms.charge(2)
+    assert not poor_account.overspent
+    assert receipt("east")["rounds"]["begun"] == 2
+    # It has left for good: nothing is begun, and nothing is charged a second time.
+    with part("east", UNSTEADY, most=2, **poor) as rounds:
+        assert rounds.over
+        with pytest.raises(qm.InputError, match="left the session for good"):
+            rounds.mean(VECTORS["east"])
+    with Ledger.open(Path("east.ledger")) as book:
+        assert book.account("east") == poor_account
+
+
+def test_two_rounds_with_one_label_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check that every round has noise of its own finds a program that forgets the number of the round."""
+    series = import_module("quietmean.node.series.series")
+    monkeypatch.setattr(series, "digest", lambda about: digest({**about, "round": 0}))
+
+    async def one(name: str) -> list[bytes]:
+        async with part(name, TERMS | {"rounds": 2}) as rounds:
+            return [(await rounds.mean(VECTORS[name])).mean.tobytes() for _ in range(2)]
+
+    async def all_three() -> list[list[bytes]]:
+        return await asyncio.gather(*(one(name) for name in NAMES))
+
+    assert all(first == second for first, second in asyncio.run(all_three()))
+
+
+def refused(terms: dict[str, Any] = TERMS, **more: Any) -> str:
+    with pytest.raises(qm.InputError) as found, part("north", terms, **more):
+        pass
+    assert files("north") == set()
+    return str(found.value)
+
+
+def test_what_is_refused_before_anything_is_sent() -> None:
+    assert "rouns is unknown (did you mean 'rounds'?)" in refused({**TERMS, "rouns": 3})
+    assert "dimension is missing" in refused({"rounds": 3})
+    assert "session has no keyword 'acount' (did you mean 'account'?)" in refused(acount="wards")
+    assert "give account" in refused(account=None)
+    assert "is not the digest of this study" in refused(accept="0" * 64)
+    assert "most is 9" in refused(most=9)
+    assert "leave records out" in refused(records=5)
+    assert "give records" in refused(TERMS | {"unit": "record"})
+    assert "choose at most 10000" in refused(TERMS | {"rounds": 10**9})
+    write_policy(largest_epsilon=2.0, units=["record"], statistics=["mean"], smallest_parties=4)
+    said = refused(yes=False)
+    assert all(rule in said for rule in ("largest_epsilon", "units", "statistics", "smallest_parties"))
+    write_policy(largest_epsilon=25.0)
+    assert "nobody said yes" in refused(yes=False)
+    Path("wrong.toml").write_text("[session]\nrounds = 2\n[column]\n")
+    with pytest.raises(qm.InputError, match="one table"):
+        qm.session("wrong.toml", "roster.toml", "north.key")
+
+
+def test_vectors_that_cannot_be_are_refused_and_nothing_is_spent() -> None:
+    async def one(name: str) -> None:
+        async with part(name, TERMS | {"rounds": 1}) as rounds:
+            for wrong, words in ((np.zeros(3), "has shape"), ("text", "no array of numbers")):
+                with pytest.raises(qm.InputError, match=words):
+                    await rounds.mean(wrong)
+            with pytest.raises(qm.InputError, match="clip is -1"):
+                await rounds.mean(VECTORS[name], clip=-1.0)
+            assert rounds.begun == 0
+            # Far too long and not numbers: shortened, and counted as 0.
+            mean = await rounds.mean(np.where(np.arange(D) % 2, np.inf, np.nan), clip=3.0)
+            assert np.abs(mean.mean).max() < 3 + 6 * mean.standard_error
+
+    async def all_three() -> None:
+        await asyncio.gather(*(one(name) for name in NAMES))
+
+    asyncio.run(all_three())
+
+
+def test_a_session_that_never_starts_is_given_up_and_costs_nothing() -> None:
+    alone = TERMS | {"start_timeout": 0.3}
+    with pytest.raises(ProtocolFailure, match=r"did not start within 0\.3 s for want of south"), part("north", alone):
+        pass
+    terms = part("north", alone).contract.terms
+    (entry,) = account("north").entries
+    assert (entry.status, entry.charged) == ("reserved", terms.charge(4))
+    given_back = part("north", alone).give_up()
+    assert given_back is not None
+    (entry,) = given_back.entries
+    assert (entry.status, entry.charged.mu) == ("spent", 0.0)
+    assert receipt("north")["rounds"]["begun"] == 0
+    # For good: it never takes part in this session.
+    with part("north", alone) as rounds:
+        assert rounds.over
+    assert account("north").charged.mu == 0.0

@@ -1,0 +1,169 @@
+"""Pieces of a series of rounds: frames of a round, places, requests about later rounds, patience with others, the record."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quietmean.core.errors import PeerError
+from quietmean.node import Standing
+from quietmean.node.net import Answer, Heartbeat, InRound, Limits, Link, Log, Transfer, in_round, inner_request
+from quietmean.node.net.wire import FrameReader, encode_frame
+from quietmean.node.series.others import Others
+from quietmean.node.series.place import Place
+from quietmean.node.series.requests import _HELD, OpenRequests
+from quietmean.node.session.failure_detector import FLOOR, FailureDetector
+from quietmean.node.storage import discard
+
+LIMITS = Limits(header=4096, dimension=3, content=0, log=100)
+
+
+class _Bytes:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def readexactly(self, n: int, /) -> bytes:
+        found, self._content = self._content[:n], self._content[n:]
+        return found
+
+
+def read(raw: bytes) -> Any:
+    return asyncio.run(FrameReader(_Bytes(raw)).next(LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("request_", "payload"),
+    [(Heartbeat(0, 1, 2), b""), (Log(0, b"known"), b"a log"), (Transfer(0, 1, 2, 0.5, 10, b"12345678", 3), bytes(24))],
+)
+def test_a_request_of_a_round_is_read_as_it_was_sent(request_: Any, payload: bytes) -> None:
+    frame = msgspec.structs.replace(in_round(request_, 7), number=5)
+    found, content = read(encode_frame(frame, len(payload)) + payload)
+    assert (found, bytes(content)) == (frame, payload)
+    assert inner_request(found) == msgspec.structs.replace(request_, number=5)
+
+
+@pytest.mark.parametrize(
+    ("inside", "payload", "said"),
+    [
+        (in_round(Heartbeat(0, 1, 2), 1), b"", "something else than a request"),
+        (Answer(0, "ok", 1, 1), b"", "something else than a request"),
+        (Heartbeat(0, 1, 2), b"more", "4 bytes after a header"),
+        (Log(0), bytes(101), "the limit is 100"),
+        (Transfer(0, 1, 2, 0.5, 10, b"12345678", 4), bytes(32), "a payload of 32 bytes|a vector of 4 values"),
+    ],
+)
+def test_what_is_inside_is_checked_before_its_payload_is_read(inside: Any, payload: bytes, said: str) -> None:
+    frame = InRound(0, 3, msgspec.msgpack.encode(inside))
+    limits = Limits(header=4096, dimension=3, content=0, log=100)
+    with pytest.raises(PeerError, match=said):
+        asyncio.run(FrameReader(_Bytes(encode_frame(frame, len(payload)))).next(limits))
+
+
+def test_rubbish_inside_is_refused() -> None:
+    header = msgspec.msgpack.encode(["i", 0, 3, b"\xc1\x00"])
+    with pytest.raises(PeerError, match="cannot be read"):
+        read(struct.pack(">II", len(header), 0) + header)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 4), st.integers(0, 1000), st.integers(0, 10_000), st.integers(0, 4))
+def test_places_survive_the_wire_in_order(round_: int, phase: int, step: int, other_round: int, other_phase: int) -> None:
+    one, other = Place(round_, (phase, step)), Place(other_round, (other_phase, step))
+    assert Place.of(one.told()) == one
+    assert (one < other) == (one.told() < other.told())
+
+
+def test_of_one_party_so_many_requests_about_a_later_round_are_kept() -> None:
+    async def story() -> None:
+        requests, begun = OpenRequests(), [False]
+        answered: list[int] = []
+
+        async def ask(number: int) -> None:
+            with requests.about(4):
+                await requests.hold(1, lambda: not begun[0])
+                answered.append(number)
+
+        tasks = []
+        for number in range(_HELD + 3):
+            tasks.append(asyncio.create_task(ask(number)))
+            await asyncio.sleep(0)
+        assert requests.lost_some
+        begun[0] = True
+        requests.turn()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # The oldest were dropped without an answer.
+        assert answered == list(range(3, _HELD + 3))
+
+        begun[0] = False
+        late = asyncio.create_task(ask(99))
+        await asyncio.sleep(0)
+        requests.drop(3)
+        await asyncio.sleep(0)
+        assert not late.done()
+        requests.drop(4)
+        with pytest.raises(asyncio.CancelledError):
+            await late
+
+    asyncio.run(story())
+
+
+def test_patience_with_who_computes_and_none_with_who_is_away() -> None:
+    detector = FailureDetector(10.0, lambda: 0.0)
+    detector.record_wait(0.0)
+    assert detector.deadline(0, 0.0, answer_due=False) == FLOOR * 10.0
+    detector.expect(1)
+    assert detector.deadline(1, 0.0, answer_due=False) == 10.0
+    detector.heard(1, (1, 1))
+    assert detector.deadline(1, 0.0, answer_due=False) == FLOOR * 10.0
+    detector.presume_absent(2)
+    assert detector.suspected(2)
+    assert detector.deadline(2, 0.0, answer_due=True) == 0.0
+    detector.heard(2, (1, 1))
+    assert not detector.suspected(2)
+    assert detector.deadline(2, 0.0, answer_due=False) == FLOOR * 10.0
+
+
+def test_as_many_as_may_lie_move_nobody() -> None:
+    async def story() -> None:
+        links = {peer: cast(Link, SimpleNamespace(unreachable=False)) for peer in range(1, 5)}
+        others = Others(links, colluding=1, silence=5.0)
+        assert others.place() is None
+        for peer in (1, 2, 3):
+            others.note(peer, Place(2, (1, 1)))
+        others.note(4, Place(9_999, (4, 0)))
+        assert others.place() == Place(2, (1, 1))
+        assert not others.are_past(2)
+        assert others.is_past(4, 2)
+        # Two say so: one of them is honest. What was claimed by who cannot be reached any more is old.
+        others.note(3, Place(3, (0, 0)))
+        assert others.place() == Place(3, (0, 0))
+        cast(Any, links[4]).unreachable = True
+        assert others.place() == Place(2, (1, 1))
+        assert others.silent(4)
+        assert others.not_silent() == {1, 2, 3}
+
+    asyncio.run(story())
+
+
+def test_the_record_has_one_size() -> None:
+    standing = Standing.load(None, 3)
+    assert standing == Standing(counted=(0, 0, 0))
+    later = msgspec.structs.replace(standing, agreed=True, current=9_000, begun=8_000, results=7_000, counted=(7_000, 6, 5))
+    assert Standing.load(later.dump(), 3) == later
+    assert len(later.dump()) < 2 * len(standing.dump())
+
+
+def test_all_files_of_a_round_are_removed(tmp_path: Path) -> None:
+    names = {"a.store.round", "a.store.round-wal", "a.store.round.vectors"}
+    for name in (*names, "a.store"):
+        (tmp_path / name).touch()
+    discard(tmp_path / "a.store.round")
+    discard(tmp_path / "a.store.round")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.store"}
