@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 
 from quietmean.cli.main import main
 from quietmean.desk import ProxyDoor
 from quietmean.desk.shelf import words_of
 from quietmean.node import Identity
+from quietmean.node.monitor import NodeView, PeerView, write_status
 from quietmean.node.net import open_account_socket
 from quietmean.studies.sealed import Sealed
 from support.meeting import AGES, meet
@@ -95,6 +97,8 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
         "--users",
         "alice",
         "bob",
+        "--viewers",
+        "carol",
     ]
     owner: list[str | Path] = ["--party", "south", "--owner-key", folder / "owner.key"]
     with started_as(DESK, "-m", "quietmean", "desk", folder, *owner, *options, stderr=subprocess.PIPE) as desk:
@@ -127,6 +131,51 @@ def test_who_is_logged_in_signs_and_the_desk_says_who(pages: Pages) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 bob signed ages\.sealed\n", pages.desk.stderr.readline())
     assert pages.ask("/leave", {"form": pages.token("bob")}, login="bob")[0] == 404
     assert pages.ask("/login")[0] == 404
+
+
+def peer(name: str, late: int) -> PeerView:
+    return PeerView(name, None, "mixing", 1, True, late == 0, late)
+
+
+@needs_accounts
+def test_the_board_shows_what_runs_and_nothing_of_the_site(pages: Pages) -> None:
+    for path in ("/", "/study/ages.sealed", "/ledger", "/audit", "/audit/file", "/node/x", "/report/x"):
+        assert pages.ask(path, login="carol")[0] == 403
+    assert pages.ask("/study/ages.sealed/refuse", {"form": "x"}, login="carol")[0] == 403
+    assert "Nothing runs here now" in pages.ask("/board", login="carol")[1]
+    time = "2030-01-01T00:00:00+00:00"
+    view = NodeView(
+        party="south",
+        state="running",
+        reason="a path of this site",
+        phase="mixing",
+        round=1,
+        of=4,
+        started=time,
+        since=time,
+        updated=time,
+        waiting_for=("west",),
+        messages_sent=3,
+        messages_received=2,
+        bytes_sent=1000,
+        bytes_received=2000,
+        seconds=(0.1,),
+        late=(),
+        refusals=1,
+        refused=("a line of this site",),
+        last_event=None,
+        peers=(peer("north", 0), peer("west", 3)),
+    )
+    status = {**msgspec.to_builtins(view), "study": "ages <b>"}
+    write_status(pages.folder / "secret-name.store.status.json", status)
+    for path in ("/board", "/board/part"):
+        code, page, headers = pages.ask(path, login="carol")
+        assert code == 200
+        assert all(told in page for told in ("ages &lt;b&gt;", "north", "west", "is waited for", "round 1"))
+        for private in ("secret-name", "of this site", str(pages.folder), "<form", "wards", "ages.sealed"):
+            assert private not in page
+        assert "'unsafe" not in headers["content-security-policy"]
+    assert "What runs" in pages.ask("/", login="alice")[1]
 
 
 @needs_accounts

@@ -24,6 +24,7 @@ def command(
     proxy_user: str | None = None,
     user_header: str = "X-Remote-User",
     users: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    viewers: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
 ) -> None:
     """Show studies, contracts, running nodes, results and the budget in a browser on this machine.
 
@@ -56,6 +57,8 @@ def command(
         The header in which the proxy names who is logged in; it must take away one that a browser sent.
     users
         Who may use the pages, by these names.
+    viewers
+        Who may only see the board of what runs: such as people of the other parties.
     """
     from quietmean.core.errors import InputError
     from quietmean.core.extras import import_extra
@@ -71,7 +74,7 @@ def command(
             raise InputError("pages behind a proxy need --socket PATH, and --proxy-user with the account that the proxy runs as")
         if port or no_browser:
             raise InputError("--port and --no-browser are for pages on this machine: leave them out behind a proxy")
-        door = ProxyDoor(behind_proxy, user_header, frozenset(users or ()))
+        door = ProxyDoor(behind_proxy, user_header, frozenset(users or ()), frozenset(viewers or ()))
 
         def tell(line: str) -> None:
             err.print(line, markup=False, soft_wrap=True)
@@ -79,8 +82,10 @@ def command(
         place = (socket, proxy_user)
         serve_behind_proxy(Shelf(folder, party), door, place, tell, policy=policy, ledger=ledger, owner_key=owner_key)
         return
-    if socket or proxy_user or users:
-        raise InputError("--socket, --proxy-user and --users are for pages behind a proxy: give --behind-proxy https://HOST too")
+    if socket or proxy_user or users or viewers:
+        raise InputError(
+            "--socket, --proxy-user, --users and --viewers are for pages behind a proxy: give --behind-proxy https://HOST too"
+        )
     if not 0 <= port <= 65535:
         raise InputError(f"port is {port}: choose one in 1..65535, or none for a free one")
 

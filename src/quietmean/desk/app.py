@@ -143,6 +143,17 @@ class Desk:
         """What moves on the page of a node."""
         return await self._node("node_part.html", request)
 
+    async def board(self, request: Request) -> Response:
+        """All that runs here, without what is this site's alone: for the other parties of its studies, too."""
+        return await self._page(request, "board.html", self._running)
+
+    async def board_part(self, request: Request) -> Response:
+        """What moves on the board."""
+        return await self._page(request, "board_part.html", self._running)
+
+    def _running(self) -> dict[str, Any]:
+        return {"nodes": [_node(self.shelf, name) for name in self.shelf.nodes()]}
+
     async def _node(self, template: str, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.shelf.nodes():
@@ -245,6 +256,8 @@ def make_app(desk: Desk) -> ASGIApp:
             Route("/study/{name}/refuse", desk.refuse, methods=["POST"]),
             Route("/node/{name}", desk.node),
             Route("/node/{name}/part", desk.node_part),
+            Route("/board", desk.board),
+            Route("/board/part", desk.board_part),
             Route("/result/{name}", desk.result),
             Route("/report/{name}", desk.report),
             Route("/ledger", desk.accounts),

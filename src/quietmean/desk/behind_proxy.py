@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import user_of_process
-from quietmean.desk.door import new_token
+from quietmean.desk.door import BOARD, new_token
 
 _LONGEST_NAME = 200
 
@@ -28,12 +28,14 @@ _LONGEST_NAME = 200
 class ProxyDoor:
     """``origin``: of the pages as browsers see them, such as https://desk.hospital.example. ``header``: with the user's name.
 
-    ``users``: who may use the pages. Raises :class:`InputError` for an impossible origin, and without users.
+    ``users``: who may use the pages; ``viewers``: who may only see the board of what runs. Raises :class:`InputError` for an
+    impossible origin, and without users.
     """
 
     origin: str
     header: str
     users: frozenset[str]
+    viewers: frozenset[str] = frozenset()
     secret: str = field(default_factory=new_token, repr=False)
     leaves: bool = False
 
@@ -52,7 +54,9 @@ class ProxyDoor:
     def admits(self, headers: Headers, scope: Scope) -> bool:
         # Two of them: one may be the browser's.
         named = headers.getlist(self.header)
-        return len(named) == 1 and len(named[0]) <= _LONGEST_NAME and named[0] in self.users
+        if len(named) != 1 or len(named[0]) > _LONGEST_NAME:
+            return False
+        return named[0] in self.users or (named[0] in self.viewers and scope["path"] in BOARD and scope["method"] != "POST")
 
     def visitor(self, request: Request) -> str:
         return request.headers[self.header]

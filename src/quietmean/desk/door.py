@@ -30,6 +30,8 @@ LOGIN = "/login"
 # Without a session; what they are.
 STATIC = {"desk.css": "text/css", "desk.js": "text/javascript", "login.js": "text/javascript"}
 _OPEN = frozenset({LOGIN, *(f"/static/{name}" for name in STATIC)})
+# What runs, without anything private: for whoever may only watch.
+BOARD = frozenset({"/board", "/board/part", *(f"/static/{name}" for name in STATIC)})
 # Of a form, in bytes.
 _LARGEST_FORM = 65536
 _HEADERS = {
