@@ -193,6 +193,7 @@ def looked_at(chromium: Any, page: Any) -> None:
                 "/result/stay-south",
                 "/ledger",
                 "/audit",
+                "/board",
                 "/nothing",
                 "/login",
             ):
