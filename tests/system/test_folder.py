@@ -17,6 +17,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import NotYet
+from quietmean.node.folder.remote import RemotePlace
 from quietmean.studies.sealed import Sealed
 from quietmean.studies.study_keys import StudyKeys
 from support.pages import commands
@@ -33,6 +34,8 @@ class Sites:
         self.folder = folder
         self.share = folder / "share"
         self.share.mkdir()
+        # What the parties are told; a bucket's URL instead.
+        self.place = str(self.share)
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.output: dict[str, str] = {}
         new, *lines, self.line = commands(PAGE)
@@ -56,7 +59,7 @@ class Sites:
 
     def join(self, *names: str, once: bool = False) -> None:
         for name in names:
-            line = self.line.replace("south", name).replace("/mnt/share", str(self.share))
+            line = self.line.replace("south", name).replace("/mnt/share", self.place)
             command = [
                 sys.executable,
                 "-m",
@@ -172,3 +175,53 @@ def test_one_never_comes_again(sites: Sites) -> None:
     found = [json.loads(sites.output[name]) for name in ("north", "south")]
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
     assert found[0]["parties_counted"] in (2, 3)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Of a local server with the interface of S3."""
+    for module in ("s3fs", "moto"):
+        pytest.importorskip(module, reason="no local server with S3's interface: pip install quietmean[folder] moto[server]")
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in (("ACCESS_KEY_ID", "k"), ("SECRET_ACCESS_KEY", "s"), ("ENDPOINT_URL", f"http://{host}:{port}")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    import s3fs
+
+    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(f"hospitals-{port}")
+    yield f"s3://hospitals-{port}/studies"
+    server.stop()
+
+
+@pytest.mark.slow
+def test_by_schedule_in_a_bucket(sites: Sites, bucket: str) -> None:
+    sites.place = bucket
+    left = list(PARTIES)
+    for _ in range(12):
+        codes = sites.visit(*left)
+        left = [name for name in left if codes[name]]
+        if not left:
+            break
+    assert not left
+    found = [json.loads(sites.output[name]) for name in PARTIES]
+    assert len({json.dumps(result["estimate"]) for result in found}) == 1
+    assert list(sites.share.iterdir()) == []
+
+
+def test_places_in_a_bucket(bucket: str) -> None:
+    place = RemotePlace(bucket, "a" * 64)
+    name = "0-1-" + "0" * 32
+    assert list(place.names("q00000001", {"0-1-"})) == []
+    assert place.read("q00000001", name, 100) is None
+    place.put("q00000001", name, b"x" * 100)
+    place.put("q00000001", "2-1-" + "0" * 32, b"y")
+    ((found, size, time_),) = place.names("q00000001", {"0-1-"})
+    assert (found, size) == (name, 100)
+    assert time_ > 0
+    assert place.read("q00000001", name, 100) == b"x" * 100
+    assert place.read("q00000001", name, 99) is None
+    # Another session of the same folder sees none of it.
+    assert list(RemotePlace(bucket, "b" * 64).names("q00000001", {"0-1-"})) == []

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from quietmean.core.errors import InputError
 from quietmean.core.portability import open_strange, sync_folder
+from quietmean.node.folder.remote import NEEDS, RemotePlace
 from quietmean.randomness import fresh_bytes
 
 # At the end of each name, of a digest.
 _DIGITS: Final = 32
-_SCHEMES: Final = ("s3", "sftp", "webdavs")
 
 
 class Place(Protocol):
@@ -85,21 +86,27 @@ class DiskPlace:
             sync_folder(path)
 
 
-def parse_folder(text: str) -> Path:
-    """The folder that a site named. Raises :class:`InputError` for what is no folder that exists, and for URLs."""
+def parse_folder(text: str) -> Callable[[str], Place]:
+    """The place that a site named, for a session by its digest: a folder that exists, or a URL.
+
+    Raises :class:`InputError` for what is neither, for credentials in a URL, and where a library is missing.
+    """
     if "::" in text:
         raise InputError(f"folder {text.partition('::')[0]}::... is a chain of places: name one place")
     parts = urlsplit(text)
-    if "@" in parts.netloc:
-        raise InputError("the folder's URL has credentials in it, which others can see: leave them to the system's own settings")
     if "://" in text:
-        known = ", ".join(_SCHEMES)
-        raise InputError(
-            f"folder {parts.scheme}://... cannot be used by this version ({known} are planned): mount it, and give the path"
-        )
+        if "@" in parts.netloc:
+            raise InputError(
+                "the folder's URL has credentials in it, which others can see: leave them to the system's own settings"
+            )
+        if parts.scheme not in NEEDS:
+            known = ", ".join(f"{scheme}://" for scheme in NEEDS)
+            raise InputError(f"folder {parts.scheme}://... cannot be used: give a path, or one of {known}")
+        RemotePlace(text, "")
+        return partial(RemotePlace, text)
     folder = Path(text)
     if not folder.is_dir():
         raise InputError(f"folder {text!r} does not exist: make it, or mount it, or give the path of one")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise InputError(f"folder {text!r} cannot be read and written here: ask who keeps it for the right to do so")
-    return folder.resolve()
+    return partial(DiskPlace, folder.resolve())

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
 from quietmean.node import Brought, Identity, NodeSettings, Quorum, Roster
-from quietmean.node.folder import DiskPlace, FolderSettings, parse_folder
+from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
 from quietmean.node.net import parse_address
 from quietmean.planning.automatic import Choice
@@ -231,11 +231,9 @@ class Files:
             )
         if given is None:
             raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
-        folder = parse_folder(given)
-        mailboxes = {place: base64.b64decode(entry.mailbox) for place, entry in enumerate(self.sealed.entries)}
-        return FolderSettings(
-            lambda session: DiskPlace(folder, session), self.keys.mailbox, mailboxes, _QUIET if once else math.inf
-        )
+        place = parse_folder(given)
+        mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(self.sealed.entries)}
+        return FolderSettings(place, self.keys.mailbox, mailboxes, _QUIET if once else math.inf)
 
 
 @dataclass(frozen=True)
