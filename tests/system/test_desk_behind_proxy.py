@@ -50,6 +50,8 @@ class Pages:
     place: Path
     port: int
     desk: subprocess.Popen[str]
+    # Of the site's node.
+    party: Identity
 
     def ask(
         self, path: str, body: dict[str, str] | None = None, login: str | None = "alice", **headers: str
@@ -107,7 +109,7 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
         proxy_file = Path(__file__).parents[1] / "support" / "reverse_proxy.py"
         with started_as(PROXY, proxy_file, place, HEADER, stdout=subprocess.PIPE) as proxy:
             assert proxy.stdout is not None
-            yield Pages(folder, place, int(proxy.stdout.readline()), desk)
+            yield Pages(folder, place, int(proxy.stdout.readline()), desk, meeting.identities["south"])
             proxy.kill()
         desk.send_signal(signal.SIGINT)
 
@@ -208,6 +210,21 @@ def test_what_attackers_try(pages: Pages) -> None:
 
 
 @needs_accounts
+def test_a_node_does_not_sign_for_its_owner(pages: Pages) -> None:
+    """The pages were started with the node's own key."""
+    (pages.folder / "owner.key").unlink()
+    identity = pages.party
+    identity.save(pages.folder / "owner.key", b"open sesame")
+    os.chown(pages.folder / "owner.key", DESK, DESK)
+    words = " ".join(words_of(Sealed.load(pages.folder / "ages.sealed").digest).words)
+    signing = {"form": pages.token("bob"), "words": words, "account": "wards", "until": "2999-01-01", "passphrase": "open sesame"}
+    code, page, _ = pages.ask("/study/ages.sealed/approve", signing, login="bob")
+    assert code == 400
+    assert "the key of a party" in page
+    assert not (pages.folder / "ages-south.approval").exists()
+
+
+@needs_accounts
 def test_it_does_not_run_as_the_node(pages: Pages) -> None:
     """As root, or where this account reads a key of the node."""
     other = str(pages.place.with_name("2"))
@@ -218,7 +235,10 @@ def test_it_does_not_run_as_the_node(pages: Pages) -> None:
     Identity.generate().save(pages.folder / "north.key")
     os.chown(pages.folder / "north.key", DESK, DESK)
     desk = started_as(DESK, "-m", "quietmean", "desk", pages.folder, *options, stderr=subprocess.PIPE)
-    _, errors = desk.communicate(timeout=60)
+    try:
+        _, errors = desk.communicate(timeout=60)
+    finally:
+        desk.kill()
     assert desk.returncode == 2
     assert "start them as another account than the node's" in errors.replace("\n", " ")
 

@@ -58,7 +58,7 @@ def command(
     users
         Who may use the pages, by these names.
     viewers
-        Who may only see the board of what runs: such as people of the other parties.
+        Who may only see the board of what runs here, of all studies: such as people of the other parties.
     """
     from quietmean.core.errors import InputError
     from quietmean.core.extras import import_extra

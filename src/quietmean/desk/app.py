@@ -95,7 +95,7 @@ class Desk:
         """Sign the study with the key of who answers for the data, once they have read the words."""
         name, fields = request.path_params["name"], await form_of(request, self.door)
         if fields is None:
-            return refusal()
+            return refusal(self.door)
         if name not in self.shelf.studies() or self.owner_key is None:
             return self.missing(request)
         owner_key = self.owner_key
@@ -110,6 +110,11 @@ class Desk:
             if not account:
                 raise InputError("which data set it is about is not clear: type what the ledger calls it")
             owner = Identity.load(owner_key, lambda: fields.get("passphrase", "").encode())
+            if owner.public_key in {entry.identity for entry in sealed.entries}:
+                raise InputError(
+                    "this is the key of a party's node, not of who answers for the data: start the pages with a key of that "
+                    "person, made with quietmean keygen"
+                )
             signed = OwnerApproval.sign(self.shelf.contract(sealed), Policy.load(self.policy), account, until, owner)
             place = self.shelf.sign(name, signed)
             self._tell(request, f"signed {name}")
@@ -121,7 +126,7 @@ class Desk:
         """Take away what was signed for a study, and note that it is refused."""
         name = request.path_params["name"]
         if await form_of(request, self.door) is None:
-            return refusal()
+            return refusal(self.door)
         if name not in self.shelf.studies() or self.owner_key is None:
             return self.missing(request)
 
@@ -212,14 +217,14 @@ class Desk:
         fields = await form_of(request, None)
         session = None if fields is None else door.enter(fields.get("token", ""))
         if session is None:
-            return refusal()
+            return refusal(self.door)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(door.cookie, session, httponly=True, samesite="strict", path="/")
         return answer
 
     async def leave(self, request: Request) -> Response:
         if await form_of(request, self.door) is None:
-            return refusal()
+            return refusal(self.door)
         if isinstance(self.door, LinkDoor):
             self.door.leave()
         self.stop()

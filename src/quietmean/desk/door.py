@@ -157,7 +157,7 @@ class Guard:
         if scope["type"] == "http" and self._allowed(scope):
             await self._app(scope, receive, send_with_headers)
         elif scope["type"] == "http":
-            await refusal()(scope, receive, send_with_headers)
+            await refusal(self._door)(scope, receive, send_with_headers)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
@@ -175,9 +175,10 @@ class Guard:
         return door.admits(headers, scope)
 
 
-def refusal() -> Response:
-    """What everybody gets who may not."""
-    return PlainTextResponse("Refused. Start quietmean desk again, and open the link that it prints.\n", 403)
+def refusal(door: Door) -> Response:
+    """What everybody gets who may not; the same for every reason."""
+    told = "Start quietmean desk again, and open the link that it prints." if door.leaves else "Ask who runs these pages."
+    return PlainTextResponse(f"Refused. {told}\n", 403)
 
 
 async def form_of(request: Request, door: Door | None) -> dict[str, str] | None:
