@@ -271,7 +271,8 @@ class FolderPost:
                 file = outgoing.get(slot)
                 name = "" if file is None else slot.name(file)
                 self._require_newest(slot, [each for each in there if each[0] != name])
-                if file is not None and name not in {each[0] for each in there}:
+                # One that was cut short on its way, or by somebody, is put again.
+                if file is not None and (name, len(file)) not in {each[:2] for each in there}:
                     self._place.put(round_, name, file)
         return found
 
