@@ -15,7 +15,7 @@ from quietmean.cli.main import main
 from quietmean.cli.relay import _admission
 from quietmean.core.errors import InputError, PeerError
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.net import Purpose, RelayAddress, format_address, parse_place, public_key_bytes
+from quietmean.node.net import Group, Purpose, RelayAddress, format_address, parse_place, public_key_bytes
 from quietmean.node.relay import Admission, connections_possible, parse_entrance
 from quietmean.node.relay.limits import Buckets
 from quietmean.node.tunnel import (
@@ -24,7 +24,6 @@ from quietmean.node.tunnel import (
     NONCE_BYTES,
     PING,
     FrameParser,
-    Group,
     Head,
     Proof,
     decode_proof,

@@ -19,6 +19,7 @@ from quietmean.node.net import (
     ByteStream,
     Credentials,
     Endpoint,
+    Group,
     Limits,
     Link,
     Listener,
@@ -31,7 +32,7 @@ from quietmean.node.net import (
 from quietmean.node.relay import Admission, RelayLimits, RelayServer, exchange
 from quietmean.node.relay import server as relay_server
 from quietmean.node.relay.connection import RelayConnection
-from quietmean.node.tunnel import BINARY, END_OF_HEAD, Group, Nonce, Reach, RelayError, Turned, frame
+from quietmean.node.tunnel import BINARY, END_OF_HEAD, Nonce, Reach, RelayError, Turned, frame
 from quietmean.node.tunnel.messages import Attending, FromRelay, Role, decode_message, encode_message, prove
 from quietmean.node.tunnel.route import RelayAccess
 from quietmean.node.tunnel.stream import RelayStream

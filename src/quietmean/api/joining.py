@@ -80,6 +80,7 @@ async def ajoin(
     store: str | Path | None = None,
     receipt: str | Path | None = None,
     listen: str | None = None,
+    listen_through: str | Path | None = None,
     folder: str | None = None,
     once: bool = False,
     no_privacy: bool = False,
@@ -117,7 +118,19 @@ async def ajoin(
         approval = agree(files, asked, rules, place, answer, _Nobody(), _warn, data_set)
         show = Show(lambda event: None if report is None else report(event_json(event)))
         ready = prepare(
-            files, asked, rules, approval, data, place, payer, _tell_owner, show=show, listen=listen, folder=folder, once=once
+            files,
+            asked,
+            rules,
+            approval,
+            data,
+            place,
+            payer,
+            _tell_owner,
+            show=show,
+            listen=listen,
+            listen_through=listen_through,
+            folder=folder,
+            once=once,
         )
         for sentence in budget_warnings(asked.plan.target):
             _warn(sentence)

@@ -168,6 +168,7 @@ class session:  # noqa: N801 - it is called, like qm.join
         store: str | Path | None = None,
         receipt: str | Path | None = None,
         listen: str | None = None,
+        listen_through: str | Path | None = None,
         passphrase: str | None = None,
         report: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -185,7 +186,7 @@ class session:  # noqa: N801 - it is called, like qm.join
         self._ledger, self._account, self._group = None if ledger is None else Path(ledger), account, group
         self._no_ledger, self._most, self._records = no_ledger, most, records
         self._policy = None if policy is None else Path(policy)
-        self._listen, self._report = listen, report
+        self._listen, self._listen_through, self._report = listen, listen_through, report
         self._running: tuple[_Loop, JoinedSession] | None = None
 
     @cached_property
@@ -218,6 +219,7 @@ class session:  # noqa: N801 - it is called, like qm.join
             most=self._most,
             records=self._records,
             listen=self._listen,
+            listen_through=self._listen_through,
             report=None if report is None else lambda event: report(event_json(event)),
         )
 

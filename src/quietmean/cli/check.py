@@ -38,6 +38,7 @@ def command(
     policy: Path | None = None,
     wait: float = 30.0,
     listen: str | None = None,
+    listen_through: Path | None = None,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -75,6 +76,8 @@ def command(
         Seconds to wait for the others.
     listen
         HOST:PORT to listen on here, where it is not the address in the roster, as for join.
+    listen_through
+        The runtime folder of quietmean port, where several studies of this site share one port, as for join.
     no_privacy
         Agree to a study whose protocol protects nothing, as join asks for it.
     json
@@ -103,7 +106,7 @@ def command(
     findings = [_policy(rules, contract), *_look(files, contract, data, files.store(store), payer, rules)]
     with watching(files.roster) as report:
         session = CheckSession(files.identity, files.roster, Agreed.of(files.roster, shared), report)
-        findings.append(_listen(files, session, listen))
+        findings.append(_listen(files, session, listen, listen_through))
         for finding in findings:
             if not finding.passed:
                 err.print(f"quietmean: {finding.name}: {printable(finding.text)}", markup=False)
@@ -172,12 +175,14 @@ def _store_text(settings: NodeSettings) -> str:
     return f"{store} will be new"
 
 
-def _listen(files: Files, session: CheckSession, listen: str | None) -> Finding:
-    from quietmean.node.net import format_address, parse_address
+def _listen(files: Files, session: CheckSession, listen: str | None, through: Path | None) -> Finding:
+    from quietmean.node.net import format_address, listening_place
 
-    address = files.roster.entries[files.party].address if listen is None else parse_address(listen)
+    address = listening_place(listen, through) or files.roster.entries[files.party].address
     try:
         session.listen(address)
     except InputError as error:
         return Finding("address", False, str(error))
+    if isinstance(address, Path):
+        return Finding("address", True, f"connections can be taken through {address}")
     return Finding("address", True, f"{format_address(address)} can be listened on")

@@ -17,6 +17,7 @@ EXAMPLES = {
     "contribute": "quietmean contribute study.sealed --key north.key --data visits.csv --out north.contribution",
     "combine": "quietmean combine study.sealed north.contribution south.contribution",
     "relay": "quietmean relay --listen :443 --certificate relay.pem --private-key relay.key --admit study.sealed",
+    "port": "quietmean port --listen :7001 --runtime-dir /run/quietmean-port",
     "desk": "quietmean desk studies --party north",
     "approve": "quietmean approve study.sealed --party north --owner-key owner.key --account wards --until 2030-12-31",
     "contract": "quietmean contract study.sealed --key north.key",

@@ -61,6 +61,7 @@ def command(
     approval: list[Path] | None = None,
     compared: list[str] | None = None,
     listen: str | None = None,
+    listen_through: Path | None = None,
     folder: str | None = None,
     once: Annotated[bool, Parameter(negative="")] = False,
     no_privacy: Annotated[bool, Parameter(negative="")] = False,
@@ -111,6 +112,9 @@ def command(
     listen
         HOST:PORT to listen on here, where it is not the address in the roster: 0.0.0.0:7001 behind a router that forwards a
         port. A party that nobody can dial takes part too, as long as it can dial the others.
+    listen_through
+        The runtime folder of quietmean port, where several studies of this site share one port: its connections for this study
+        are taken from there, and nothing is listened on here.
     folder
         Where the folder of the study is at this site, if its messages are files (docs/how-to/folder.md); by default the policy's.
     once
@@ -166,6 +170,7 @@ def command(
             shown.tell_owner,
             show=Show(shown.report, shown.observe),
             listen=listen,
+            listen_through=listen_through,
             folder=folder,
             once=once,
         )

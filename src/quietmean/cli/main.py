@@ -40,6 +40,7 @@ COMMANDS = {
     "contribute": ("contribute", "Take part in a study by file: write this party's one contribution."),
     "combine": ("combine", "Add up the contributions to a study by file, and certify."),
     "relay": ("relay", "Let parties meet that nobody can dial: each dials out to this relay."),
+    "port": ("port", "Own a port that several studies of this site share."),
     "status": ("status", "What a node is doing, or how it ended."),
     "certify": ("certify", "What colluding parties and eavesdroppers learn from an execution."),
     "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ from quietmean.cli.console import note, out, warn
 from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
-    from quietmean.node.relay import Admission, RelayServer
+    from quietmean.node.relay import Admission
 
 
 def command(
@@ -63,6 +63,7 @@ def command(
     """
     import asyncio
 
+    from quietmean.cli.serving import serve
     from quietmean.node.net import RelayAddress, format_address
     from quietmean.node.relay import RelayLimits, RelayServer, connections_possible, open_entrance, outer_tls, parse_entrance
 
@@ -95,20 +96,9 @@ def command(
             out.print(f"relay: listening on {shown}; the address of its parties is {where}", markup=False)
         sys.stdout.flush()
 
-    asyncio.run(_serve(server, ready))
+    asyncio.run(serve(server, ready))
     counts = server.exchange.counts
     note(f"relay: ended; {counts.joined} pairs joined, {counts.bytes} bytes passed on, {counts.refused} connections refused")
-
-
-async def _serve(server: RelayServer, ready: Callable[[], None]) -> None:
-    import asyncio
-    import signal
-
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # The end that its operator wants, so no failure.
-        loop.add_signal_handler(number, stop.set)
-    await server.run(stop, ready)
 
 
 def _admission(files: Sequence[Path], host: str) -> Admission:

@@ -24,7 +24,7 @@ from quietmean.core.tables import Tabular
 from quietmean.ledger import Account
 from quietmean.node import Identity, NodeSettings, Roster, RoundEnd, Series, Standing
 from quietmean.node.monitor import Report, status_path
-from quietmean.node.net import Seal, parse_address
+from quietmean.node.net import Address, Seal, listening_place
 from quietmean.node.preflight import package_version
 from quietmean.planning.accuracy import noise_variance
 from quietmean.privacy import Charge
@@ -121,6 +121,7 @@ def prepare(
     most: int | None = None,
     records: int | None = None,
     listen: str | None = None,
+    listen_through: Path | str | None = None,
     report: Report | None = None,
 ) -> Ready:
     """The yes, and the charge for all rounds, before anything leaves this machine.
@@ -136,7 +137,7 @@ def prepare(
     most = rounds if most is None else most
     if not 1 <= most <= rounds:
         raise InputError(f"most is {most}: choose 1 to {rounds}, the rounds of the session")
-    settings = _settings(contract, identity, store, records, listen, report)
+    settings = _settings(contract, identity, store, records, listening_place(listen, listen_through), report)
     if approvals := approval.get("approvals", ()):
         auditor.use(approvals, execution_id(settings))
     charge = None
@@ -169,7 +170,12 @@ def _agree(
 
 
 def _settings(
-    contract: SessionContract, identity: Identity, store: Path, records: int | None, listen: str | None, report: Report | None
+    contract: SessionContract,
+    identity: Identity,
+    store: Path,
+    records: int | None,
+    listen: Address | Path | None,
+    report: Report | None,
 ) -> NodeSettings:
     study, roster = contract.study, contract.roster
     if study.unit == PrivacyUnit.RECORD:
@@ -190,7 +196,7 @@ def _settings(
         # A party whose process has ended comes back in a later round.
         gone_timeout=study.round_timeout / 10,
         status=status_path(store),
-        listen=None if listen is None else parse_address(listen),
+        listen=listen,
     )
     return settings if report is None else replace(settings, report=report)
 

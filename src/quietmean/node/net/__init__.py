@@ -2,6 +2,7 @@
 
 from quietmean.node.net.account_socket import open_account_socket
 from quietmean.node.net.duplex import Handler, OnAnswer
+from quietmean.node.net.handover import HandedOver, hand_over, listening_place, runtime_folder
 from quietmean.node.net.handshakes import HandshakePool, network_of
 from quietmean.node.net.hosts import number_of, numbers_to_dial
 from quietmean.node.net.identity import (
@@ -13,6 +14,7 @@ from quietmean.node.net.identity import (
     parse_public_key,
     public_key_bytes,
 )
+from quietmean.node.net.labels import Group, door_in
 from quietmean.node.net.link import Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
@@ -85,6 +87,8 @@ __all__ = [
     "DirectRoute",
     "Endpoint",
     "GateLog",
+    "Group",
+    "HandedOver",
     "Handler",
     "HandshakePool",
     "Heartbeat",
@@ -119,14 +123,17 @@ __all__ = [
     "decode_vector",
     "difference",
     "differing",
+    "door_in",
     "encode_frame",
     "encode_vector",
     "format_address",
     "format_public_key",
+    "hand_over",
     "in_round",
     "inner_request",
     "is_signed",
     "listed",
+    "listening_place",
     "network_of",
     "number_of",
     "numbers_to_dial",
@@ -139,6 +146,7 @@ __all__ = [
     "public_key_bytes",
     "require_distinct",
     "require_name",
+    "runtime_folder",
     "show_hidden",
     "term_digests",
 ]

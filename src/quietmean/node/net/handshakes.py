@@ -68,6 +68,10 @@ class HandshakePool(Generic[S]):
         fullest = max(self._by_network.values(), key=lambda handshakes: (len(handshakes), -next(iter(handshakes.values()))))
         return next(iter(fullest))
 
+    def of_network(self, host: str) -> tuple[S, ...]:
+        """Those of the same network as this host, oldest first."""
+        return tuple(self._by_network.get(network_of(host), ()))
+
     def add(self, handshake: S, host: str) -> None:
         network = network_of(host)
         self._network_of[handshake] = network

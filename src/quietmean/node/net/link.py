@@ -57,7 +57,7 @@ class Link:
     ) -> None:
         self._endpoint = endpoint
         self._peer = peer
-        self._route = route or DirectRoute(endpoint.roster.entries[peer].address)
+        self._route = route or DirectRoute.to(endpoint.roster, peer)
         self._handle = handle
         self._position = position
         keys = [public_key_bytes(endpoint.roster.entries[party].public_key) for party in (endpoint.party, peer)]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from typing import Protocol
+from typing import Protocol, Self
 
-from quietmean.node.net.roster import Address
+from quietmean.core.party import PartyId
+from quietmean.node.net.identity import public_key_bytes
+from quietmean.node.net.labels import Group
+from quietmean.node.net.roster import Address, Roster
 from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import foreign_issuer
 from quietmean.node.net.transport import dial_tcp
@@ -21,15 +24,22 @@ class Route(Protocol):
 
 
 class DirectRoute:
-    """TCP to the party's address in the roster."""
+    """TCP to the party's address in the roster. ``name``: the server name that is asked for there, if any."""
 
     direct = True
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, name: str = "") -> None:
         self._address = address
+        self._name = name
+
+    @classmethod
+    def to(cls, roster: Roster, party: PartyId) -> Self:
+        """To one of the roster, also where the process that owns its port has several studies to choose from."""
+        entry = roster.entries[party]
+        return cls(entry.address, Group.of_session(roster.digest).server_name(public_key_bytes(entry.public_key)))
 
     async def dial(self, context: ssl.SSLContext) -> ByteStream:
-        return await dial_tcp(self._address, context)
+        return await dial_tcp(self._address, context, self._name)
 
     async def issuer(self) -> str | None:
         """Who issued the certificate that is shown at the address, if it is none of a party's. Raises OSError or EOFError.
@@ -38,7 +48,7 @@ class DirectRoute:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        stream = await dial_tcp(self._address, context)
+        stream = await dial_tcp(self._address, context, self._name)
         try:
             return foreign_issuer(stream.certificate or b"")
         finally:

@@ -13,6 +13,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
@@ -73,12 +74,12 @@ class CheckSession:
         self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
         self.refusals = Refusals()
 
-    def listen(self, address: Address | None = None) -> None:
+    def listen(self, place: Address | Path | None = None) -> None:
         """Listen, by default on this party's address in the roster; a party whose address is at a relay can be called there.
 
-        Raises :class:`InputError` if that is not possible.
+        A path is the runtime folder of a port that several studies share. Raises :class:`InputError` if that is not possible.
         """
-        self._listening = self._reach.open_socket(address)
+        self._listening = self._reach.open_socket(place)
         self._answers = True
 
     async def run(self, wait: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from quietmean.node.tunnel import Group
+from quietmean.node.net import Group
 
 
 @dataclass(frozen=True)

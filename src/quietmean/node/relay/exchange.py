@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
 from quietmean.core.errors import PeerError
+from quietmean.node.net import Group
 from quietmean.node.relay.admission import Admission
 from quietmean.node.relay.connection import RelayConnection, Stage
 from quietmean.node.relay.limits import Buckets, RelayLimits
-from quietmean.node.tunnel import CALL_SECONDS, SILENCE_SECONDS, TICKET_BYTES, Attending, Call, Group, Joined, Proof, is_proved
+from quietmean.node.tunnel import CALL_SECONDS, SILENCE_SECONDS, TICKET_BYTES, Attending, Call, Joined, Proof, is_proved
 from quietmean.randomness import fresh_bytes
 
 # What is read at once.

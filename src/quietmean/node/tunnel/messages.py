@@ -7,15 +7,12 @@ the nonce shows that a proof is fresh, and clocks of parties may be wrong.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from quietmean.core.errors import InputError, PeerError
-from quietmean.node.net import Identity, Purpose, format_public_key, is_signed, public_key_bytes
+from quietmean.node.net import Group, Identity, Purpose, format_public_key, is_signed, public_key_bytes
 
 PATH: Final = "/quietmean/1"
 HEALTH: Final = "/health"
@@ -83,22 +80,6 @@ FromRelay: TypeAlias = Nonce | Attending | Call | Joined | Turned
 _FROM_RELAY = msgspec.msgpack.Decoder(FromRelay)
 _PROOF = msgspec.msgpack.Decoder(Proof)
 _encode = msgspec.msgpack.Encoder().encode
-
-
-@dataclass(frozen=True)
-class Group:
-    """The members of one session, as a relay knows them: by a number that says nothing of the session to who does not know it."""
-
-    tag: bytes
-
-    @classmethod
-    def of_session(cls, digest: str) -> Group:
-        """``digest``: hexadecimal, of the sealed study or of the roster."""
-        return cls(hmac.digest(bytes.fromhex(digest), b"quietmean relay group 1", hashlib.sha256))
-
-    def label(self, key: bytes) -> bytes:
-        """The name at the relay of the party with this key (32 bytes)."""
-        return hmac.digest(self.tag, key, hashlib.sha256)
 
 
 def encode_message(message: FromRelay | Proof) -> bytes:

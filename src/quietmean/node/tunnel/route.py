@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from quietmean.core.errors import PeerError
-from quietmean.node.net import Address, ByteStream, Identity, format_address, numbers_to_dial, printable
-from quietmean.node.tunnel.messages import Attending, Call, Group, Joined, Nonce, Role, Turned, prove
+from quietmean.node.net import Address, ByteStream, Group, Identity, format_address, numbers_to_dial, printable
+from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Role, Turned, prove
 from quietmean.node.tunnel.stream import RelayStream
 from quietmean.node.tunnel.web_proxy import connect_through, is_loopback, proxy_for
 
@@ -37,7 +37,7 @@ class RelayAccess:
         self._address: Address = (address[0], address[1])
         self.name = format_address(self._address)
         self._identity = identity
-        self._group = Group.of_session(session)
+        self.group = Group.of_session(session)
         self._tls = None if is_loopback(address[0]) else ssl.create_default_context()
         self._streams: set[RelayStream] = set()
 
@@ -50,7 +50,7 @@ class RelayAccess:
                     nonce = await stream.message()
                     if not isinstance(nonce, Nonce):
                         raise PeerError("it did not begin as a relay does")
-                    stream.say(prove(self._identity, role, self._group, self.name, nonce.nonce, peer=peer, ticket=ticket))
+                    stream.say(prove(self._identity, role, self.group, self.name, nonce.nonce, peer=peer, ticket=ticket))
                 except BaseException:
                     stream.abort()
                     raise
@@ -151,6 +151,7 @@ class RelayRoute:
     def __init__(self, access: RelayAccess, key: bytes) -> None:
         self._access = access
         self._key = key
+        self._name = access.group.server_name(key)
 
     async def dial(self, context: ssl.SSLContext) -> ByteStream:
         """Raises :class:`RelayError`, or what the TLS between the parties raises."""
@@ -161,7 +162,7 @@ class RelayRoute:
                 lambda: stream,
                 sock=joined,
                 ssl=context,
-                server_hostname="",
+                server_hostname=self._name,
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
             )

@@ -17,7 +17,7 @@ from quietmean.core.party import PartyId
 from quietmean.node import Brought, Identity, NodeSettings, Quorum, Roster
 from quietmean.node.folder import FolderSettings, parse_folder
 from quietmean.node.monitor import NodeView, Report, status_path
-from quietmean.node.net import parse_address
+from quietmean.node.net import listening_place
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded, Workload
@@ -177,8 +177,10 @@ class Files:
         smaller: Mapping[int, Brought] | None = None,
         folder: str | None = None,
         once: bool = False,
+        listen_through: Path | str | None = None,
     ) -> NodeSettings:
-        """``listen``: where to listen here, as text, if not on the address in the roster; ``folder``: where messages are files.
+        """``listen``: where to listen here, as text, if not on the address in the roster; ``listen_through``: the runtime folder
+        of a port that several studies share. ``folder``: where messages are files.
 
         ``smaller``: plans and vectors for fewer parties, of a study that starts with those who are there.
         """
@@ -197,7 +199,7 @@ class Files:
             round_timeout=self.study.round_timeout,
             start_timeout=self.study.start_timeout,
             status=status_path(store),
-            listen=None if listen is None else parse_address(listen),
+            listen=listening_place(listen, listen_through),
             folder=self.folder(folder, once=once),
             quorum=quorum,
         )

@@ -85,6 +85,7 @@ def prepare(
     listen: str | None = None,
     folder: str | None = None,
     once: bool = False,
+    listen_through: Path | str | None = None,
 ) -> Prepared:
     """Read the data, and charge the study to ``payer`` before anything leaves.
 
@@ -103,7 +104,7 @@ def prepare(
     encoded = files.encode(records, plan)
     tell_owner(encoded, files.owner_notes)
     smaller = brought(files, contract.choice, records)
-    settings = files.settings(plan, encoded, store, show, listen, smaller, folder, once)
+    settings = files.settings(plan, encoded, store, show, listen, smaller, folder, once, listen_through)
     # Before the charge: an approval that was used up pays nothing.
     if approvals := approval.get("approval", {}).get("approvals", ()):
         auditor.use(approvals, execution_id(settings))

@@ -1,0 +1,22 @@
+"""Commands that serve others until they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Server(Protocol):
+    """What runs until the event is set, and calls ``ready`` once it listens."""
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None]) -> None: ...
+
+
+async def serve(server: Server, ready: Callable[[], None]) -> None:
+    """Until SIGINT or SIGTERM: the end that its operator wants, so no failure."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await server.run(stop, ready)

@@ -1,0 +1,257 @@
+"""Connections that arrive at a port whose process is another one, and are handed over through a folder of this account.
+
+In the folder each process that takes part in a study has a Unix socket under its door (:meth:`Group.door`). Whoever owns the port
+connects there, passes the descriptor of a connection with one byte, and forgets it: neither has to know the other, and either may
+be started again at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from quietmean.core.errors import InputError
+from quietmean.core.portability import lock, user_of_process
+from quietmean.node.net.account_socket import user_of_peer
+from quietmean.node.net.roster import Address, format_address, parse_address
+
+# Longest path of a Unix socket that all systems take, in bytes.
+_LONGEST_PATH: Final = 100
+# Connections that were handed over and not taken yet: whoever takes none is as good as not there.
+_QUEUE: Final = 128
+_AT_ONCE: Final = 32
+# How long a descriptor may take after its connection (s): of a process of this account, which sends it at once.
+_LATE_SECONDS: Final = 1.0
+# So often it is looked whether the socket is still in its place, which a cleaner of old files may have removed (s).
+_LOOK_SECONDS: Final = 2.0
+_BYTE: Final = b"\1"
+# What to call the dialling side, and its host.
+Take = Callable[[socket.socket, str, str], None]
+
+
+def runtime_folder(path: Path) -> Path:
+    """The whole path of the folder, made if it is not there, with this account as the only one that may look into it.
+
+    Raises :class:`InputError` for one of another account, or open to others, and on Windows.
+    """
+    if sys.platform == "win32":
+        raise InputError("several studies on one port need Linux or macOS: on Windows give each study a port of its own")
+    path = path.absolute()
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.stat()
+    except OSError as error:
+        raise InputError(
+            f"runtime folder {path} cannot be used ({error.strerror}): choose one that this account can make"
+        ) from None
+    if found.st_uid != user_of_process():
+        raise InputError(f"runtime folder {path} is another account's: choose one that this account has made")
+    if stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InputError(f"runtime folder {path} is open to other accounts: close it with chmod 700 {path}")
+    if len(os.fsencode(path / ("0" * 32))) > _LONGEST_PATH - len(".4194304"):
+        raise InputError(f"runtime folder {path} has too long a path for a socket: choose a shorter one, such as /run/quietmean")
+    return path
+
+
+def listening_place(listen: str | None, through: Path | str | None) -> Address | Path | None:
+    """Where a party listens, from what was given: HOST:PORT, or the runtime folder of a port that several studies share.
+
+    Raises :class:`InputError`.
+    """
+    if through is None:
+        return None if listen is None else parse_address(listen)
+    if listen is not None:
+        raise InputError("listen and listen_through exclude each other: leave out listen, the owner of the port has the address")
+    # Before anything is charged.
+    return runtime_folder(Path(through))
+
+
+class HandedOver:
+    """The sockets of connections that the owner of a port hands over to this process."""
+
+    def __init__(self, folder: Path, door: str) -> None:
+        """Raises :class:`InputError` where another process has this door, or the folder is no place for it."""
+        self._place = runtime_folder(folder) / door
+        self._listening = self._open()
+        self._inode = self._place.stat().st_ino
+        self._take: Take | None = None
+        self._coming: set[socket.socket] = set()
+        self._looking: asyncio.TimerHandle | None = None
+
+    def start(self, take: Take) -> None:
+        """From now on ``take`` gets each connection, what to call its dialling side, and the host."""
+        self._take = take
+        self._watch()
+
+    def close(self) -> None:
+        """Take no more. Connections that are handed over and not taken yet are closed."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._forget()
+        for coming in list(self._coming):
+            self._drop(coming)
+        with contextlib.suppress(OSError), _alone(self._place.parent):
+            if self._place.stat().st_ino == self._inode:
+                self._place.unlink()
+
+    # --- the socket in the folder --------------------------------------------------------------------------------------
+
+    def _open(self) -> socket.socket:
+        if sys.platform == "win32":
+            raise InputError("several studies on one port need Linux or macOS")
+        fresh = self._place.with_name(f"{self._place.name}.{os.getpid()}")
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # Nobody finds it before it listens; one that refuses is therefore of a process that has ended.
+            with _alone(self._place.parent):
+                if _answers(self._place):
+                    raise InputError(
+                        f"another process takes this party's connections in this study through {self._place.parent}: end that "
+                        "one first; with a roster that is not sealed, run one study at a time there"
+                    )
+                fresh.unlink(missing_ok=True)
+                listening.bind(str(fresh))
+                fresh.chmod(0o600)
+                listening.listen(_QUEUE)
+                fresh.replace(self._place)
+        except OSError as error:
+            listening.close()
+            raise InputError(
+                f"no socket can be made in the runtime folder {self._place.parent} ({error.strerror or error}): choose a folder "
+                "that this account writes to"
+            ) from None
+        except InputError:
+            listening.close()
+            raise
+        listening.setblocking(False)
+        return listening
+
+    def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._listening, self._accept)
+        self._looking = loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Where the socket is gone from its place, make it anew."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError, InputError):
+            if not self._place.exists():
+                runtime_folder(self._place.parent)
+                self._forget()
+                self._listening = self._open()
+                self._inode = self._place.stat().st_ino
+                loop.add_reader(self._listening, self._accept)
+        self._looking = loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _forget(self) -> None:
+        # Before it closes: the loop must not watch a descriptor that may be reused.
+        if self._listening.fileno() >= 0:
+            if self._take is not None:
+                asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+
+    # --- what comes ----------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                coming, _ = self._listening.accept()
+            except OSError:
+                return
+            # Where the system does not tell, the folder's rights have decided.
+            if user_of_peer(coming) not in (None, user_of_process()) or len(self._coming) >= _QUEUE:
+                coming.close()
+                continue
+            coming.setblocking(False)
+            self._coming.add(coming)
+            loop = asyncio.get_running_loop()
+            loop.add_reader(coming, self._receive, coming)
+            loop.call_later(_LATE_SECONDS, self._drop, coming)
+
+    def _drop(self, coming: socket.socket) -> None:
+        if coming in self._coming:
+            self._coming.remove(coming)
+            asyncio.get_running_loop().remove_reader(coming)
+            coming.close()
+
+    def _receive(self, coming: socket.socket) -> None:
+        if sys.platform == "win32":
+            return
+        handles: list[int] = []
+        try:
+            _, handles, _, _ = socket.recv_fds(coming, len(_BYTE), 1)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            # Whose end closed it.
+            handles = []
+        self._drop(coming)
+        for number, handle in enumerate(handles):
+            self._begin(handle, first=number == 0)
+
+    def _begin(self, handle: int, *, first: bool) -> None:
+        os.set_inheritable(handle, False)
+        connected = socket.socket(fileno=handle)
+        try:
+            address = connected.getpeername()
+            taken = first and connected.family in (socket.AF_INET, socket.AF_INET6) and connected.type == socket.SOCK_STREAM
+        except OSError:
+            # It is gone already.
+            taken = False
+        if taken and self._take is not None:
+            self._take(connected, format_address(address[:2]), address[0])
+        else:
+            connected.close()
+
+
+def hand_over(folder: Path, door: str, connected: socket.socket) -> bool:
+    """Give a connection to the process with this door, without waiting; whether there is one that may take it.
+
+    The caller closes its own descriptor. The process has only what nobody has read of it.
+    """
+    if sys.platform == "win32":
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
+        way.setblocking(False)
+        try:
+            way.connect(str(folder / door))
+            if user_of_peer(way) not in (None, user_of_process()):
+                return False
+            socket.send_fds(way, [_BYTE], [connected.fileno()])
+        except OSError:
+            return False
+    return True
+
+
+def _answers(place: Path) -> bool:
+    """Whether a process has the socket there."""
+    if sys.platform == "win32":
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
+        way.setblocking(False)
+        try:
+            way.connect(str(place))
+        except BlockingIOError:
+            # Its queue is full.
+            return True
+        except OSError:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process looks who has which door, or changes it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        lock(handle)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,45 @@
+"""What a party is called where strangers may read it: by a number that says nothing to who does not know the session."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from typing import Final
+
+# Of a label, in a server name: enough for no two to be the same, and short enough for the path of a socket.
+_DIGITS: Final = 32
+# Never a host of anybody (RFC 2606).
+_ENDING: Final = ".invalid"
+_SERVER_NAME: Final = re.compile(rf"([0-9a-f]{{{_DIGITS}}}){re.escape(_ENDING)}")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The members of one session, as a relay knows them: by a number that says nothing of the session to who does not know it."""
+
+    tag: bytes
+
+    @classmethod
+    def of_session(cls, digest: str) -> Group:
+        """``digest``: hexadecimal, of the sealed study or of the roster."""
+        return cls(hmac.digest(bytes.fromhex(digest), b"quietmean relay group 1", hashlib.sha256))
+
+    def label(self, key: bytes) -> bytes:
+        """The name at the relay of the party with this key (32 bytes)."""
+        return hmac.digest(self.tag, key, hashlib.sha256)
+
+    def door(self, key: bytes) -> str:
+        """The beginning of the party's label (hexadecimal), which names its process behind a port that several studies share."""
+        return self.label(key).hex()[:_DIGITS]
+
+    def server_name(self, key: bytes) -> str:
+        """What the TLS of whoever dials the party asks for, in clear."""
+        return self.door(key) + _ENDING
+
+
+def door_in(server_name: str) -> str | None:
+    """Whose door a server name asks for; None for a name that no party asks for."""
+    found = _SERVER_NAME.fullmatch(server_name)
+    return None if found is None else found[1]

@@ -1,0 +1,184 @@
+"""The process that owns a port: it looks at what connections say first, without reading it, and hands them over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from quietmean.node.net import HandshakePool, door_in, hand_over
+from quietmean.node.port.hello import MOST, Undecided, server_name
+
+# Accepted one after the other before anything else is looked at.
+_AT_ONCE: Final = 32
+# After what is incomplete it is looked again after so long, then twice as long, and so on (s): what is there is not read, so
+# the system cannot tell when there is more.
+_FIRST_LOOK: Final = 0.01
+
+
+@dataclass(frozen=True)
+class PortLimits:
+    """``undecided``: connections at a time that have not said whom they ask for, and ``undecided_of_network`` of one network
+    address; each for at most ``seconds``. Where there is no place the oldest one goes, of the busiest address.
+    """
+
+    undecided: int = 256
+    undecided_of_network: int = 64
+    seconds: float = 2.0
+
+
+@dataclass
+class PortCounts:
+    """Since the start; nothing about anybody.
+
+    ``absent``: asked for a party that is not there; ``refused``: was none of a party, or ended; ``late``: did not say in time
+    whom it asks for; ``evicted``: gave way to others.
+    """
+
+    accepted: int = 0
+    handed_over: int = 0
+    absent: int = 0
+    refused: int = 0
+    late: int = 0
+    evicted: int = 0
+
+
+class _Undecided:
+    """A connection that has not said yet whom it asks for."""
+
+    def __init__(self, connected: socket.socket, until: float) -> None:
+        self.socket = connected
+        self.until = until
+        self.pause = _FIRST_LOOK
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class PortServer:
+    """Serves until stopped, the processes that have a socket in ``folder``. Nothing is read, kept or written."""
+
+    def __init__(self, listening: socket.socket, folder: Path, limits: PortLimits | None = None) -> None:
+        self.limits = limits or PortLimits()
+        self.counts = PortCounts()
+        self._listening = listening
+        self._folder = folder
+        self._undecided: HandshakePool[_Undecided] = HandshakePool(self.limits.undecided)
+        # One for all: it is looked at at once.
+        self._seen = memoryview(bytearray(MOST))
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
+        """Until ``stop`` is set; connections that were handed over live on."""
+        self._listening.setblocking(False)
+        self._watch()
+        ready()
+        try:
+            await stop.wait()
+        finally:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            for each in self._undecided:
+                self._close(each)
+
+    # --- accepting -----------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        if self._listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connected, address = self._listening.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._pause()
+                return
+            self._begin(connected, str(address[0]))
+
+    def _pause(self) -> None:
+        # Out of descriptors or memory: accept again a little later.
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._listening)
+        loop.call_later(0.1, self._watch)
+
+    def _begin(self, connected: socket.socket, host: str) -> None:
+        connected.setblocking(False)
+        self.counts.accepted += 1
+        pool = self._undecided
+        crowd = pool.of_network(host)
+        if len(crowd) >= self.limits.undecided_of_network:
+            self._evict(crowd[0])
+        elif pool.full:
+            self._evict(pool.next_to_evict())
+        loop = asyncio.get_running_loop()
+        each = _Undecided(connected, loop.time() + self.limits.seconds)
+        pool.add(each, host)
+        self._wait(each)
+
+    def _evict(self, each: _Undecided) -> None:
+        self.counts.evicted += 1
+        self._close(each)
+
+    # --- deciding ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, each: _Undecided) -> None:
+        """For its first bytes."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(each.socket, self._look, each)
+        each.timer = loop.call_at(each.until, self._look, each)
+
+    def _look(self, each: _Undecided) -> None:
+        loop = asyncio.get_running_loop()
+        self._rest(each)
+        late = loop.time() >= each.until
+        try:
+            size = each.socket.recv_into(self._seen, MOST, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            if late:
+                self.counts.late += 1
+                self._close(each)
+            else:
+                self._wait(each)
+            return
+        except OSError:
+            size = 0
+        found = server_name(self._seen[:size]) if size else Undecided.NONE
+        if found is Undecided.MORE and not late and size < MOST:
+            # Not woken by what is there already.
+            each.timer = loop.call_at(min(loop.time() + each.pause, each.until), self._look, each)
+            each.pause *= 2
+            return
+        if isinstance(found, str):
+            self._hand_over(each, found)
+        elif found is Undecided.MORE:
+            self.counts.late += 1
+        else:
+            self.counts.refused += 1
+        self._close(each)
+
+    def _hand_over(self, each: _Undecided, name: str) -> None:
+        # Nothing but a label gets as far as the file system.
+        door = door_in(name)
+        if door is None:
+            self.counts.refused += 1
+        elif hand_over(self._folder, door, each.socket):
+            self.counts.handed_over += 1
+        else:
+            self.counts.absent += 1
+
+    def _rest(self, each: _Undecided) -> None:
+        asyncio.get_running_loop().remove_reader(each.socket)
+        if each.timer is not None:
+            each.timer.cancel()
+            each.timer = None
+
+    def _close(self, each: _Undecided) -> None:
+        if each.socket.fileno() >= 0:
+            self._rest(each)
+            self._undecided.remove(each)
+            with contextlib.suppress(OSError):
+                each.socket.close()
