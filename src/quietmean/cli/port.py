@@ -55,7 +55,10 @@ def command(
 
     asyncio.run(serve(server, ready))
     counts = server.counts
-    note(
+    ended = (
         f"port: ended; {counts.handed_over} connections handed over, {counts.absent} for nobody here, "
         f"{counts.refused} of no party, {counts.late} too late, {counts.evicted} gave way to others"
     )
+    note(ended)
+    if not json:
+        out.print(ended, markup=False, soft_wrap=True)

@@ -20,10 +20,11 @@ from typing import Final
 from quietmean.core.errors import InputError
 from quietmean.core.portability import lock, user_of_process
 from quietmean.node.net.account_socket import user_of_peer
+from quietmean.node.net.labels import DIGITS
 from quietmean.node.net.roster import Address, format_address, parse_address
 
 # Longest path of a Unix socket that all systems take, in bytes.
-_LONGEST_PATH: Final = 100
+_LONGEST_PATH: Final = 103
 # Connections that were handed over and not taken yet: whoever takes none is as good as not there.
 _QUEUE: Final = 128
 _AT_ONCE: Final = 32
@@ -55,7 +56,7 @@ def runtime_folder(path: Path) -> Path:
         raise InputError(f"runtime folder {path} is another account's: choose one that this account has made")
     if stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise InputError(f"runtime folder {path} is open to other accounts: close it with chmod 700 {path}")
-    if len(os.fsencode(path / ("0" * 32))) > _LONGEST_PATH - len(".4194304"):
+    if len(os.fsencode(path / ("0" * DIGITS))) > _LONGEST_PATH:
         raise InputError(f"runtime folder {path} has too long a path for a socket: choose a shorter one, such as /run/quietmean")
     return path
 
@@ -106,7 +107,8 @@ class HandedOver:
     def _open(self) -> socket.socket:
         if sys.platform == "win32":
             raise InputError("several studies on one port need Linux or macOS")
-        fresh = self._place.with_name(f"{self._place.name}.{os.getpid()}")
+        # While this process is alone with the folder, it has no other.
+        fresh = self._place.with_name("new")
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # Nobody finds it before it listens; one that refuses is therefore of a process that has ended.
@@ -198,7 +200,12 @@ class HandedOver:
 
     def _begin(self, handle: int, *, first: bool) -> None:
         os.set_inheritable(handle, False)
-        connected = socket.socket(fileno=handle)
+        try:
+            connected = socket.socket(fileno=handle)
+        except OSError:
+            # A file, or what else has a descriptor.
+            os.close(handle)
+            return
         try:
             address = connected.getpeername()
             taken = first and connected.family in (socket.AF_INET, socket.AF_INET6) and connected.type == socket.SOCK_STREAM

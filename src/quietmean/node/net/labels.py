@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 # Of a label, in a server name: enough for no two to be the same, and short enough for the path of a socket.
-_DIGITS: Final = 32
+DIGITS: Final = 32
 # Never a host of anybody (RFC 2606).
 _ENDING: Final = ".invalid"
-_SERVER_NAME: Final = re.compile(rf"([0-9a-f]{{{_DIGITS}}}){re.escape(_ENDING)}")
+_SERVER_NAME: Final = re.compile(rf"([0-9a-f]{{{DIGITS}}}){re.escape(_ENDING)}")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Group:
 
     def door(self, key: bytes) -> str:
         """The beginning of the party's label (hexadecimal), which names its process behind a port that several studies share."""
-        return self.label(key).hex()[:_DIGITS]
+        return self.label(key).hex()[:DIGITS]
 
     def server_name(self, key: bytes) -> str:
         """What the TLS of whoever dials the party asks for, in clear."""

@@ -1,0 +1,232 @@
+"""Studies between processes that share a port at each party: two at once, among strangers, and through restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.node import Identity, Roster, RosterEntry
+from support.shared_port import PortProcess, client_hello, short_folder
+
+NAMES = ("north", "south", "east")
+PORT_MEMORY = 8 * 2**20
+
+
+@pytest.fixture
+def ports(free_ports: Callable[[int], list[int]]) -> Iterator[dict[str, PortProcess]]:
+    """One a party, each with a folder of its own; none is started."""
+    with contextlib.ExitStack() as stack:
+        found = {}
+        for name, port in zip(NAMES, free_ports(3), strict=True):
+            found[name] = PortProcess(port, stack.enter_context(short_folder()) / "run")
+            stack.callback(found[name].kill)
+        yield found
+
+
+class Crowd:
+    """Connections of strangers to a port: silent, garbage, half a ClientHello, whole ones for nobody here; kept up."""
+
+    KINDS = (
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        client_hello("f" * 32 + ".invalid")[:200],
+        client_hello("f" * 32 + ".invalid"),
+        client_hello("example.org"),
+        b"\x16\x03\x01\x40\x00\x01\x00\x3f\xf0" + bytes(4000),
+    )
+
+    def __init__(self, address: tuple[str, int], size: int = 200) -> None:
+        self._address, self._size = address, size
+        self.made = 0
+
+    async def run(self) -> None:
+        there: list[asyncio.StreamWriter] = []
+        try:
+            while True:
+                for writer in [writer for writer in there if writer.transport.is_closing()]:
+                    there.remove(writer)
+                with contextlib.suppress(OSError):
+                    while len(there) < self._size:
+                        reader, writer = await asyncio.open_connection(*self._address)
+                        writer.write(self.KINDS[self.made % len(self.KINDS)])
+                        writer.transport.__dict__["reader"] = reader
+                        there.append(writer)
+                        self.made += 1
+                await asyncio.sleep(0.1)
+        finally:
+            for writer in there:
+                writer.transport.abort()
+
+
+# --- two studies at once ---------------------------------------------------------------------------------------------
+
+# As join runs it, without what comes before and after: a party of one of the studies, and the mean that it has.
+_STUDY = """
+import asyncio, json, sys
+from pathlib import Path
+from quietmean.node import Identity, NodeSettings, Roster, run_party
+from quietmean.node.monitor import RoundBegun
+from quietmean.node.net import Seal, listening_place
+from quietmean.node.phase import Phase
+from quietmean.planning import Plan, Target
+from quietmean.protocols.inca import IncA
+import numpy as np
+digest, name, through, store, value, pauses = sys.argv[1:]
+
+def report(event):
+    # Here everything stands until the test goes on.
+    if isinstance(event, RoundBegun) and event.phase == Phase.MIXING and str(event.round) in pauses.split():
+        print("round", event.round, flush=True)
+        sys.stdin.readline()
+
+plan = Plan(Target(parties=3, epsilon=1.0, delta=1e-6, dimension=3), IncA(rounds=6, sigma_star=0.0, sigma_delta=1.0))
+settings = NodeSettings(
+    identity=Identity.load(Path(f"{name}.key")),
+    roster=Roster(Roster.load(Path("roster.toml")).entries, Seal(digest, (0, 1, 2))),
+    plan=plan,
+    value=np.full(3, float(value)),
+    weight=1.0,
+    store=Path(store),
+    round_timeout=60.0,
+    start_timeout=120.0,
+    listen=listening_place(None, through),
+    report=report,
+)
+print(json.dumps(asyncio.run(run_party(settings)).mean.tolist()))
+"""
+# Digests as if the same parties had sealed two studies, and what the parties bring to each.
+STUDIES = {"a" * 64: (0.1, 0.3, 0.5), "b" * 64: (0.5, 0.4, 0.0)}
+
+
+def roster_of(folder: Path, ports: dict[str, PortProcess]) -> None:
+    """A key for each party, and the roster."""
+    entries = []
+    for name, port in ports.items():
+        identity = Identity.generate()
+        identity.save(folder / f"{name}.key")
+        entries.append(RosterEntry(name, port.address, identity.public_key))
+    (folder / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
+
+
+def part(
+    folder: Path, digest: str, name: str, port: PortProcess, *, store: str = "", pauses: Sequence[int] = ()
+) -> subprocess.Popen[str]:
+    value, pipe = STUDIES[digest][NAMES.index(name)], subprocess.PIPE
+    place, stops = store or f"{digest[0]}-{name}.store", " ".join(map(str, pauses))
+    command = [sys.executable, "-c", _STUDY, digest, name, str(port.folder), place, str(value), stops]
+    return subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_two_studies_at_once_on_one_port_among_strangers(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
+    roster_of(tmp_path, ports)
+
+    async def among_strangers() -> tuple[dict[tuple[str, str], tuple[int, str, str]], int]:
+        crowd = Crowd(ports["north"].address)
+        harm = asyncio.create_task(crowd.run())
+        try:
+            while crowd.made < 200:
+                await asyncio.sleep(0.02)
+            # Of one party both studies; the others of the second come later.
+            first, second = STUDIES
+            started = {(first, name): part(tmp_path, first, name, ports[name]) for name in NAMES}
+            started |= {(second, name): part(tmp_path, second, name, ports[name]) for name in NAMES}
+            ends = await asyncio.gather(*(asyncio.to_thread(process.communicate, timeout=200) for process in started.values()))
+        finally:
+            harm.cancel()
+            await asyncio.gather(harm, return_exceptions=True)
+        codes = [process.returncode for process in started.values()]
+        return {which: (code, *end) for which, code, end in zip(started, codes, ends, strict=True)}, crowd.made
+
+    for port in ports.values():
+        port.start()
+    before = ports["north"].memory()
+    ends, made = asyncio.run(among_strangers())
+    grown = ports["north"].memory() - before
+    for (digest, _), (code, output, errors) in ends.items():
+        assert code == 0, errors
+        assert errors == ""
+        np.testing.assert_allclose(json.loads(output), np.full(3, np.mean(STUDIES[digest])), atol=1e-6)
+    counts = {name: port.stop() for name, port in ports.items()}
+    print(f"{made} strangers, {grown / 2**20:.1f} MiB more, {counts['north']}")
+    # Of any two of a study one dials the other.
+    assert sum(each["handed_over"] for each in counts.values()) >= 6
+    assert made >= 200
+    for kind in ("absent", "refused"):
+        assert counts["north"][kind] >= 200 // len(Crowd.KINDS)
+    assert counts["north"]["evicted"] + counts["north"]["late"] >= 200 // len(Crowd.KINDS)
+    assert grown < PORT_MEMORY, grown
+    assert all(not list(port.folder.iterdir()) for port in ports.values())
+
+
+def test_a_second_process_of_the_same_study_is_refused(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
+    """With a store of its own, so that the port alone tells; without the port's process there is nobody to share with."""
+    roster_of(tmp_path, ports)
+    digest, port = next(iter(STUDIES)), ports["north"]
+    first = part(tmp_path, digest, "north", port)
+    try:
+        while not (port.folder.is_dir() and list(port.folder.iterdir())):
+            assert first.poll() is None, first.communicate()
+            time.sleep(0.05)
+        second = part(tmp_path, digest, "north", port, store="other.store")
+        _, errors = second.communicate(timeout=100)
+        assert second.returncode != 0
+        assert "another process takes this party's connections in this study" in errors
+        assert first.poll() is None
+    finally:
+        first.kill()
+        first.communicate()
+
+
+# --- restarts --------------------------------------------------------------------------------------------------------
+
+
+def test_port_and_study_are_killed_and_come_back(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
+    roster_of(tmp_path, ports)
+    for port in ports.values():
+        port.start()
+    digest = next(iter(STUDIES))
+    with contextlib.ExitStack() as stack:
+        parties = {name: part(tmp_path, digest, name, port, pauses=(2, 4)) for name, port in ports.items()}
+        for party in parties.values():
+            stack.callback(party.communicate)
+            stack.callback(party.kill)
+
+        def said() -> list[str]:
+            assert all(party.stdout is not None for party in parties.values())
+            return [party.stdout.readline() for party in parties.values() if party.stdout is not None]
+
+        def on() -> None:
+            for party in parties.values():
+                assert party.stdin is not None
+                party.stdin.write("on\n")
+                party.stdin.flush()
+
+        assert said() == ["round 2\n"] * 3
+        # Nobody owns a port: what was handed over goes on.
+        for port in ports.values():
+            port.kill()
+        on()
+        assert said() == ["round 4\n"] * 3
+        for port in ports.values():
+            port.start()
+        assert [len(list(port.folder.iterdir())) for port in ports.values()] == [1, 1, 1]
+        # A new process, in the place of its old one; all its connections are new.
+        parties["north"].kill()
+        parties["north"].communicate()
+        parties["north"] = part(tmp_path, digest, "north", ports["north"])
+        on()
+        for party in parties.values():
+            output, errors = party.communicate(timeout=200)
+            assert party.returncode == 0, errors
+            np.testing.assert_allclose(json.loads(output), np.full(3, np.mean(STUDIES[digest])), atol=1e-6)
+    counts = {name: port.stop() for name, port in ports.items()}
+    assert sum(each["handed_over"] for each in counts.values()) >= 2

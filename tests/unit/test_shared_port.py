@@ -1,0 +1,483 @@
+"""A port whose process hands connections over, and the processes that wait for them: limits, rights, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError
+from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import (
+    DirectRoute,
+    Group,
+    HandedOver,
+    door_in,
+    hand_over,
+    handover,
+    listening_place,
+    open_socket,
+    public_key_bytes,
+    runtime_folder,
+)
+from quietmean.node.port import MOST, PortLimits, PortServer, server_name
+from support.shared_port import client_hello, short_folder
+
+DOOR = "00112233445566778899aabbccddeeff"
+NAME = f"{DOOR}.invalid"
+HELLO = client_hello(NAME)
+# So long something is waited for that must not come, and for what must.
+SOON, LONG = 0.3, 20.0
+
+
+@dataclass
+class Study:
+    """A process's part: what it was handed over."""
+
+    sockets: list[socket.socket] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    came: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, connected: socket.socket, address: str, host: str) -> None:
+        assert address.startswith(f"{host}:")
+        self.sockets.append(connected)
+        self.hosts.append(host)
+        self.came.set()
+
+    def close(self) -> None:
+        for each in self.sockets:
+            each.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with short_folder() as found:
+        yield found
+
+
+@contextlib.contextmanager
+def study(folder: Path, door: str = DOOR) -> Iterator[Study]:
+    found, waiting = Study(), HandedOver(folder, door)
+    waiting.start(found.take)
+    try:
+        yield found
+    finally:
+        waiting.close()
+        found.close()
+
+
+@contextlib.asynccontextmanager
+async def port(folder: Path, limits: PortLimits | None = None) -> AsyncIterator[tuple[PortServer, tuple[str, int]]]:
+    listening, stop = open_socket(("127.0.0.1", 0)), asyncio.Event()
+    server = PortServer(listening, folder, limits)
+    address = listening.getsockname()
+    running = asyncio.create_task(server.run(stop))
+    await asyncio.sleep(0)
+    try:
+        yield server, address
+    finally:
+        stop.set()
+        await running
+
+
+async def closed(reader: asyncio.StreamReader, within: float = LONG) -> bool:
+    """Whether the other side closes, without a word."""
+    try:
+        async with asyncio.timeout(within):
+            return await reader.read(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+# --- handing over ----------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_goes_to_its_study_unread(folder: Path) -> None:
+    async def work() -> None:
+        async with port(folder) as (server, address):
+            with study(folder) as mine, study(folder, "f" * 32) as other:
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(HELLO + b"and more")
+                async with asyncio.timeout(LONG):
+                    await mine.came.wait()
+                (connected,) = mine.sockets
+                connected.settimeout(LONG)
+                content = await asyncio.to_thread(connected.recv, MOST, socket.MSG_WAITALL | socket.MSG_PEEK)
+                assert content == HELLO + b"and more"
+                assert mine.hosts == ["127.0.0.1"]
+                assert not os.get_inheritable(connected.fileno())
+                # The port is out of it: what the study answers arrives, and only the study closes.
+                await asyncio.to_thread(connected.sendall, b"here")
+                assert await reader.readexactly(4) == b"here"
+                assert other.sockets == []
+                writer.close()
+            assert server.counts.handed_over == 1
+
+    asyncio.run(work())
+
+
+def test_it_may_come_in_pieces(folder: Path) -> None:
+    async def work() -> None:
+        async with port(folder) as (_, address):
+            with study(folder) as mine:
+                _, writer = await asyncio.open_connection(*address)
+                for place in range(0, len(HELLO), 150):
+                    assert not mine.came.is_set()
+                    writer.write(HELLO[place : place + 150])
+                    await asyncio.sleep(0.05)
+                async with asyncio.timeout(LONG):
+                    await mine.came.wait()
+                writer.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        client_hello("f" * 32 + ".invalid"),
+        client_hello("example.org"),
+        client_hello(None),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\xff\xff" + bytes(100),
+        bytes(MOST),
+    ],
+    ids=["another study", "a host", "no name", "HTTP", "garbage", "zeros"],
+)
+def test_whoever_asks_for_nobody_here_is_closed_at_once(folder: Path, words: bytes) -> None:
+    async def work() -> None:
+        # Not because it took too long.
+        async with port(folder, PortLimits(seconds=600.0)) as (server, address):
+            with study(folder) as mine:
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(words)
+                assert await closed(reader)
+                writer.close()
+                assert mine.sockets == []
+            counts = server.counts
+            assert counts.refused + counts.absent == counts.accepted == 1
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("words", [b"", HELLO[:1], HELLO[:-1], b"\x16\x03\x01\x40\x00\x01\x00\x30\x00" + bytes(8)])
+def test_whoever_does_not_say_in_time_is_closed(folder: Path, words: bytes) -> None:
+    async def work() -> None:
+        async with port(folder, PortLimits(seconds=SOON)) as (server, address):
+            with study(folder):
+                reader, writer = await asyncio.open_connection(*address)
+                writer.write(words)
+                assert await closed(reader)
+                writer.close()
+            assert server.counts.late == 1
+
+    asyncio.run(work())
+
+
+def test_a_crowd_gives_way_and_a_party_gets_in(folder: Path) -> None:
+    """Twice as many as it holds, from one address: the oldest go, and who asks for a study is handed over."""
+    limits = PortLimits(undecided=40, undecided_of_network=30, seconds=600.0)
+
+    async def work() -> None:
+        async with port(folder, limits) as (server, address):
+            with study(folder) as mine:
+                mute = [await asyncio.open_connection(*address) for _ in range(80)]
+                _, writer = await asyncio.open_connection(*address)
+                writer.write(HELLO)
+                async with asyncio.timeout(LONG):
+                    await mine.came.wait()
+                assert server.counts.evicted == 80 + 1 - limits.undecided_of_network
+                assert all(await asyncio.gather(*(closed(reader) for reader, _ in mute[:50])))
+                assert not await closed(mute[-1][0], SOON)
+                for each in (writer, *(writer for _, writer in mute)):
+                    each.close()
+
+    asyncio.run(work())
+
+
+def test_both_may_be_started_again(folder: Path) -> None:
+    """What was handed over lives on without the port; a new study process and a new port find each other."""
+
+    async def ask(address: tuple[str, int], mine: Study) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        mine.came.clear()
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(HELLO)
+        async with asyncio.timeout(LONG):
+            await mine.came.wait()
+        return reader, writer
+
+    async def work() -> None:
+        with study(folder) as mine:
+            for _ in range(2):
+                async with port(folder) as (_, address):
+                    reader, writer = await ask(address, mine)
+                await asyncio.to_thread(mine.sockets[-1].sendall, b"here")
+                assert await reader.readexactly(4) == b"here"
+                writer.close()
+        async with port(folder) as (_, address):
+            with study(folder) as again:
+                _, writer = await ask(address, again)
+                writer.close()
+
+    asyncio.run(work())
+    assert list(folder.iterdir()) == []
+
+
+# --- who has a door --------------------------------------------------------------------------------------------------
+
+_HOLDER = """
+import sys
+from pathlib import Path
+from quietmean.node.net import HandedOver
+held = HandedOver(Path(sys.argv[1]), sys.argv[2])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone(folder: Path) -> None:
+    async def served() -> None:
+        async with port(folder) as (_, address):
+            with study(folder) as mine:
+                _, writer = await asyncio.open_connection(*address)
+                writer.write(HELLO)
+                async with asyncio.timeout(LONG):
+                    await mine.came.wait()
+                writer.close()
+
+    command = [sys.executable, "-c", _HOLDER, str(folder), DOOR]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match="another process takes this party's connections"):
+            HandedOver(folder, DOOR)
+        # Of another study.
+        HandedOver(folder, "f" * 32).close()
+        first.kill()
+        first.wait()
+    # Its socket is still there, and is taken over.
+    assert [path.name for path in folder.iterdir()] == [DOOR]
+    asyncio.run(served())
+    assert list(folder.iterdir()) == []
+
+
+def test_of_many_that_come_at_once_one_gets_the_door(folder: Path) -> None:
+    # Left behind.
+    with socket.socket(socket.AF_UNIX) as old:
+        old.bind(str(folder / DOOR))
+    command = [sys.executable, "-c", _HOLDER, str(folder), DOOR]
+    pipe = subprocess.PIPE
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)) for _ in range(3)
+        ]
+        said = []
+        for each in processes:
+            assert each.stdout is not None
+            said.append(each.stdout.readline())
+        for each in processes:
+            each.kill()
+    assert sorted(said) == [b"", b"", b"held\n"]
+
+
+def test_a_socket_that_was_cleaned_away_comes_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "_LOOK_SECONDS", 0.05)
+
+    async def work() -> None:
+        async with port(folder) as (_, address):
+            with study(folder) as mine:
+                (folder / DOOR).unlink()
+                folder.rmdir()
+                async with asyncio.timeout(LONG):
+                    while not (folder / DOOR).exists():
+                        await asyncio.sleep(0.02)
+                _, writer = await asyncio.open_connection(*address)
+                writer.write(HELLO)
+                async with asyncio.timeout(LONG):
+                    await mine.came.wait()
+                writer.close()
+
+    asyncio.run(work())
+
+
+_STRANGER = """
+import os, socket, sys
+far = socket.create_server(("127.0.0.1", 0))
+near = socket.create_connection(far.getsockname())
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+way = socket.socket(socket.AF_UNIX)
+way.connect(sys.argv[1])
+try:
+    socket.send_fds(way, [b"x"], [near.fileno()])
+    way.settimeout(20)
+    way.recv(1)
+except ConnectionError:
+    pass
+# Where it was taken, somebody still has the other descriptor.
+near.close()
+held = far.accept()[0]
+held.settimeout(1)
+try:
+    print("closed" if held.recv(1) == b"" else "taken")
+except TimeoutError:
+    print("taken")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="to be somebody else needs root")
+def test_another_account_gives_nothing(folder: Path) -> None:
+    async def work() -> None:
+        with study(folder) as mine:
+            # As a mistaken administrator would.
+            folder.chmod(0o755)
+            (folder / DOOR).chmod(0o666)
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _STRANGER, str(folder / DOOR), stdout=subprocess.PIPE
+            )
+            output, _ = await process.communicate()
+            assert output == b"closed\n"
+            assert mine.sockets == []
+            folder.chmod(0o700)
+
+    asyncio.run(work())
+
+
+def test_only_one_connection_of_the_network_is_taken(folder: Path) -> None:
+    """Of what a process of this account passes: no file, no second descriptor, and nothing after a wait."""
+
+    async def work() -> None:
+        with study(folder) as mine:
+            before = len(list(Path("/proc/self/fd").iterdir()))
+            far = socket.create_server(("127.0.0.1", 0))
+            near = socket.create_connection(far.getsockname())
+            for handles in ([], [folder_handle := os.open(folder, os.O_RDONLY)], [near.fileno(), folder_handle]):
+                with socket.socket(socket.AF_UNIX) as way:
+                    way.connect(str(folder / DOOR))
+                    socket.send_fds(way, [b"x"], handles)
+                    await asyncio.sleep(0.05)
+            # Who connects and says nothing holds no place for long.
+            with socket.socket(socket.AF_UNIX) as mute:
+                mute.connect(str(folder / DOOR))
+                await asyncio.sleep(0.05)
+                assert hand_over(folder, DOOR, near)
+                async with asyncio.timeout(LONG):
+                    while len(mine.sockets) < 2:
+                        await asyncio.sleep(0.01)
+            assert {each.getpeername() for each in mine.sockets} == {far.getsockname()}
+            os.close(folder_handle)
+            mine.close()
+            far.close()
+            near.close()
+            await asyncio.sleep(0.05)
+            # Nothing that came besides is kept open.
+            assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+    asyncio.run(work())
+
+
+# --- the folder, and what is typed -----------------------------------------------------------------------------------
+
+
+def test_a_folder_that_others_may_use_is_refused(folder: Path) -> None:
+    assert runtime_folder(folder / "new").stat().st_mode & 0o777 == 0o700
+    for mode in (0o755, 0o720, 0o701):
+        (folder / "new").chmod(mode)
+        with pytest.raises(InputError, match="open to other accounts: close it with chmod 700"):
+            runtime_folder(folder / "new")
+    with pytest.raises(InputError, match="too long a path"):
+        runtime_folder(folder / ("x" * 100))
+    with pytest.raises(InputError, match="cannot be used"):
+        runtime_folder(folder / "missing" / "too")
+    (folder / "file").touch(mode=0o600)
+    with pytest.raises(InputError, match="cannot be used"):
+        runtime_folder(folder / "file")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="to own nothing needs root")
+def test_a_folder_of_another_account_is_refused(folder: Path) -> None:
+    os.chown(runtime_folder(folder / "new"), 65534, 65534)
+    with pytest.raises(InputError, match="another account's"):
+        runtime_folder(folder / "new")
+
+
+def test_windows_is_refused_in_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(InputError, match="need Linux or macOS"):
+        listening_place(None, folder / "run")
+    assert not (folder / "run").exists()
+
+
+def test_one_place_to_listen(folder: Path) -> None:
+    assert listening_place(None, None) is None
+    assert listening_place("127.0.0.1:7001", None) == ("127.0.0.1", 7001)
+    assert listening_place(None, folder / "run") == folder / "run"
+    with pytest.raises(InputError, match="listen and listen_through exclude each other"):
+        listening_place("127.0.0.1:7001", folder / "run")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--listen", "8443", "--runtime-dir", "run"], "address '8443' is not host:port"),
+        (["--listen", "192.0.2.1:8443", "--runtime-dir", "run"], "cannot listen on 192.0.2.1:8443"),
+        (["--listen", "127.0.0.1:8443", "--runtime-dir", "."], "is open to other accounts"),
+        (["--listen", "127.0.0.1:8443", "--runtime-dirr", "run"], "--runtime-dir"),
+    ],
+)
+def test_mistakes_in_the_command(
+    options: list[str], sentence: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    folder.chmod(0o755)
+    with pytest.raises(SystemExit) as end:
+        main(["port", *options])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert sentence in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+# --- who is asked for ------------------------------------------------------------------------------------------------
+
+
+def test_the_name_that_is_asked_for_is_the_beginning_of_the_label() -> None:
+    identities = [Identity.generate() for _ in range(2)]
+    listening = open_socket(("127.0.0.1", 0))
+    address = listening.getsockname()
+    entries = [RosterEntry(f"p{place}", (address[0], address[1] + place), one.public_key) for place, one in enumerate(identities)]
+    roster = Roster(tuple(entries))
+    group = Group.of_session(roster.digest)
+    label = group.label(public_key_bytes(identities[0].public_key)).hex()
+
+    async def asked() -> str:
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        dialling = asyncio.create_task(DirectRoute.to(roster, 0).dial(context))
+        connected, _ = await asyncio.to_thread(listening.accept)
+        seen = await asyncio.to_thread(connected.recv, MOST)
+        connected.close()
+        await asyncio.gather(dialling, return_exceptions=True)
+        found = server_name(seen)
+        assert isinstance(found, str)
+        return found
+
+    found = asyncio.run(asked())
+    listening.close()
+    assert found == f"{label[:32]}.invalid"
+    assert door_in(found) == label[:32] == group.door(public_key_bytes(identities[0].public_key))
+    # Another party, another study: another name.
+    others = {Group.of_session("ab" * 32).door(public_key_bytes(identities[0].public_key)), door_in(found)}
+    assert len(others | {group.door(public_key_bytes(identities[1].public_key))}) == 3
