@@ -111,7 +111,7 @@ def test_the_commands_of_the_page(
     tmp_path: Path, free_ports: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, authority = free_ports(1)[0], Authority(tmp_path, "authority")
-    relay, health, accept, check, join = commands(PAGE)
+    relay, health, accept, *_, check, join = commands(PAGE)
     with proxy_to(port) as (proxy, way), contextlib.ExitStack() as stack:
         sites = Sites(tmp_path, port, authority, way, monkeypatch)
         new = "quietmean new --name ages --column age --bounds 0 100 --colluding 1 --protocol local-dp --out study.toml"

@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 from quietmean.node import Identity, Roster, RosterEntry
+from support.meeting import meet
+from support.pages import commands
 from support.shared_port import PortProcess, client_hello, short_folder
 
+PAGE = "how-to/network.md"
 NAMES = ("north", "south", "east")
 PORT_MEMORY = 8 * 2**20
 
@@ -230,3 +233,47 @@ def test_port_and_study_are_killed_and_come_back(tmp_path: Path, ports: dict[str
             np.testing.assert_allclose(json.loads(output), np.full(3, np.mean(STUDIES[digest])), atol=1e-6)
     counts = {name: port.stop() for name, port in ports.items()}
     assert sum(each["handed_over"] for each in counts.values()) >= 2
+
+
+# --- as the page says ------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_page(tmp_path: Path, ports: dict[str, PortProcess], free_ports: Callable[[int], list[int]]) -> None:
+    """South behind a port that it shares, north at one of its own."""
+    port, join = commands(PAGE)[3:5]
+    folder, shared, away = ports["south"].folder, "127.0.0.1:{}".format(ports["south"].address[1]), free_ports(1)[0]
+    assert "--listen-through /run/quietmean-port" in join
+    study = {"name": "ages", "epsilon": 4.0, "delta": 1e-6, "colluding": 1, "protocol": "local-dp", "start_timeout": 60.0}
+    tables = {"study": study, "column": [{"name": "age", "low": 0, "high": 100}]}
+    addresses = {"north": f"127.0.0.1:{away}", "south": shared}
+    meeting = meet(tmp_path, ("north", "south"), tables, addresses=addresses)
+    sealed = meeting.seal()
+    (tmp_path / "study.sealed").write_bytes(sealed.signed.to_file())
+    for number, (name, identity) in enumerate(meeting.identities.items()):
+        identity.save(tmp_path / f"{name}.key")
+        (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20 + 10 * number, 70))))
+
+    def start(line: str) -> subprocess.Popen[str]:
+        line = line.replace("DIGEST", sealed.digest).replace("/run/quietmean-port", str(folder))
+        command = [sys.executable, "-m", "quietmean.cli.main", *line.split()[1:]]
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def by_north(line: str) -> str:
+        return line.replace("south", "north").replace(" --listen-through /run/quietmean-port", "")
+
+    with contextlib.ExitStack() as stack:
+        owner = start(port.replace(":7001", shared))
+        stack.callback(owner.communicate)
+        stack.callback(owner.kill)
+        assert owner.stdout is not None
+        assert "listening on" in owner.stdout.readline()
+        both = [start(by_north(join)), start(join)]
+        for process in both:
+            stack.callback(process.kill)
+        ends = [process.communicate(timeout=200) for process in both]
+        assert [process.returncode for process in both] == [0, 0], ends
+        assert all("2 of 2 parties counted" in output for output, _ in ends)
+        owner.terminate()
+        output, errors = owner.communicate(timeout=30)
+        assert (owner.returncode, errors) == (0, "")
+        assert "connections handed over" in output

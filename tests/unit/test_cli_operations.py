@@ -271,6 +271,17 @@ def test_the_service_calls_options_that_exist(capsys: pytest.CaptureFixture[str]
         assert "Unknown" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["relay", "port"])
+def test_the_other_services_do_too(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = DEPLOY / f"quietmean-{command}.service"
+    line = next(line for line in file.read_text().splitlines() if line.startswith("ExecStart="))
+    main([command, "--help"])
+    assert set(re.findall(r"--[a-z-]+", line)) <= set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    if verifier := shutil.which("systemd-analyze"):
+        done = subprocess.run([verifier, "verify", str(file)], capture_output=True, text=True, check=False)
+        assert "Unknown" not in done.stderr
+
+
 def test_the_image_runs_as_an_ordinary_user() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     assert "\nUSER 10001\n" in text

@@ -15,7 +15,7 @@ from quietmean.node.net.identity import (
     public_key_bytes,
 )
 from quietmean.node.net.labels import Group, door_in
-from quietmean.node.net.link import Link, WithheldError
+from quietmean.node.net.link import NOT_A_PARTY, Link, WithheldError
 from quietmean.node.net.listener import ONLY_CHECKS, Listener, open_socket
 from quietmean.node.net.names import require_distinct, require_name, show_hidden
 from quietmean.node.net.refusals import Refusals
@@ -70,6 +70,7 @@ from quietmean.node.net.wire import (
 __all__ = [
     "ACCEPTED",
     "KEY_PREFIX",
+    "NOT_A_PARTY",
     "ONLY_CHECKS",
     "REFUSED",
     "VERSION",

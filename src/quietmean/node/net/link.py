@@ -37,6 +37,13 @@ _SHORT_LIFE = 1.0
 _DECIDING_SECONDS = 2.0
 
 
+# What answers, and is none of the study.
+NOT_A_PARTY = (
+    "something else than a party of a study answers at its address, or the port that it shares with other studies, without it: "
+    "has it started?"
+)
+
+
 class WithheldError(Exception):
     """A request was not sent, since the peer is where it must not have it any more."""
 
@@ -187,7 +194,13 @@ class Link:
     async def _dial(self) -> None:
         credentials = self._endpoint.credentials
         async with asyncio.timeout(HANDSHAKE_SECONDS):
-            stream = await self._route.dial(credentials.client(self._peer))
+            try:
+                stream = await self._route.dial(credentials.client(self._peer))
+            except ssl.SSLCertVerificationError:
+                raise
+            except (EOFError, ConnectionResetError, ssl.SSLError):
+                # A key that is refused shows after the handshake only.
+                raise ConnectionError(NOT_A_PARTY) from None
         connection = Connection(stream, self._endpoint.traffic)
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):

@@ -18,6 +18,7 @@ from pathlib import Path
 from quietmean.core.errors import InputError, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net import (
+    NOT_A_PARTY,
     ONLY_CHECKS,
     VERSION,
     Address,
@@ -217,7 +218,7 @@ class CheckSession:
             raise
         except (ssl.SSLError, ConnectionResetError):
             # With TLS 1.3 a refused key shows after the handshake only.
-            raise _NoNodeError("something else than a party of a study answers at its address") from None
+            raise _NoNodeError(NOT_A_PARTY) from None
 
     async def _refuse_proxy(self, party: PartyId) -> None:
         """Raises :class:`_NoNodeError` where what is shown at the address is no party's certificate at all."""
