@@ -84,6 +84,14 @@ def test_what_would_be_longer_than_what_is_looked_at() -> None:
     assert server_name(b"\x16\x03\x01\0\0") is Undecided.NONE
 
 
+@given(st.integers(1, 0xFF))
+def test_a_length_that_is_not_there(more: int) -> None:
+    place = REAL.index(NAME.encode()) - 2
+    length = int.from_bytes(REAL[place : place + 2], "big") + more
+    lie = REAL[:place] + length.to_bytes(2, "big") + REAL[place + 2 :]
+    assert server_name(lie) is Undecided.NONE
+
+
 @pytest.mark.parametrize(
     "name", ["", "../../etc/passwd", "0" * 31 + ".invalid", "0" * 33 + ".invalid", "A" * 32 + ".invalid", "0" * 32, NAME + "\n"]
 )

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.core.portability import lock
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.node.net import (
     DirectRoute,
@@ -30,6 +32,7 @@ from quietmean.node.net import (
     runtime_folder,
 )
 from quietmean.node.port import MOST, PortLimits, PortServer, server_name
+from quietmean.node.port import server as server_module
 from support.shared_port import client_hello, short_folder
 
 DOOR = "00112233445566778899aabbccddeeff"
@@ -172,7 +175,16 @@ def test_whoever_asks_for_nobody_here_is_closed_at_once(folder: Path, words: byt
 
 
 @pytest.mark.parametrize("words", [b"", HELLO[:1], HELLO[:-1], b"\x16\x03\x01\x40\x00\x01\x00\x30\x00" + bytes(8)])
-def test_whoever_does_not_say_in_time_is_closed(folder: Path, words: bytes) -> None:
+def test_whoever_does_not_say_in_time_is_closed(folder: Path, words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def counted(seen: memoryview) -> object:
+        nonlocal looks
+        looks += 1
+        return server_name(seen)
+
+    monkeypatch.setattr(server_module, "server_name", counted)
+
     async def work() -> None:
         async with port(folder, PortLimits(seconds=SOON)) as (server, address):
             with study(folder):
@@ -181,6 +193,8 @@ def test_whoever_does_not_say_in_time_is_closed(folder: Path, words: bytes) -> N
                 assert await closed(reader)
                 writer.close()
             assert server.counts.late == 1
+        # What has come is still there unread: it must not be looked at all the time.
+        assert looks <= 12
 
     asyncio.run(work())
 
@@ -353,8 +367,26 @@ def test_another_account_gives_nothing(folder: Path) -> None:
     asyncio.run(work())
 
 
-def test_only_one_connection_of_the_network_is_taken(folder: Path) -> None:
+def test_one_door_is_opened_at_a_time(folder: Path) -> None:
+    handle, opened = os.open(folder, os.O_RDONLY), threading.Event()
+    lock(handle)
+
+    def open_door() -> None:
+        held = HandedOver(folder, DOOR)
+        opened.set()
+        held.close()
+
+    other = threading.Thread(target=open_door)
+    other.start()
+    assert not opened.wait(SOON)
+    os.close(handle)
+    assert opened.wait(LONG)
+    other.join()
+
+
+def test_only_one_connection_of_the_network_is_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what a process of this account passes: no file, no second descriptor, and nothing after a wait."""
+    monkeypatch.setattr(handover, "_LATE_SECONDS", SOON)
 
     async def work() -> None:
         with study(folder) as mine:
@@ -374,6 +406,8 @@ def test_only_one_connection_of_the_network_is_taken(folder: Path) -> None:
                 async with asyncio.timeout(LONG):
                     while len(mine.sockets) < 2:
                         await asyncio.sleep(0.01)
+                mute.settimeout(LONG)
+                assert await asyncio.to_thread(mute.recv, 1) == b""
             assert {each.getpeername() for each in mine.sockets} == {far.getsockname()}
             os.close(folder_handle)
             mine.close()

@@ -195,10 +195,10 @@ class HandedOver:
             # Whose end closed it.
             handles = []
         self._drop(coming)
-        for number, handle in enumerate(handles):
-            self._begin(handle, first=number == 0)
+        for handle in handles:
+            self._begin(handle)
 
-    def _begin(self, handle: int, *, first: bool) -> None:
+    def _begin(self, handle: int) -> None:
         os.set_inheritable(handle, False)
         try:
             connected = socket.socket(fileno=handle)
@@ -208,7 +208,7 @@ class HandedOver:
             return
         try:
             address = connected.getpeername()
-            taken = first and connected.family in (socket.AF_INET, socket.AF_INET6) and connected.type == socket.SOCK_STREAM
+            taken = connected.family in (socket.AF_INET, socket.AF_INET6) and connected.type == socket.SOCK_STREAM
         except OSError:
             # It is gone already.
             taken = False
