@@ -312,7 +312,7 @@ class _World:
             round_timeout=faults.round_timeout,
             start_timeout=faults.start_timeout,
         )
-        session = Session(settings, store, lambda _: self._network.links(party), Traffic(), lambda event: None)
+        session = Session(settings, store, self._network.links(party), Traffic(), lambda event: None)
         self._network.sessions[party] = session
         return await session.run()
 

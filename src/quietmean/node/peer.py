@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from quietmean.core.party import PartyId
-from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Outbox
+from quietmean.node.folder import FolderPost, FolderSettings, Outbox
 from quietmean.node.monitor import AlreadyOver, Monitor
 from quietmean.node.net import (
     Answer,
@@ -140,7 +140,7 @@ async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Mon
         for peer in range(len(settings.roster))
         if peer != settings.party
     }
-    session = receiver.session = Session(settings, store, lambda _: links, monitor.traffic, monitor.event)
+    session = receiver.session = Session(settings, store, links, monitor.traffic, monitor.event)
     listening = settings.listen_socket or reach.open_socket(settings.listen)
     listener = Listener(
         endpoint,
@@ -170,9 +170,7 @@ async def _run_by_folder(settings: NodeSettings, store: Store, monitor: Monitor,
     endpoint = receiver.endpoint(settings, {})
     with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
         post = FolderPost(endpoint, settings.identity, folder, outbox, receiver.handle, monitor.acknowledged)
-        session = receiver.session = Session(
-            settings, store, lambda _: post.links, monitor.traffic, monitor.event, outbox.waited
-        )
+        session = receiver.session = Session(settings, store, post.links, monitor.traffic, monitor.event, outbox.waited)
         watching, running = asyncio.create_task(post.watch(folder.quiet)), asyncio.create_task(session.run())
         try:
             await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)

@@ -60,14 +60,14 @@ class Session:
         self,
         settings: NodeSettings,
         store: Store,
-        make_links: Callable[[Session], Mapping[PartyId, PeerLink]],
+        links: Mapping[PartyId, PeerLink],
         traffic: Traffic,
         report: Report,
         waited: Callable[[str], float] = lambda what: 0.0,
         *,
         restarted: bool = False,
     ) -> None:
-        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events.
+        """``links`` to the other parties count bytes in ``traffic``. ``report`` gets the events.
 
         ``waited``: for how long processes before this one have waited for the same (s). ``restarted``: one that died may have
         been handed messages, even if the store says nothing.
@@ -108,7 +108,7 @@ class Session:
                 plan.grid,
                 copies=plan.releases_are_copies,
             ),
-            links=make_links(self),
+            links=links,
             failure_detector=self.failure_detector,
             report=report,
             changed=changed,
