@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ PAGE = "how-to/folder.md"
 class Sites:
     """Three parties that accepted and sealed; their processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: float = 300.0, interval: float = 60.0) -> None:
         self.folder = folder
         self.share = folder / "share"
         self.share.mkdir()
@@ -42,11 +44,10 @@ class Sites:
         for line in (new, "quietmean keygen --key north.key --name north"):
             main(shlex.split(line)[1:])
         study = folder / "study.toml"
-        text = study.read_text()
-        assert "round_timeout = 10.0" in text
-        text = text.replace("round_timeout = 10.0", "round_timeout = 60.0").replace(
-            "start_timeout = 60.0", "start_timeout = 300.0"
-        )
+        self.first = datetime.now(UTC) + timedelta(seconds=start)
+        agreed = f'deadlines = {{first = "{self.first.isoformat()}", interval = {interval}, poll = 2.0}}'
+        text, changed = re.subn("^deadlines = .*$", agreed, study.read_text(), flags=re.MULTILINE)
+        assert changed == 1
         study.write_text(text)
         invite, accept, seal = lines
         main(shlex.split(invite)[1:])
@@ -82,6 +83,16 @@ class Sites:
             codes[name] = self.processes[name].returncode
             assert codes[name] in (0, NotYet.exit_code), errors
         return codes
+
+    def visit_until_the_end(self, *names: str, pause: float = 0.0, seconds: float = 400.0) -> list[dict[str, Any]]:
+        """Visits in turn until nobody has any left; the results."""
+        left, deadline = list(names), time.monotonic() + seconds
+        while left:
+            assert time.monotonic() < deadline
+            codes = self.visit(*left)
+            left = [name for name in left if codes[name]]
+            time.sleep(pause)
+        return [json.loads(self.output[name]) for name in names]
 
     def finish(self) -> dict[str, dict[str, Any]]:
         found = {}
@@ -140,14 +151,7 @@ def test_three_parties_one_of_them_killed_and_started_again(sites: Sites) -> Non
 @pytest.mark.slow
 def test_by_schedule_alone(sites: Sites) -> None:
     """As cron would run it: each party alone, with hours between the visits for all that anybody knows."""
-    left = list(PARTIES)
-    for _ in range(12):
-        codes = sites.visit(*left)
-        left = [name for name in left if codes[name]]
-        if not left:
-            break
-    assert not left
-    found = [json.loads(sites.output[name]) for name in PARTIES]
+    found = sites.visit_until_the_end(*PARTIES)
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
     assert all(result["parties_counted"] == 3 for result in found)
     # What the folder keeps can be opened by nobody any more.
@@ -165,14 +169,7 @@ def test_one_never_comes_again(sites: Sites) -> None:
     """After the others' deadlines, which go on while nobody's process runs."""
     for _ in range(3):
         sites.visit(*PARTIES)
-    deadline = time.monotonic() + 400
-    left = ["north", "south"]
-    while left:
-        assert time.monotonic() < deadline
-        codes = sites.visit(*left)
-        left = [name for name in left if codes[name]]
-        time.sleep(5)
-    found = [json.loads(sites.output[name]) for name in ("north", "south")]
+    found = sites.visit_until_the_end("north", "south", pause=5.0)
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
     assert found[0]["parties_counted"] in (2, 3)
 
@@ -199,14 +196,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.slow
 def test_by_schedule_in_a_bucket(sites: Sites, bucket: str) -> None:
     sites.place = bucket
-    left = list(PARTIES)
-    for _ in range(12):
-        codes = sites.visit(*left)
-        left = [name for name in left if codes[name]]
-        if not left:
-            break
-    assert not left
-    found = [json.loads(sites.output[name]) for name in PARTIES]
+    found = sites.visit_until_the_end(*PARTIES)
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
     assert list(sites.share.iterdir()) == []
 

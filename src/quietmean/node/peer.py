@@ -170,7 +170,7 @@ async def _run_by_folder(settings: NodeSettings, store: Store, monitor: Monitor,
     endpoint = receiver.endpoint(settings, {})
     with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
         post = FolderPost(endpoint, settings.identity, folder, outbox, receiver.handle, monitor.acknowledged)
-        session = receiver.session = Session(settings, store, post.links, monitor.traffic, monitor.event, outbox.waited)
+        session = receiver.session = Session(settings, store, post.links, monitor.traffic, monitor.event, post.closed)
         watching, running = asyncio.create_task(post.watch(folder.quiet)), asyncio.create_task(session.run())
         try:
             await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)

@@ -21,6 +21,7 @@ from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
+from quietmean.studies.deadlines import in_hours, in_words
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.party.files import Files
 from quietmean.studies.sealed import Sealed
@@ -236,6 +237,7 @@ class Contract:
             "expected": self.expected(),
             "plan": plan.digest,
             **self._quorum_json(),
+            **self._deadlines_json(),
             "assumptions": assumptions_json(plan.assumptions),
         }
 
@@ -252,8 +254,28 @@ class Contract:
             return []
         fewer = "" if self.fewest == parties else f", with those who are there if they are {self.fewest} or more"
         return [
-            f"as soon as all {parties} parties are there, or at {_in_words(start_by)}{fewer}; who is in is agreed on first, by "
+            f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on first, by "
             "proposal of one of the parties, and whoever is not in takes no part"
+        ]
+
+    def _deadlines_json(self) -> dict[str, Any]:
+        if self.study.deadlines is None:
+            return {}
+        table = self.study.deadlines.timetable(self.plan)
+        ends = {what: datetime.fromtimestamp(end, UTC).isoformat() for what, end in table}
+        return {"deadlines": {"poll_seconds": self.study.deadlines.poll, "ends": ends}}
+
+    def _waits(self) -> list[str]:
+        """Until when others are waited for, of a study through a folder."""
+        deadlines = self.study.deadlines
+        if deadlines is None:
+            return []
+        ends = [datetime.fromtimestamp(end, UTC) for _, end in deadlines.timetable(self.plan)]
+        each, poll = in_hours(deadlines.interval), in_hours(deadlines.poll)
+        return [
+            f"for the start until {in_words(ends[0])}, then for {len(ends) - 1} rounds, each {each} longer, until "
+            f"{in_words(ends[-1])} at the latest; every party looks into the folder every {poll} or more often, and what is put "
+            "there counts as seen"
         ]
 
     def lines(self) -> list[tuple[str, str]]:
@@ -273,6 +295,7 @@ class Contract:
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),
             ("with" if self.own.address is None else "connects to", _listed([str(party) for party in self.others])),
             *(("starts", sentence) for sentence in self._start()),
+            *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
             *(("expected", sentence) for sentence in expected),
             *(("taken for granted", str(one)) for one in plan.assumptions),
@@ -284,10 +307,6 @@ def relays_of(parties: Sequence[Signatory]) -> list[str]:
     """Hosts and ports of the relays at which parties are called."""
     found = {party.address for party in parties if isinstance(party.address, RelayAddress)}
     return sorted(format_address((relay.host, relay.port)) for relay in found)
-
-
-def _in_words(when: datetime) -> str:
-    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _party_json(party: Signatory) -> dict[str, Any]:
