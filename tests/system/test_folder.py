@@ -117,12 +117,13 @@ class Sites:
 
 
 @pytest.fixture
-def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
+def sites(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
+    """Its parameters are those of :class:`Sites`: when the start ends, and how long each round is, in seconds."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_policy(unattended=True)
-    with contextlib.closing(Sites(tmp_path)) as found:
+    with contextlib.closing(Sites(tmp_path, *getattr(request, "param", ()))) as found:
         yield found
 
 
@@ -165,6 +166,7 @@ def test_by_schedule_alone(sites: Sites) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sites", [(120.0, 30.0)], indirect=True)
 def test_one_never_comes_again(sites: Sites) -> None:
     """After the others' deadlines, which go on while nobody's process runs."""
     for _ in range(3):

@@ -52,8 +52,8 @@ _FIRST_PAUSE, _LAST_PAUSE = 0.05, 2.0
 _QUIET_LOOKS: Final = 3
 # Before a round is closed, what is there is read; who shows something new for ever is not waited for.
 _LAST_LOOKS: Final = 64
-# The clock may be set while nobody looks at it (s).
-_LOOK_AT_CLOCK: Final = 30.0
+# The clock may be set while nobody looks at it; a time shorter than the least may be none (s).
+_LEAST_NAP, _LONGEST_NAP = 0.01, 30.0
 # Of a frame's encoding before its header.
 _LENGTHS: Final = 8
 _SPARE: Final = 1024
@@ -236,7 +236,7 @@ class FolderPost:
         """
         end = self._timetable.end(position)
         while (left := end - self._clock()) > 0:
-            await asyncio.sleep(min(left, _LOOK_AT_CLOCK))
+            await asyncio.sleep(min(max(left, _LEAST_NAP), _LONGEST_NAP))
         begun = self._looks
         self._wake.set()
         async with self._look_ended:
@@ -343,13 +343,14 @@ class FolderPost:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Answer what came, put what waits, and end."""
+    async def close(self, *, answering: bool = True) -> None:
+        """End; before that answer what came, and put what waits."""
         with contextlib.suppress(OSError, InputError):
-            await self._once()
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=_FIRST_PAUSE)
-            await self._once()
+            if answering:
+                await self._once()
+                if self._tasks:
+                    await asyncio.wait(self._tasks, timeout=_FIRST_PAUSE)
+                await self._once()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
