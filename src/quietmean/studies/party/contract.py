@@ -33,7 +33,7 @@ _UNITS = {"record": "one record of one party", "party": "all that one party cont
 
 @dataclass(frozen=True)
 class Signatory:
-    """A party that a contract names; ``address``: where it is dialled, None where contributions go by file."""
+    """A party that a contract names; ``address``: where it is dialled, None where messages or contributions are files."""
 
     name: str
     key: str
@@ -93,8 +93,11 @@ class Contract:
 
     @classmethod
     def of(cls, files: Files, choice: Choice) -> Self:
-        """For a party that connects to the others."""
-        parties = tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in files.roster.entries)
+        """For a party that connects to the others, or sends them files through a folder."""
+        folder = files.study.by_folder
+        parties = tuple(
+            Signatory(entry.name, entry.public_key, None if folder else entry.address) for entry in files.roster.entries
+        )
         return cls(files.study, parties, files.party, choice, files.sealed)
 
     @classmethod
@@ -278,6 +281,12 @@ class Contract:
             "there counts as seen"
         ]
 
+    def _how(self) -> str:
+        """In which way it takes part with the others."""
+        if self.study.by_folder:
+            return "through a folder, with"
+        return "with" if self.own.address is None else "connects to"
+
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""
         plan, target = self.plan, self.plan.target
@@ -293,7 +302,7 @@ class Contract:
             ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
             ("if all others collude", others),
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),
-            ("with" if self.own.address is None else "connects to", _listed([str(party) for party in self.others])),
+            (self._how(), _listed([str(party) for party in self.others])),
             *(("starts", sentence) for sentence in self._start()),
             *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
