@@ -94,7 +94,7 @@ def sftp(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
 def _sftp_login(own_key: Any) -> Any:
     import paramiko
 
-    class Login(paramiko.ServerInterface):
+    class Login(paramiko.ServerInterface):  # type: ignore[misc]
         def check_auth_publickey(self, username: str, key: Any) -> int:
             return int(paramiko.AUTH_SUCCESSFUL if (username, key) == ("north", own_key) else paramiko.AUTH_FAILED)
 
@@ -117,9 +117,9 @@ def _sftp_files(root: Path) -> Any:
             return paramiko.SFTPServer.convert_errno(error.errno)
         return paramiko.SFTP_OK if found is None else found
 
-    class Files(paramiko.SFTPServerInterface):
+    class Files(paramiko.SFTPServerInterface):  # type: ignore[misc]
         def _path(self, path: str) -> Path:
-            return root / self.canonicalize(path).lstrip("/")
+            return root / str(self.canonicalize(path)).lstrip("/")
 
         def list_folder(self, path: str) -> Any:
             def listed() -> Any:

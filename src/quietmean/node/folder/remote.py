@@ -42,7 +42,7 @@ def _sftp(url: SplitResult) -> _Opened:
     import paramiko
     from fsspec.implementations.sftp import SFTPFileSystem
 
-    class OfKnownHosts(paramiko.MissingHostKeyPolicy):
+    class OfKnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         """As ssh without a terminal: a host is known, or refused. By itself the library would take any key."""
 
         def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
