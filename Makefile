@@ -12,7 +12,7 @@ REPRODUCTION := ./reproduction
 FLOWER := .venv-flower/bin
 WITH_FLOWER := QUIETMEAN_FLOWER_PYTHON=$(FLOWER)/python
 
-.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all browser lint bench bench-flower docs man clean
+.PHONY: demo demo-survival demo-table-1 demo-pytorch test test-all test-remote browser lint bench bench-flower docs man clean
 
 demo: .venv/demo.stamp
 	@rm -rf $(DEMO)
@@ -59,6 +59,10 @@ test: lint
 
 test-all: lint
 	$(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
+
+# Studies through a folder that is not mounted, with servers on this machine.
+test-remote: .venv/remote.stamp
+	$(BIN)/pytest -p no:xdist tests/system/test_remote_folder.py -m "slow or not slow"
 
 # The pages in Chromium, which has to be installed (apt-get install chromium, or QUIETMEAN_CHROMIUM=PATH); axe-core is fetched, and npm
 # needed for it.

@@ -93,7 +93,7 @@ def test_who_has_all_releases_needs_nobody_to_confirm_them(away: float) -> None:
     plan = inca(3, 3)
     with told(plan, FaultPlan()) as (quiet, _):
         # After the last release came in, before the round of releases is closed.
-        write = quiet.writes[0] - 5
+        write = quiet.writes[0] - 6
     with told(plan, FaultPlan(crashes={0: [Crash(write, away=away)]})) as (outcome, _):
         assert outcome.failures == {}
         for result in outcome.results.values():
@@ -102,7 +102,7 @@ def test_who_has_all_releases_needs_nobody_to_confirm_them(away: float) -> None:
 
 
 @pytest.mark.parametrize("away", [4.0, 5.0])
-@pytest.mark.parametrize("before_the_end", [7, 8, 9, 10])
+@pytest.mark.parametrize("before_the_end", [8, 9, 10, 11])
 def test_who_comes_back_while_the_others_close_is_sent_the_releases_again(before_the_end: int, away: float) -> None:
     """It died between its own release and the others' coming in; they went on without it and send them no more by themselves."""
     plan = inca(3, 3)
@@ -119,7 +119,7 @@ def test_who_comes_back_while_the_others_close_is_sent_the_releases_again(before
 def test_who_missed_the_last_round_learns_the_mean_of_the_others() -> None:
     plan = inca(3, 3)
     with told(plan, FaultPlan()) as (quiet, _):
-        write = quiet.writes[0] - 11
+        write = quiet.writes[0] - 12
     with told(plan, FaultPlan(crashes={0: [Crash(write, away=6.0)]})) as (outcome, _):
         assert [outcome.results[party].heard for party in range(3)] == [(1, 2)] * 3
         for result in outcome.results.values():

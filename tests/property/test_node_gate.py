@@ -143,7 +143,7 @@ def problem(plan: Plan, faults: FaultPlan) -> str:
 def gate_writes(plan: Plan) -> range:
     """The durable writes of party 0 from the last of mixing to its end."""
     with told(plan, FaultPlan()) as (quiet, _):
-        return range(quiet.writes[0] - 16, quiet.writes[0])
+        return range(quiet.writes[0] - 17, quiet.writes[0])
 
 
 def test_a_crash_between_any_two_writes_of_the_gate() -> None:

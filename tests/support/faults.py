@@ -30,7 +30,7 @@ from quietmean.randomness.insecure import insecure_seed
 from support.network import MemoryNetwork, NetworkConditions
 from support.virtual_time import run_virtually
 
-_STUDY = "ab" * 32
+STUDY = "ab" * 32
 # No run lasts longer, in virtual seconds; a study that does is stuck.
 _LONGEST = 10_000.0
 
@@ -112,8 +112,8 @@ class _RunNoise:
         self._protocol = plan.protocol.name
 
     def party(self, party: PartyId) -> NoiseSource:
-        own, keys = self._seeds[party].derive(_STUDY, self._protocol), self._keys
-        return SecureNoise(own, lambda other: keys[party].shared_seed(keys[other].public, f"{_STUDY} {self._protocol}"))
+        own, keys = self._seeds[party].derive(STUDY, self._protocol), self._keys
+        return SecureNoise(own, lambda other: keys[party].shared_seed(keys[other].public, f"{STUDY} {self._protocol}"))
 
     def normal(self, purpose: str, index: int, dimension: int) -> Vector:
         return np.stack([self.party(party).normal(purpose, index, dimension) for party in range(len(self._seeds))])
@@ -154,7 +154,7 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-class _MortalStore(Store):
+class MortalStore(Store):
     """A store whose process dies at a given write. A dead process writes nothing more."""
 
     crash: Crash | None = None
@@ -194,16 +194,18 @@ def run_with_faults(
 ) -> FaultOutcome:
     """Run a study on values (n, d). Stores are made in ``directory``, which must be empty; a memory file system makes it fast."""
     weights = np.ones(len(values)) if weights is None else weights
-    return run_virtually(_World(plan, values, weights, faults, directory).run())
+    return run_virtually(World(plan, values, weights, faults, directory).run())
 
 
 class _RunSettings(NodeSettings):
     """The keys of a run's parties are new each time; what is drawn from the study's name is not."""
 
-    study = cached_property(lambda self: _STUDY)
+    study = cached_property(lambda self: STUDY)
 
 
-class _World:
+class World:
+    """The parties of a fault plan; the network between them is in memory."""
+
     def __init__(self, plan: Plan, values: Vector, weights: NDArray[np.float64], faults: FaultPlan, directory: Path) -> None:
         self._plan = plan
         self._values = values
@@ -265,8 +267,8 @@ class _World:
         path, value, weight = self._directory / f"{party}.store", self._values[party], float(self._weights[party])
         drawn = itertools.count()
         owner = _secret(self._faults, party, -1)
-        store = _MortalStore.open(
-            path, _STUDY, value, weight, lambda: _secret(self._faults, party, next(drawn)), owner, self._plan.grid
+        store = MortalStore.open(
+            path, STUDY, value, weight, lambda: _secret(self._faults, party, next(drawn)), owner, self._plan.grid
         )
         if (before := kept_result(store)) is not None:
             store.close()
@@ -296,25 +298,27 @@ class _World:
                 self._network.die(party)
             store.close()
 
-    def _kill(self, store: _MortalStore) -> None:
+    def _kill(self, store: MortalStore) -> None:
         with contextlib.suppress(_Died):
             store.die()
 
-    async def _run_session(self, party: PartyId, store: _MortalStore) -> NodeResult:
-        faults, plan = self._faults, self._plan
-        settings = _RunSettings(
+    async def _run_session(self, party: PartyId, store: MortalStore) -> NodeResult:
+        settings = self._settings(party)
+        session = Session(settings, store, self._network.links(party), Traffic(), lambda event: None)
+        self._network.sessions[party] = session
+        return await session.run()
+
+    def _settings(self, party: PartyId) -> NodeSettings:
+        return _RunSettings(
             identity=self._identities[party],
             roster=self._roster,
-            plan=plan,
+            plan=self._plan,
             value=self._values[party],
             weight=float(self._weights[party]),
             store=self._directory / f"{party}.store",
-            round_timeout=faults.round_timeout,
-            start_timeout=faults.start_timeout,
+            round_timeout=self._faults.round_timeout,
+            start_timeout=self._faults.start_timeout,
         )
-        session = Session(settings, store, lambda _: self._network.links(party), Traffic(), lambda event: None)
-        self._network.sessions[party] = session
-        return await session.run()
 
     def _note_defect(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

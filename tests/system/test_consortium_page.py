@@ -174,6 +174,11 @@ def test_the_page_on_what_a_site_takes_part_in(sites: dict[str, Site]) -> None:
     assert [one["event"] for one in entries] == events
     assert "6 entries" in north.type(verify)
     assert "each of 1 receipts is in it" in north.type(against).replace("\n", " ")
-    # Another site's receipt is about another log.
+    # Another site keeps how far this log had come, too; without that its receipt is about another log.
     south_receipt = south.folder / "study-south.receipt.json"
+    checked = finished(north.start(f"{verify} --against {south_receipt}"))
+    assert "each of 1 receipts is in it" in checked.replace("\n", " ")
+    receipt = json.loads(south_receipt.read_text())
+    del receipt["origin"]["audits_of_others"]["north"]
+    south_receipt.write_text(json.dumps(receipt))
     assert "tells of" in finished(north.start(f"{verify} --against {south_receipt}"), code=2)

@@ -2,116 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from quietmean.cli.main import main
-from quietmean.core.errors import NotYet
-from quietmean.node.folder.remote import RemotePlace
-from quietmean.studies.sealed import Sealed
 from quietmean.studies.study_keys import StudyKeys
-from support.pages import commands
-from support.site_policy import write_policy
-
-PARTIES = ("north", "south", "east")
-PAGE = "how-to/folder.md"
-
-
-class Sites:
-    """Three parties that accepted and sealed; their processes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.share = folder / "share"
-        self.share.mkdir()
-        # What the parties are told; a bucket's URL instead.
-        self.place = str(self.share)
-        self.processes: dict[str, subprocess.Popen[str]] = {}
-        self.output: dict[str, str] = {}
-        new, *lines, self.line = commands(PAGE)
-        for line in (new, "quietmean keygen --key north.key --name north"):
-            main(shlex.split(line)[1:])
-        study = folder / "study.toml"
-        text = study.read_text()
-        assert "round_timeout = 10.0" in text
-        text = text.replace("round_timeout = 10.0", "round_timeout = 60.0").replace(
-            "start_timeout = 60.0", "start_timeout = 300.0"
-        )
-        study.write_text(text)
-        invite, accept, seal = lines
-        main(shlex.split(invite)[1:])
-        for name in PARTIES:
-            main(shlex.split(accept.replace("south", name))[1:])
-        main(shlex.split(seal)[1:])
-        self.sealed = Sealed.load(folder / "study.sealed")
-        for place, name in enumerate(PARTIES):
-            (folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20 + place, 60 + place))))
-
-    def join(self, *names: str, once: bool = False) -> None:
-        for name in names:
-            line = self.line.replace("south", name).replace("/mnt/share", self.place)
-            command = [
-                sys.executable,
-                "-m",
-                "quietmean.cli.main",
-                *shlex.split(line)[1:],
-                "--yes",
-                "--json",
-                *(["--once"] if once else []),
-            ]
-            self.processes[name] = subprocess.Popen(
-                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-
-    def visit(self, *names: str) -> dict[str, int]:
-        """One process after the other, never two together; their exit codes."""
-        codes = {}
-        for name in names:
-            self.join(name, once=True)
-            self.output[name], errors = self.processes[name].communicate(timeout=120)
-            codes[name] = self.processes[name].returncode
-            assert codes[name] in (0, NotYet.exit_code), errors
-        return codes
-
-    def finish(self) -> dict[str, dict[str, Any]]:
-        found = {}
-        for name, process in self.processes.items():
-            output, errors = process.communicate(timeout=240)
-            assert process.returncode == 0, (name, errors)
-            found[name] = json.loads(output)
-        return found
-
-    def rounds(self) -> list[str]:
-        return [path.name for path in self.share.glob("*/q*") if any(path.iterdir())]
-
-    def kill(self, name: str) -> None:
-        self.processes[name].kill()
-        self.processes[name].communicate()
-
-    def close(self) -> None:
-        for process in self.processes.values():
-            if process.returncode is None:
-                process.kill()
-                process.communicate()
+from support.folder_sites import PARTIES, Sites, sites_in
 
 
 @pytest.fixture
-def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    write_policy(unattended=True)
-    with contextlib.closing(Sites(tmp_path)) as found:
+def sites(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
+    """Its parameters are those of :class:`Sites`: when the start ends, and how long each round is, in seconds."""
+    with sites_in(tmp_path, monkeypatch, *getattr(request, "param", ())) as found:
         yield found
 
 
@@ -140,14 +46,7 @@ def test_three_parties_one_of_them_killed_and_started_again(sites: Sites) -> Non
 @pytest.mark.slow
 def test_by_schedule_alone(sites: Sites) -> None:
     """As cron would run it: each party alone, with hours between the visits for all that anybody knows."""
-    left = list(PARTIES)
-    for _ in range(12):
-        codes = sites.visit(*left)
-        left = [name for name in left if codes[name]]
-        if not left:
-            break
-    assert not left
-    found = [json.loads(sites.output[name]) for name in PARTIES]
+    found = sites.visit_until_the_end(*PARTIES)
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
     assert all(result["parties_counted"] == 3 for result in found)
     # What the folder keeps can be opened by nobody any more.
@@ -161,67 +60,32 @@ def test_by_schedule_alone(sites: Sites) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sites", [(120.0, 30.0)], indirect=True)
 def test_one_never_comes_again(sites: Sites) -> None:
     """After the others' deadlines, which go on while nobody's process runs."""
     for _ in range(3):
         sites.visit(*PARTIES)
-    deadline = time.monotonic() + 400
-    left = ["north", "south"]
-    while left:
-        assert time.monotonic() < deadline
-        codes = sites.visit(*left)
-        left = [name for name in left if codes[name]]
-        time.sleep(5)
-    found = [json.loads(sites.output[name]) for name in ("north", "south")]
+    found = sites.visit_until_the_end("north", "south", pause=5.0)
     assert len({json.dumps(result["estimate"]) for result in found}) == 1
-    assert found[0]["parties_counted"] in (2, 3)
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Of a local server with the interface of S3."""
-    for module in ("s3fs", "moto"):
-        pytest.importorskip(module, reason="no local server with S3's interface: pip install quietmean[folder] moto[server]")
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in (("ACCESS_KEY_ID", "k"), ("SECRET_ACCESS_KEY", "s"), ("ENDPOINT_URL", f"http://{host}:{port}")):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    import s3fs
-
-    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(f"hospitals-{port}")
-    yield f"s3://hospitals-{port}/studies"
-    server.stop()
+    # East had put its value by its third visit, as the others had.
+    assert [result["parties_counted"] for result in found] == [3, 3]
 
 
 @pytest.mark.slow
-def test_by_schedule_in_a_bucket(sites: Sites, bucket: str) -> None:
-    sites.place = bucket
-    left = list(PARTIES)
-    for _ in range(12):
-        codes = sites.visit(*left)
-        left = [name for name in left if codes[name]]
-        if not left:
-            break
-    assert not left
-    found = [json.loads(sites.output[name]) for name in PARTIES]
-    assert len({json.dumps(result["estimate"]) for result in found}) == 1
-    assert list(sites.share.iterdir()) == []
-
-
-def test_places_in_a_bucket(bucket: str) -> None:
-    place = RemotePlace(bucket, "a" * 64)
-    name = "0-1-" + "0" * 32
-    assert list(place.names("q00000001", {"0-1-"})) == []
-    assert place.read("q00000001", name, 100) is None
-    place.put("q00000001", name, b"x" * 100)
-    place.put("q00000001", "2-1-" + "0" * 32, b"y")
-    ((found, size, time_),) = place.names("q00000001", {"0-1-"})
-    assert (found, size) == (name, 100)
-    assert time_ > 0
-    assert place.read("q00000001", name, 100) == b"x" * 100
-    assert place.read("q00000001", name, 99) is None
-    # Another session of the same folder sees none of it.
-    assert list(RemotePlace(bucket, "b" * 64).names("q00000001", {"0-1-"})) == []
+def test_a_store_from_a_backup_takes_no_part(sites: Sites) -> None:
+    """Store and outbox are put back together, as a backup of the whole machine does; the keys for the study are still there."""
+    sites.visit(*PARTIES)
+    (store,) = sites.folder.glob("*-north.store")
+    files = {path: path.read_bytes() for path in sites.folder.glob(f"{store.name}*")}
+    assert {path.name for path in files} >= {store.name, f"{store.name}.outbox"}
+    sites.visit(*PARTIES)
+    for path in sites.folder.glob(f"{store.name}*"):
+        path.unlink()
+    for path, content in files.items():
+        path.write_bytes(content)
+    there = {path: path.read_bytes() for path in sites.share.rglob("*") if path.is_file()}
+    sites.join("north", once=True)
+    output, errors = sites.processes["north"].communicate(timeout=120)
+    assert sites.processes["north"].returncode == 2, (output, errors)
+    assert "the store was restored or copied" in errors
+    assert {path: path.read_bytes() for path in sites.share.rglob("*") if path.is_file()} == there

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +40,9 @@ def command(
     minimum: int | None = None,
     start_by: str | None = None,
     transport: str = "connections",
+    first_deadline: str | None = None,
+    deadline_interval: float | None = None,
+    poll: float | None = None,
     options: Annotated[ProtocolOptions, Parameter(name="*")] = NO_OPTIONS,
     save: Annotated[Path, Parameter(name="--out")] = Path("study.toml"),
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -93,6 +97,12 @@ def command(
         have to come.
     transport
         folder: messages are files in a folder that each site names for itself. connections: parties dial each other, or a relay.
+    first_deadline
+        Of a study through a folder: until when it waits for the start, such as 2027-03-01T12:00:00Z; default in two days.
+    deadline_interval
+        Of a study through a folder: each round ends so many seconds after the one before; default 86400, a day.
+    poll
+        Of a study through a folder: every party looks there at least every so many seconds; default 3600, an hour.
     save
         Where to write the study; an existing file is never overwritten.
     json
@@ -132,6 +142,7 @@ def command(
         "protocol": protocol,
     }
     given |= {"minimum": minimum, "start_by": start_by, "transport": transport}
+    given |= _deadlines(transport == "folder", first_deadline, deadline_interval, poll)
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))
     write_bytes(save, text.encode(), "the study")
@@ -139,6 +150,18 @@ def command(
         print_json({"study": str(save)})
     else:
         out.print(f"{save} holds the study; quietmean invite {save} --key YOUR.key makes the invitation", markup=False)
+
+
+def _deadlines(by_folder: bool, first: str | None, interval: float | None, poll: float | None) -> dict[str, Any]:
+    """The field of a study through a folder. Raises :class:`InputError` where it is given to another."""
+    given = {"first": first, "interval": interval, "poll": poll}
+    if not by_folder:
+        if any(value is not None for value in given.values()):
+            raise InputError("--first-deadline, --deadline-interval and --poll go with --transport folder: leave them out")
+        return {}
+    soon = (datetime.now(UTC) + timedelta(days=2)).replace(minute=0, second=0, microsecond=0)
+    usual = {"first": soon.isoformat(), "interval": 86400.0, "poll": 3600.0}
+    return {"deadlines": usual | {name: value for name, value in given.items() if value is not None}}
 
 
 def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -10,6 +10,7 @@ from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
+    from quietmean.studies.deadlines import Deadlines
 
 
 def plan_study(
@@ -52,8 +53,21 @@ def plan_study(
         f"{target.delta:g}; plan {plan.digest[:12]}",
         markup=False,
     )
+    if study.deadlines is not None:
+        out.print(_in_folder(study.deadlines, plan), markup=False)
     for sentence in sentences:
         out.print(sentence, markup=False)
+
+
+def _in_folder(deadlines: Deadlines, plan: Plan) -> str:
+    """How long a study through a folder may take."""
+    from quietmean.studies.deadlines import in_hours, in_words
+
+    rounds = len(deadlines.timetable(plan).waits) - 1
+    return (
+        f"through a folder: {rounds} rounds of at most {in_hours(deadlines.interval)} after the start, for which it waits until "
+        f"{in_words(deadlines.first)}; {in_hours(rounds * deadlines.interval)} in all at the most"
+    )
 
 
 def _document(plan: Plan) -> dict[str, Any]:

@@ -70,8 +70,8 @@ PASSIVE = Assumption(
 )
 CHANNELS = Assumption(
     Key.CHANNELS,
-    "Messages between two parties are encrypted (TLS 1.3), and nobody but these two reads them, unless they are named as "
-    "intercepted.",
+    "Messages between two parties are encrypted (TLS 1.3, or files that are sealed to their receiver), and nobody but these two "
+    "reads them, unless they are named as intercepted.",
 )
 OVERHEARD = Assumption(
     Key.CHANNELS,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from quietmean.core.party import PartyId
-from quietmean.node.folder import FolderLink, FolderPost, FolderSettings, Outbox
+from quietmean.node.folder import FolderPost, FolderSettings, Outbox
 from quietmean.node.monitor import AlreadyOver, Monitor
 from quietmean.node.net import (
     Answer,
@@ -51,7 +51,9 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         if (before := kept_result(store)) is not None:
             monitor.event(AlreadyOver())
             return before
-        return await _run_session(settings, store, monitor)
+        if settings.folder is not None:
+            return await _run_by_folder(settings, store, monitor, settings.folder)
+        return await _run_by_connections(settings, store, monitor)
 
 
 def monitor_of(settings: NodeSettings) -> Monitor:
@@ -89,48 +91,61 @@ class MonitoredLink(Link):
         return await super().ask(request, payload, answered, unless)
 
 
-async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
-    """A session over TLS, or by files in a folder: one listener, and a link to each of the others, whoever dialled.
+class _Receiver:
+    """What comes in goes to the session, and is shown. The session is made after its links, which need this."""
+
+    session: Session
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+
+    def endpoint(self, settings: NodeSettings, fields: Mapping[str, bytes]) -> Endpoint:
+        """What all links of the session share."""
+        plan, roster = settings.plan, settings.roster
+        target = plan.target
+        content = plan.protocol.content_limit(target.parties, target.dimension)
+        limits = Limits.of_study(target.parties, plan.protocol.rounds, target.dimension, content, plan.grid)
+        credentials = Credentials(settings.identity, roster, settings.study)
+        traffic = self._monitor.traffic
+        return Endpoint(settings.party, roster, settings.study, credentials, limits, self.refused, self.heard, traffic, fields)
+
+    @property
+    def position(self) -> Position:
+        return self.session.position
+
+    def refused(self, name: str, reason: str) -> None:
+        self.session.refused(name, reason)
+
+    def heard(self, peer: PartyId, position: Position) -> None:
+        self.session.heard(peer, position)
+        self._monitor.heard(peer, position)
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        answer = await self.session.handle(sender, request, payload)
+        self._monitor.arrived(sender, request, answer)
+        return answer
+
+
+async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
+    """A session over TLS: one listener, and a link to each of the others, whoever dialled.
 
     Who is dialled, and where this party is, is the roster's: at addresses of their own, or at a relay.
     """
-    party, plan, roster, traffic = settings.party, settings.plan, settings.roster, monitor.traffic
-    agreed = Agreed.of(roster, plan)
-    target = plan.target
-    content = plan.protocol.content_limit(target.parties, target.dimension)
-    limits = Limits.of_study(target.parties, plan.protocol.rounds, target.dimension, content, plan.grid)
-    credentials = Credentials(settings.identity, roster, settings.study)
-
-    def endpoint(session: Session) -> Endpoint:
-        def heard(peer: PartyId, position: Position) -> None:
-            session.heard(peer, position)
-            monitor.heard(peer, position)
-
-        return Endpoint(party, roster, settings.study, credentials, limits, session.refused, heard, traffic, agreed.fields)
-
-    reach = Reach(settings.identity, roster)
-    links: dict[PartyId, Link] = {}
-
-    def make_links(session: Session) -> dict[PartyId, Link]:
-        for peer in range(target.parties):
-            if peer != party:
-                route = reach.route(peer)
-                links[peer] = MonitoredLink(endpoint(session), peer, route, handle, lambda: session.position, monitor)
-        return links
-
-    async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
-        answer = await session.handle(sender, request, payload)
-        monitor.arrived(sender, request, answer)
-        return answer
-
-    if settings.folder is not None:
-        return await _run_by_folder(settings, store, monitor, settings.folder, endpoint)
-    session = Session(settings, store, make_links, traffic, monitor.event)
+    agreed = Agreed.of(settings.roster, settings.plan)
+    receiver = _Receiver(monitor)
+    endpoint = receiver.endpoint(settings, agreed.fields)
+    reach = Reach(settings.identity, settings.roster)
+    links: dict[PartyId, Link] = {
+        peer: MonitoredLink(endpoint, peer, reach.route(peer), receiver.handle, lambda: receiver.position, monitor)
+        for peer in range(len(settings.roster))
+        if peer != settings.party
+    }
+    session = receiver.session = Session(settings, store, links, monitor.traffic, monitor.event)
     listening = settings.listen_socket or reach.open_socket(settings.listen)
     listener = Listener(
-        endpoint(session),
+        endpoint,
         listening,
-        handle,
+        receiver.handle,
         lambda: session.position,
         readiness=lambda: agreed.readiness(session.position),
         links=links,
@@ -149,29 +164,14 @@ async def _run_session(settings: NodeSettings, store: Store, monitor: Monitor) -
         await reach.close()
 
 
-async def _run_by_folder(
-    settings: NodeSettings,
-    store: Store,
-    monitor: Monitor,
-    folder: FolderSettings,
-    endpoint: Callable[[Session], Endpoint],
-) -> NodeResult:
+async def _run_by_folder(settings: NodeSettings, store: Store, monitor: Monitor, folder: FolderSettings) -> NodeResult:
     """A session whose messages are files. It ends at once where the store proves not to be the newest of this party."""
-    posts: list[FolderPost] = []
-
-    async def handle(sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
-        answer = await session.handle(sender, request, payload)
-        monitor.arrived(sender, request, answer)
-        return answer
-
+    receiver = _Receiver(monitor)
+    endpoint = receiver.endpoint(settings, {})
     with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
-
-        def make_links(session: Session) -> dict[PartyId, FolderLink]:
-            posts.append(FolderPost(endpoint(session), settings.identity, folder, outbox, handle, monitor.acknowledged))
-            return posts[0].links
-
-        session = Session(settings, store, make_links, monitor.traffic, monitor.event, outbox.waited)
-        watching, running = asyncio.create_task(posts[0].watch(folder.quiet)), asyncio.create_task(session.run())
+        post = FolderPost(endpoint, settings.identity, folder, outbox, receiver.handle, monitor.acknowledged)
+        session = receiver.session = Session(settings, store, post.links, monitor.traffic, monitor.event, post.closed)
+        watching, running = asyncio.create_task(post.watch(folder.quiet)), asyncio.create_task(session.run())
         try:
             await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)
             return await (running if running.done() else _never(watching))
@@ -179,7 +179,7 @@ async def _run_by_folder(
             for task in (watching, running):
                 task.cancel()
             await asyncio.gather(watching, running, return_exceptions=True)
-            await posts[0].close()
+            await post.close()
 
 
 async def _never(watching: asyncio.Task[None]) -> NodeResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -24,11 +24,12 @@ from quietmean.statistics import Column, Columns, Workload, parse_statistic
 from quietmean.statistics.expectation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
+from quietmean.studies.deadlines import Deadlines, time_with_offset
 
 # Room for so many records of each party where their number is private.
 _MOST_RECORDS = 20_000
-# Several looks into a folder (s).
-LEAST_FOLDER_SECONDS = 10.0
+# By which parties that connect wait for each other.
+_TIMEOUTS = frozenset(("round_timeout", "start_timeout"))
 # How the budget is divided among statistics.
 ALLOCATIONS = ("shares", "widths")
 
@@ -64,6 +65,8 @@ class Study(BaseModel):
     start_timeout: float = Field(default=60.0, ge=1e-3)
     # connections: parties dial each other, or a relay. folder: messages are files in a folder that each site names for itself.
     transport: Literal["connections", "folder"] = "connections"
+    # Of a study through a folder, in place of the time-outs: until when the start and each of the rounds wait.
+    deadlines: Deadlines | None = None
     # With how many parties it may start, by default all; and when, with those who are there. Who is in is agreed on first.
     minimum: int | None = Field(default=None, ge=2, strict=True)
     start_by: AwareDatetime | None = None
@@ -76,10 +79,7 @@ class Study(BaseModel):
     @field_validator("start_by", mode="before")
     @classmethod
     def _time_with_offset(cls, given: Any) -> Any:
-        # A bare number would be taken for seconds since 1970.
-        if given is not None and not isinstance(given, str | datetime):
-            raise ValueError("no time with its offset from UTC")
-        return given
+        return time_with_offset(given)
 
     @classmethod
     def load(cls, path: Path) -> Study:
@@ -117,7 +117,10 @@ class Study(BaseModel):
     def tables(self) -> dict[str, Any]:
         """The tables of its study file in plain data, with every default: what :meth:`from_tables` reads."""
         general = self.model_dump(mode="json", by_alias=True, exclude={"columns", "statistics"}, exclude_none=True)
-        if not self.by_folder:
+        if self.by_folder:
+            for name in _TIMEOUTS:
+                del general[name]
+        else:
             # Seals from before there were folders stay what they are.
             del general["transport"]
         columns = [column.describe() for column in self.columns]
@@ -148,14 +151,28 @@ class Study(BaseModel):
         return self.transport == "folder"
 
     def require_possible_transport(self) -> None:
-        """Raises :class:`InputError` for a study that cannot go through a folder."""
-        if self.by_folder and self.starts_with_quorum:
+        """Raises :class:`InputError` for a study that cannot go through a folder, or has deadlines and does not."""
+        if not self.by_folder:
+            if self.deadlines is not None:
+                raise InputError(
+                    'the study has deadlines and its parties connect: give transport = "folder", or leave deadlines out'
+                )
+            return
+        if self.starts_with_quorum:
             raise InputError('the study has start_by and transport = "folder", which do not go together yet: leave one out')
-        if self.by_folder and self.round_timeout < LEAST_FOLDER_SECONDS:
+        if given := sorted(self.model_fields_set & _TIMEOUTS):
+            raise InputError(f"{given[0]} says nothing in a study through a folder, which has deadlines: leave it out")
+        self.required_deadlines.require_possible()
+
+    @property
+    def required_deadlines(self) -> Deadlines:
+        """Of a study through a folder. Raises :class:`InputError` without any."""
+        if self.deadlines is None:
             raise InputError(
-                f"round_timeout is {self.round_timeout:g} s, too short for a folder: give {LEAST_FOLDER_SECONDS:g} or more, best "
-                "hours"
+                'a study through a folder needs deadlines = {first = "2027-03-01T12:00:00Z", interval = 86400.0, poll = 3600.0}: '
+                "when it starts at the latest, how long each round waits, and how often each party looks at the least, in seconds"
             )
+        return self.deadlines
 
     @cached_property
     def workload(self) -> Workload:
@@ -237,7 +254,7 @@ class Study(BaseModel):
         if self.start_by is not None:
             context |= {"start": {"minimum": self.minimum, "start_by": self.start_by.astimezone(UTC).isoformat()}}
         if self.by_folder:
-            context |= {"transport": self.transport}
+            context |= {"transport": self.transport, "deadlines": self.required_deadlines.describe()}
         if not self.statistics:
             return context
         return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}
@@ -259,13 +276,15 @@ def _fault(kind: str, place: tuple[int | str, ...], message: str, context: Mappi
     """A wrong field in words: where it is, what it must be, and for an unknown one the nearest that is known."""
     text = ".".join(map(str, place))
     if kind == "extra_forbidden":
-        known = [field.alias or name for name, field in (Column if place[0] == "column" else Study).model_fields.items()]
+        tables: dict[str, type[BaseModel]] = {"column": Column, "deadlines": Deadlines}
+        table = tables.get(str(place[0]), Study) if len(place) > 1 else Study
+        known = [field.alias or name for name, field in table.model_fields.items()]
         return f"{text} is unknown{nearest(str(place[-1]), known)}"
     if place == ("column",) and kind in ("missing", "too_short"):
         return "it has no column: add a [[column]] with name, low and high"
     if kind == "missing":
         return f"{text} is missing"
-    if place == ("start_by",):
+    if place in (("start_by",), ("deadlines", "first")):
         return f"{text} must be a time with its offset from UTC, for example 2027-03-01T09:00:00Z"
     if kind == "enum":
         return f"{text} must be {context['expected'].replace(chr(39), chr(34))}"

@@ -4,6 +4,7 @@ from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import DiskPlace, Place, parse_folder
 from quietmean.node.folder.post import FolderLink, FolderPost, FolderSettings
 from quietmean.node.folder.slot import Kind, Mailbox, Parties, Slot, mailbox_bytes, open_file, seal_file
+from quietmean.node.folder.timetable import Timetable
 
 __all__ = [
     "DiskPlace",
@@ -16,6 +17,7 @@ __all__ = [
     "Parties",
     "Place",
     "Slot",
+    "Timetable",
     "mailbox_bytes",
     "open_file",
     "parse_folder",

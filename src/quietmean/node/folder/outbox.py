@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,6 @@ CREATE TABLE IF NOT EXISTS session (name TEXT PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS file (
     kind TEXT, number INTEGER, receiver INTEGER, file BLOB, request BLOB, answer BLOB, PRIMARY KEY (kind, number, receiver)
 );
-CREATE TABLE IF NOT EXISTS wait (what TEXT PRIMARY KEY, since REAL);
 """
 
 
@@ -78,13 +76,6 @@ class Outbox:
             (Kind.REQUEST, receiver, request),
         ).fetchone()
         return None if found is None else (int(found[0]), found[1])
-
-    def waited(self, what: str) -> float:
-        """For how long this party has been waiting (s), with all processes before; of this machine's clock."""
-        now = time.time()
-        self._database.execute("INSERT OR IGNORE INTO wait VALUES (?, ?)", (what, now))
-        (since,) = self._database.execute("SELECT since FROM wait WHERE what = ?", (what,)).fetchone()
-        return max(now - float(since), 0.0)
 
     def close(self) -> None:
         self._database.close()

@@ -95,7 +95,8 @@ def parse_folder(text: str) -> Callable[[str], Place]:
         raise InputError(f"folder {text.partition('::')[0]}::... is a chain of places: name one place")
     parts = urlsplit(text)
     if "://" in text:
-        if "@" in parts.netloc:
+        # Whose account it is at the other end of ssh is no secret.
+        if parts.password is not None or (parts.username is not None and parts.scheme != "sftp"):
             raise InputError(
                 "the folder's URL has credentials in it, which others can see: leave them to the system's own settings"
             )

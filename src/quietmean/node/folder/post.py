@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import heapq
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -22,9 +21,11 @@ import msgspec
 
 from quietmean.core.errors import InputError, NotYet, PeerError
 from quietmean.core.party import PartyId
+from quietmean.node.folder.look import Looker, OwnFile, Seen
 from quietmean.node.folder.outbox import Outbox
 from quietmean.node.folder.place import Place
-from quietmean.node.folder.slot import OVERHEAD, Kind, Mailbox, Parties, Slot, is_valid, open_file, seal_file
+from quietmean.node.folder.slot import OVERHEAD, Kind, Mailbox, Parties, Slot, seal_file
+from quietmean.node.folder.timetable import Timetable
 from quietmean.node.net import (
     ACCEPTED,
     Answer,
@@ -40,15 +41,19 @@ from quietmean.node.net import (
     decode_header,
     encode_frame,
 )
+from quietmean.node.phase import Position
 
-# Looked at so many files of one slot at a time; asked for so many answers.
-CANDIDATES: Final = 256
+# Answers of one party that are looked for at a time.
 _ANSWERS: Final = 8
 # Requests of one party that are being answered at a time; the next ones wait in the folder.
 WINDOW: Final = 16
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 2.0
-# Files remembered as refused, by slot; then all are looked at again.
-_REMEMBERED: Final = 100_000
+# A process that is to end soon looks so often in vain before; on a slow share that is long.
+_QUIET_LOOKS: Final = 3
+# Before a round is closed, what is there is read; who shows something new for ever is not waited for.
+_LAST_LOOKS: Final = 64
+# The clock may be set while nobody looks at it; a time shorter than the least may be none (s).
+_LEAST_NAP, _LONGEST_NAP = 0.01, 30.0
 # Of a frame's encoding before its header.
 _LENGTHS: Final = 8
 _SPARE: Final = 1024
@@ -58,13 +63,16 @@ _SPARE: Final = 1024
 class FolderSettings:
     """The folder as one site has it: ``place`` of the session (by its digest), own mailbox key and everybody's public ones.
 
-    ``quiet``: a process ends once nothing new came for so many seconds, to be started again later.
+    ``quiet``: a process ends once nothing new came for so many seconds, to be started again later. ``clock``: the time of
+    this machine, seconds since 1970.
     """
 
     place: Callable[[str], Place]
     mailbox: Mailbox | None = field(repr=False)
     mailboxes: Mapping[PartyId, bytes] = field(repr=False)
+    timetable: Timetable
     quiet: float = math.inf
+    clock: Callable[[], float] = time.time
 
 
 class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -99,15 +107,6 @@ class _Peer:
             self.expected += 1
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What one look into a slot found: ``content`` of the one valid file, or what is wrong with its sender."""
-
-    slot: Slot
-    content: bytes = b""
-    fault: str = ""
-
-
 class FolderPost:
     """All links of one party. ``handle`` answers requests; ``answered`` is told of every answer that somebody waits for.
 
@@ -128,17 +127,18 @@ class FolderPost:
             raise InputError(
                 "the keys of this party for this study were deleted with its result: give --store with the one that has it"
             )
-        self._endpoint, self._identity, self._mailbox, self._outbox = endpoint, identity, settings.mailbox, outbox
+        self._endpoint, self._identity, self._outbox = endpoint, identity, outbox
         self._handle, self._answered = handle, answered
-        self._place = settings.place(endpoint.study)
         keys = [entry.public_key for entry in endpoint.roster.entries]
         self._parties = Parties(endpoint.study, keys, settings.mailboxes)
         limits = endpoint.limits
-        self._largest = OVERHEAD + _SPARE + limits.header + max(8 * limits.dimension + limits.content, limits.log)
-        self._outgoing: dict[Slot, bytes] = dict(outbox.waiting())
-        # By hashes of name, size and time, which nobody outside knows.
-        self._refused: dict[Slot, set[int]] = {}
-        self._looked = False
+        largest = OVERHEAD + _SPARE + limits.header + max(8 * limits.dimension + limits.content, limits.log)
+        self._looker = Looker(settings.place(endpoint.study), self._parties, settings.mailbox, largest)
+        self._outgoing = {slot: OwnFile.of(slot, file) for slot, file in outbox.waiting()}
+        self._timetable, self._clock = settings.timetable, settings.clock
+        # How many looks into the folder have begun, and the last of them that found nothing new.
+        self._looks = self._quiet_look = 0
+        self._look_ended = asyncio.Condition()
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._first_look = True
@@ -192,7 +192,7 @@ class FolderPost:
         content = msgspec.msgpack.encode(_Content(self._peers[slot.receiver].received, header, payload))
         file = seal_file(self._parties, slot, content, self._identity)
         self._outbox.add(slot, file, request)
-        self._outgoing[slot] = file
+        self._outgoing[slot] = OwnFile.of(slot, file)
         self._endpoint.traffic.sent += len(file)
         self._wake.set()
 
@@ -203,18 +203,24 @@ class FolderPost:
 
         Raises :class:`InputError` for a store that is not the newest of this party.
         """
-        pause, since = _FIRST_PAUSE, time.monotonic()
+        pause, since, in_vain = _FIRST_PAUSE, time.monotonic(), 0
         while True:
             self._wake.clear()
-            news, sent = False, set(self._outgoing)
+            self._looks += 1
+            trouble = ""
             try:
+                sent = set(self._outgoing)
                 news = await self._once()
-                trouble = ""
+                if not news:
+                    self._quiet_look = self._looks
             except OSError as error:
-                trouble = f"the folder cannot be used now ({error.strerror or error})"
+                news, trouble = False, f"the folder cannot be used now ({error.strerror or error})"
+            async with self._look_ended:
+                self._look_ended.notify_all()
             if news or self._outgoing.keys() != sent:
-                since = time.monotonic()
-            if time.monotonic() - since > quiet:
+                since, in_vain = time.monotonic(), 0
+            in_vain += 1
+            if in_vain > _QUIET_LOOKS and time.monotonic() - since > quiet:
                 raise NotYet(trouble or "all is done that can be done now: run the same command again later, the study goes on")
             for link in self.links.values():
                 link.trouble = trouble or link.usual_trouble
@@ -223,17 +229,28 @@ class FolderPost:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
 
+    async def closed(self, position: Position) -> None:
+        """Returns when this party waits for nobody at a position any more: after its time, when all that was there is read.
+
+        The time of a file says nothing: who can write to the folder can set it.
+        """
+        end = self._timetable.end(position)
+        while (left := end - self._clock()) > 0:
+            await asyncio.sleep(min(max(left, _LEAST_NAP), _LONGEST_NAP))
+        begun = self._looks
+        self._wake.set()
+        async with self._look_ended:
+            await self._look_ended.wait_for(lambda: self._quiet_look > begun or self._looks >= begun + _LAST_LOOKS)
+
     async def _once(self) -> bool:
-        """One poll; whether there was anything new."""
-        self._looked = False
+        """One look; whether there was anything new."""
         outgoing, due = dict(self._outgoing), self._due()
         own = self._unknown_own() if self._first_look else []
-        found = await asyncio.to_thread(self._exchange, outgoing, due, own)
+        found = await asyncio.to_thread(self._looker.look, outgoing, due, own)
         self._first_look = False
         for seen in sorted(found, key=lambda seen: seen.slot.number):
             self._take(seen)
-        # Among many that are none there may be one that is.
-        return bool(found) or self._looked
+        return bool(found) or self._looker.in_vain > 0
 
     def _due(self) -> list[Slot]:
         """The slots that are listed: answers that are missing, and of each party the next request."""
@@ -254,84 +271,13 @@ class FolderPost:
             found.append(Slot(Kind.ANSWER, peer.expected, own, party))
         return found
 
-    def _exchange(self, outgoing: Mapping[Slot, bytes], due: Collection[Slot], own: Collection[Slot]) -> list[_Seen]:
-        """Put what is missing, read what is due. In a thread: a share may be slow."""
-        rounds: dict[str, list[Slot]] = {}
-        for slot in (*outgoing, *due, *own):
-            rounds.setdefault(slot.round, []).append(slot)
-        found, expected = [], set(due)
-        for round_, slots in rounds.items():
-            listed = self._list(round_, slots)
-            for slot in slots:
-                there = listed.get(slot.prefix, [])
-                if slot in expected:
-                    if (seen := self._read(slot, there)) is not None:
-                        found.append(seen)
-                    continue
-                file = outgoing.get(slot)
-                name = "" if file is None else slot.name(file)
-                self._require_newest(slot, [each for each in there if each[0] != name])
-                # One that was cut short on its way, or by somebody, is put again.
-                if file is not None and (name, len(file)) not in {each[:2] for each in there}:
-                    self._place.put(round_, name, file)
-        return found
-
-    def _list(self, round_: str, slots: Collection[Slot]) -> dict[str, list[tuple[str, int, float]]]:
-        """At most so many candidates of each slot, without those that were refused and did not change since."""
-        by_prefix = {slot.prefix: slot for slot in slots}
-        found: dict[str, list[tuple[str, int, float]]] = {}
-        for each in self._place.names(round_, by_prefix.keys()):
-            prefix = each[0].rpartition("-")[0] + "-"
-            possible = prefix in by_prefix and OVERHEAD <= each[1] <= self._largest
-            if possible and hash(each) not in self._refused.get(by_prefix[prefix], ()):
-                candidates = found.setdefault(prefix, [])
-                candidates.append(each)
-                if len(candidates) > 16 * CANDIDATES:
-                    found[prefix] = heapq.nsmallest(CANDIDATES, candidates)
-        return {prefix: heapq.nsmallest(CANDIDATES, candidates) for prefix, candidates in found.items()}
-
-    def _files(self, slot: Slot, there: Collection[tuple[str, int, float]]) -> dict[str, bytes]:
-        """The valid ones of a slot, by name. Others are not looked at again until they change."""
-        found = {}
-        for each in there:
-            name = each[0]
-            file = self._place.read(slot.round, name, self._largest)
-            if file is not None and is_valid(self._parties, slot, name, file):
-                found[name] = file
-                continue
-            refused = self._refused.setdefault(slot, set())
-            if len(refused) >= _REMEMBERED:
-                refused.clear()
-            refused.add(hash(each))
-            self._looked = True
-        return found
-
-    def _read(self, slot: Slot, there: Collection[tuple[str, int, float]]) -> _Seen | None:
-        files = self._files(slot, there)
-        if len(files) > 1:
-            return _Seen(slot, fault=f"it put {len(files)} different files in one place: its store was copied, or it lies")
-        for name, file in files.items():
-            self._endpoint.traffic.received += len(file)
-            try:
-                return _Seen(slot, open_file(self._parties, slot, name, file, self._mailbox))
-            except PeerError as error:
-                return _Seen(slot, fault=str(error))
-        return None
-
-    def _require_newest(self, slot: Slot, others: Collection[tuple[str, int, float]]) -> None:
-        """Raises :class:`InputError` where a valid file of this party is there that its outbox does not have."""
-        if self._files(slot, others):
-            raise InputError(
-                "the folder has a file of this party that its store does not know: the store was restored or copied, and must "
-                "not take part a second time; go on with the newest store, or stay out of this study"
-            )
-
     # --- what came ---------------------------------------------------------------------------------------------------
 
-    def _take(self, seen: _Seen) -> None:
+    def _take(self, seen: Seen) -> None:
         slot = seen.slot
         peer = self._peers[slot.sender]
-        self._refused.pop(slot, None)
+        self._looker.forget(slot)
+        self._endpoint.traffic.received += seen.size
         try:
             if seen.fault:
                 raise PeerError(seen.fault)
@@ -397,13 +343,14 @@ class FolderPost:
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Answer what came, put what waits, and end."""
+    async def close(self, *, answering: bool = True) -> None:
+        """End; before that answer what came, and put what waits."""
         with contextlib.suppress(OSError, InputError):
-            await self._once()
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=_FIRST_PAUSE)
-            await self._once()
+            if answering:
+                await self._once()
+                if self._tasks:
+                    await asyncio.wait(self._tasks, timeout=_FIRST_PAUSE)
+                await self._once()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,41 +1,89 @@
 """A folder that is not mounted: in a bucket, or at the other end of SFTP or WebDAV, by fsspec.
 
-Whose account that is, is a matter of the system's own settings there (such as AWS_PROFILE, ssh): no URL has a password in it.
+Whose account that is, is a matter of the system's own settings there (such as AWS_PROFILE, ssh's keys, .netrc): no URL has a
+password in it.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+import ssl
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
 
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
+from quietmean.randomness import fresh_bytes
 
 # What each needs besides fsspec.
 NEEDS: Final = {"s3": "s3fs", "sftp": "paramiko", "webdavs": "webdav4"}
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """``rename`` replaces a file in one step; None where an upload is whole or not at all by itself."""
+
+    files: Any
+    root: str
+    rename: Callable[[str, str], Any] | None = None
+
+
+def _bucket(url: SplitResult) -> _Opened:
+    import s3fs
+
+    return _Opened(s3fs.S3FileSystem(use_listings_cache=False, skip_instance_cache=True), f"{url.netloc}{url.path}")
+
+
+def _sftp(url: SplitResult) -> _Opened:
+    import paramiko
+    from fsspec.implementations.sftp import SFTPFileSystem
+
+    class OfKnownHosts(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
+        """As ssh without a terminal: a host is known, or refused. By itself the library would take any key."""
+
+        def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
+            files = (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
+            if not any(paramiko.HostKeys(str(file)).check(hostname, key) for file in files if file.exists()):
+                raise OSError(f"the key of {hostname} is not the one in known_hosts: log in once with ssh, and compare it")
+
+    # Without a name, this account's.
+    given = {name: value for name, value in (("port", url.port), ("username", url.username)) if value}
+    files = SFTPFileSystem(url.hostname, host_key_policy=OfKnownHosts(), skip_instance_cache=True, **given)
+    return _Opened(files, url.path, files.mv)
+
+
+def _webdav(url: SplitResult) -> _Opened:
+    import httpx
+    from webdav4.fsspec import WebdavFileSystem
+
+    auth = httpx.NetRCAuth() if (Path.home() / ".netrc").exists() else None
+    # The system's certificates, rather than the library's own.
+    files = WebdavFileSystem(f"https://{url.netloc}{url.path}", auth, verify=ssl.create_default_context())
+    return _Opened(files, "", lambda old, new: files.client.move(old, new, overwrite=True))
+
+
+_OPEN: Final = {"s3": _bucket, "sftp": _sftp, "webdavs": _webdav}
 
 
 class RemotePlace:
     """``url``: of the folder, one of :data:`NEEDS`. Raises :class:`InputError` where a library is missing."""
 
     def __init__(self, url: str, session: str) -> None:
-        fsspec = import_extra("fsspec", "folder", "a folder that is not mounted")
-        scheme = url.partition("://")[0]
-        import_extra(NEEDS[scheme], "folder", f"a folder at {scheme}://")
-        with _as_os_error():
-            self._files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
-        self._folder = f"{root.rstrip('/')}/{session[:32]}"
-        # A bucket has no folders to be made.
-        self._made = scheme == "s3"
+        self._url, self._session = urlsplit(url), session[:32]
+        import_extra("fsspec", "folder", "a folder that is not mounted")
+        import_extra(NEEDS[self._url.scheme], "folder", f"a folder at {self._url.scheme}://")
+        self._opened: _Opened | None = None
 
     def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
         try:
-            with _as_os_error():
+            with self._place() as place:
                 # What was listed before is old.
-                self._files.invalidate_cache()
-                entries = self._files.ls(f"{self._folder}/{round_}", detail=True)
+                place.files.invalidate_cache()
+                entries = place.files.ls(self._path(place, round_), detail=True)
         except FileNotFoundError:
             return
         for entry in entries:
@@ -45,29 +93,43 @@ class RemotePlace:
 
     def read(self, round_: str, name: str, limit: int) -> bytes | None:
         try:
-            with _as_os_error():
-                content = bytes(self._files.cat_file(f"{self._folder}/{round_}/{name}", start=0, end=limit + 1))
+            with self._place() as place:
+                content = bytes(place.files.cat_file(self._path(place, round_, name), start=0, end=limit + 1))
         except FileNotFoundError:
             return None
         return content if len(content) <= limit else None
 
     def put(self, round_: str, name: str, file: bytes) -> None:
-        """One upload. Elsewhere than in a bucket others may see a part of it first: it is not valid, and is looked at again."""
-        with _as_os_error():
-            if not self._made:
-                self._files.makedirs(f"{self._folder}/{round_}", exist_ok=True)
-            self._files.pipe_file(f"{self._folder}/{round_}/{name}", file)
+        """Write a file, whole or not at all."""
+        with self._place() as place:
+            path = self._path(place, round_, name)
+            if place.rename is None:
+                place.files.pipe_file(path, file)
+                return
+            # A bucket has no folders to be made.
+            place.files.makedirs(self._path(place, round_), exist_ok=True)
+            partial = self._path(place, round_, f".{fresh_bytes(8).hex()}")
+            place.files.pipe_file(partial, file)
+            place.rename(partial, path)
 
+    def _path(self, place: _Opened, *parts: str) -> str:
+        return "/".join([place.root.rstrip("/"), self._session, *parts])
 
-@contextlib.contextmanager
-def _as_os_error() -> Iterator[None]:
-    """Each library has errors of its own, whose texts may hold names of accounts."""
-    try:
-        yield
-    except (OSError, InputError):
-        raise
-    except Exception as error:
-        raise OSError(type(error).__name__) from None
+    @contextlib.contextmanager
+    def _place(self) -> Iterator[_Opened]:
+        """Connected, again if that was lost. Each library has errors of its own, whose texts may hold names of accounts."""
+        try:
+            if self._opened is None:
+                self._opened = _OPEN[self._url.scheme](self._url)
+            yield self._opened
+        except (FileNotFoundError, InputError):
+            raise
+        except OSError:
+            self._opened = None
+            raise
+        except Exception as error:
+            self._opened = None
+            raise OSError(type(error).__name__) from None
 
 
 def _time_of(entry: dict[str, Any]) -> float:

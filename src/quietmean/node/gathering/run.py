@@ -187,10 +187,7 @@ class _Part:
             self._on_start(started)
             members = attempt.proposal.ordered
             self._places = {member: place for place, member in enumerate(members)}
-
-            def links(session: Session) -> dict[PartyId, Link]:
-                return {place: self._links[member] for member, place in self._places.items() if member in self._links}
-
+            links = {place: self._links[member] for member, place in self._places.items() if member in self._links}
             session = Session(inside, store, links, self._monitor.traffic, self._monitor.event)
             session.at_gate(lambda parties: listener.cut_off(members[place] for place in parties), asyncio.to_thread)
             self._session = session

@@ -188,7 +188,7 @@ class Series:
             peer: Link(self._endpoint, peer, self._reach.route(peer), self._handle, self._told) for peer in self._others
         }
         self._where = Others(self._links, settings.plan.target.colluding, settings.round_timeout / 2)
-        self._opening = Session(settings, self._store, lambda _: self._round_links(0), self._monitor.traffic, self._monitor.event)
+        self._opening = Session(settings, self._store, self._round_links(0), self._monitor.traffic, self._monitor.event)
         self._listener = Listener(
             self._endpoint,
             settings.listen_socket or self._reach.open_socket(settings.listen),
@@ -256,7 +256,7 @@ class Series:
         session = Session(
             settings,
             store,
-            lambda _: self._round_links(number),
+            self._round_links(number),
             self._monitor.traffic,
             self._monitor.event,
             restarted=self._may_know_more or self._requests.lost_some,

@@ -19,6 +19,7 @@ from quietmean.core.errors import PeerError, ProtocolFailure
 from quietmean.core.party import PartyId
 from quietmean.node.monitor import AgreementWaits
 from quietmean.node.net import ACCEPTED, Commit, Reveal, printable
+from quietmean.node.phase import Phase
 from quietmean.node.quorum import Opening, commitment_hash
 from quietmean.node.session.context import Context
 from quietmean.node.storage import Commitment, Store
@@ -106,20 +107,24 @@ class Commitments:
 
 
 async def agree(context: Context, commitments: Commitments, opening: Opening, start_timeout: float) -> None:
-    """Returns when everybody holds everybody's nonce. Raises ProtocolFailure with the missing after ``start_timeout`` seconds."""
+    """Returns when everybody holds everybody's nonce. Raises ProtocolFailure with the missing after ``start_timeout`` seconds.
+
+    Where the waits of a study have a timetable, it says until when, instead.
+    """
     commit = commitments.commitment(context.party, opening)
     acknowledged: set[PartyId] = set()
     sending = [context.spawn(_send_opening(context, commitments, peer, commit, opening, acknowledged)) for peer in context.others]
+    closed = asyncio.sleep(start_timeout) if context.closed is None else context.closed((int(Phase.AGREEMENT), 0))
+    closing = context.spawn(closed)
     try:
-        async with asyncio.timeout(start_timeout - context.waited("start")):
-            await _all_in(context, commitments, acknowledged)
-    except TimeoutError:
-        missing = _missing(context, commitments, acknowledged)
-        reasons = "; ".join(f"{context.settings.names[party]}: {context.links[party].trouble}" for party in sorted(missing))
-        raise ProtocolFailure(f"the study did not start within {start_timeout:g} s for want of {reasons}") from None
+        await _all_in(context, commitments, acknowledged, closing)
     finally:
-        for task in sending:
+        for task in (*sending, closing):
             task.cancel()
+    if missing := _missing(context, commitments, acknowledged):
+        reasons = "; ".join(f"{context.settings.names[party]}: {context.links[party].trouble}" for party in sorted(missing))
+        until = f"within {start_timeout:g} s" if context.closed is None else "by its first deadline"
+        raise ProtocolFailure(f"the study did not start {until} for want of {reasons}")
 
 
 async def _send_opening(
@@ -142,9 +147,10 @@ def _missing(context: Context, commitments: Commitments, acknowledged: set[Party
     return commitments.uncommitted or commitments.unrevealed | (set(context.others) - acknowledged)
 
 
-async def _all_in(context: Context, commitments: Commitments, acknowledged: set[PartyId]) -> None:
+async def _all_in(context: Context, commitments: Commitments, acknowledged: set[PartyId], closing: asyncio.Task[None]) -> None:
+    """Returns when nobody is missing, or it is too late."""
     reported: list[str] = []
-    while missing := _missing(context, commitments, acknowledged):
+    while (missing := _missing(context, commitments, acknowledged)) and not closing.done():
         names = context.names(missing)
         if names != reported:
             reported = names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -20,6 +21,8 @@ from quietmean.node.storage import Outgoing, Store
 
 # Waking up later than planned by more than this part of the round's time-out means that the process was suspended.
 _OWN_PAUSE = 0.05
+# What a frame has room for (ms); 24 days.
+_LONGEST_VALIDITY = 2**31 - 1
 
 
 class PeerLink(Protocol):
@@ -50,7 +53,7 @@ class PeerLink(Protocol):
 class Context:
     """One running session. ``changed`` is set whenever something arrived that a wait could be waiting for.
 
-    ``waited``: for how long processes before this one have waited for the same, in seconds.
+    ``closed`` returns when the wait at a position is over for all parties; without it each party is waited for by time-outs.
     """
 
     settings: NodeSettings
@@ -60,7 +63,7 @@ class Context:
     failure_detector: FailureDetector
     report: Report
     changed: asyncio.Event
-    waited: Callable[[str], float] = lambda what: 0.0
+    closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None
     agreement: bytes = b""
     # From the agreement on, when the schedule is known.
     gossip: GossipedLogs | None = None
@@ -113,7 +116,7 @@ class Context:
 
     def transfer(self, position: Position, message: Outgoing, gossip: bytes) -> Transfer:
         """The header of a message of this (phase, round). ``gossip``: encoded logs that go along."""
-        valid_for = int(1000 * LONGEST_WAIT * self.round_timeout)
+        valid_for = min(int(1000 * LONGEST_WAIT * self.round_timeout), _LONGEST_VALIDITY)
         return Transfer(0, *position, message.weight, valid_for, self.agreement, message.dimension, gossip, message.width)
 
     async def heartbeat(self, party: PartyId, seconds: float) -> Answer | None:
@@ -131,7 +134,8 @@ class Wait:
     """A wait for other parties. It ends when nobody is missing, or the deadlines of all who are missing have passed.
 
     ``missing`` gives the parties waited for, and whether each owes an answer (rather than a message). ``full_time``: for whom
-    suspicion does not shorten the wait: for nobody, for parties whose process may be alive, or for all.
+    suspicion does not shorten the wait: for nobody, for parties whose process may be alive, or for all. ``at``: a position other
+    than the session's, where there is a timetable of waits; with that, all deadlines are its.
     """
 
     def __init__(
@@ -139,19 +143,28 @@ class Wait:
         context: Context,
         missing: Callable[[], Mapping[PartyId, bool]],
         full_time: Literal["nobody", "alive", "all"] = "nobody",
+        *,
+        at: Position | None = None,
     ) -> None:
         self._context = context
         self._missing = missing
         self._full_time = full_time
         self._clock = asyncio.get_running_loop().time
-        phase, round_ = context.inbox.position
-        self._start = self._clock() - context.waited(f"{phase}.{round_}")
+        self._start = self._clock()
+        self._closing = None if context.closed is None else context.spawn(context.closed(at or context.inbox.position))
         self._interval = HEARTBEAT_INTERVAL * context.round_timeout
         self._next_heartbeat: dict[PartyId, float] = {}
         self._reported = self._wake = self._clock()
 
     async def until_over(self) -> frozenset[PartyId]:
         """Who was still missing when the wait ended."""
+        try:
+            return await self._until_over()
+        finally:
+            if self._closing is not None:
+                self._closing.cancel()
+
+    async def _until_over(self) -> frozenset[PartyId]:
         context = self._context
         while True:
             context.changed.clear()
@@ -182,6 +195,8 @@ class Wait:
         return now
 
     def _deadline(self, party: PartyId, answer_due: bool) -> float:
+        if self._closing is not None:
+            return -math.inf if self._closing.done() else math.inf
         # Nobody listens at its address: its process has ended.
         gone = self._context.links[party].unreachable
         failure_detector = self._context.failure_detector

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from quietmean.core.party import PartyId
@@ -41,7 +42,6 @@ def own_log(context: Context, heard: tuple[PartyId, ...]) -> PartyLog:
         heard,
         store.settled(mixing),
         store.seen_here(mixing),
-        store.first_audit(context.settings.audit),
     )
 
 
@@ -136,7 +136,9 @@ class _Telling:
         """Tell it as it is now, in place of what it was before."""
         for task in self._tasks:
             task.cancel()
-        log = own_log(self._context, self._heard)
+        context = self._context
+        # Only the log that ends a session says how far the site's audit log had come.
+        log = msgspec.structs.replace(own_log(context, self._heard), audit=context.store.first_audit(context.settings.audit))
         self._seen, self.acknowledged, payload = log.seen, set(), encode_log(log)
         self._tasks += [self._context.spawn(self._send(party, payload, self.acknowledged)) for party in self._context.others]
 

@@ -117,7 +117,7 @@ class PhaseRunner:
             return earlier | {receiver: True for receiver in statuses if receiver not in known}
 
         asking = [context.spawn(ask(receiver)) for receiver in statuses if receiver not in known]
-        await Wait(context, unresolved, full_time="alive").until_over()
+        await Wait(context, unresolved, full_time="alive", at=(here[0], here[1] + 1)).until_over()
         for task in asking:
             task.cancel()
         return statuses | known

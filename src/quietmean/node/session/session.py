@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -60,17 +60,17 @@ class Session:
         self,
         settings: NodeSettings,
         store: Store,
-        make_links: Callable[[Session], Mapping[PartyId, PeerLink]],
+        links: Mapping[PartyId, PeerLink],
         traffic: Traffic,
         report: Report,
-        waited: Callable[[str], float] = lambda what: 0.0,
+        closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None,
         *,
         restarted: bool = False,
     ) -> None:
-        """``make_links`` makes the links to the other parties; they count bytes in ``traffic``. ``report`` gets the events.
+        """``links`` to the other parties count bytes in ``traffic``. ``report`` gets the events.
 
-        ``waited``: for how long processes before this one have waited for the same (s). ``restarted``: one that died may have
-        been handed messages, even if the store says nothing.
+        ``closed`` returns when nobody is waited for at a position any more, whoever is there; by default time-outs tell.
+        ``restarted``: a process that died may have been handed messages, even if the store says nothing.
         """
         self._settings = settings
         self._store = store
@@ -108,11 +108,11 @@ class Session:
                 plan.grid,
                 copies=plan.releases_are_copies,
             ),
-            links=make_links(self),
+            links=links,
             failure_detector=self.failure_detector,
             report=report,
             changed=changed,
-            waited=waited,
+            closed=closed,
         )
         self._gate = Gate(self._context, self._merge_gossip)
         if plan.gated and self._mixing_is_over:

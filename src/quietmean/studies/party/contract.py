@@ -21,6 +21,7 @@ from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.randomness import Seed
 from quietmean.statistics import Column
+from quietmean.studies.deadlines import in_hours, in_words
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.party.files import Files
 from quietmean.studies.sealed import Sealed
@@ -32,7 +33,7 @@ _UNITS = {"record": "one record of one party", "party": "all that one party cont
 
 @dataclass(frozen=True)
 class Signatory:
-    """A party that a contract names; ``address``: where it is dialled, None where contributions go by file."""
+    """A party that a contract names; ``address``: where it is dialled, None where messages or contributions are files."""
 
     name: str
     key: str
@@ -92,8 +93,11 @@ class Contract:
 
     @classmethod
     def of(cls, files: Files, choice: Choice) -> Self:
-        """For a party that connects to the others."""
-        parties = tuple(Signatory(entry.name, entry.public_key, entry.address) for entry in files.roster.entries)
+        """For a party that connects to the others, or sends them files through a folder."""
+        folder = files.study.by_folder
+        parties = tuple(
+            Signatory(entry.name, entry.public_key, None if folder else entry.address) for entry in files.roster.entries
+        )
         return cls(files.study, parties, files.party, choice, files.sealed)
 
     @classmethod
@@ -236,6 +240,7 @@ class Contract:
             "expected": self.expected(),
             "plan": plan.digest,
             **self._quorum_json(),
+            **self._deadlines_json(),
             "assumptions": assumptions_json(plan.assumptions),
         }
 
@@ -252,9 +257,35 @@ class Contract:
             return []
         fewer = "" if self.fewest == parties else f", with those who are there if they are {self.fewest} or more"
         return [
-            f"as soon as all {parties} parties are there, or at {_in_words(start_by)}{fewer}; who is in is agreed on first, by "
+            f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on first, by "
             "proposal of one of the parties, and whoever is not in takes no part"
         ]
+
+    def _deadlines_json(self) -> dict[str, Any]:
+        if self.study.deadlines is None:
+            return {}
+        table = self.study.deadlines.timetable(self.plan)
+        ends = {what: datetime.fromtimestamp(end, UTC).isoformat() for what, end in table}
+        return {"deadlines": {"poll_seconds": self.study.deadlines.poll, "ends": ends}}
+
+    def _waits(self) -> list[str]:
+        """Until when others are waited for, of a study through a folder."""
+        deadlines = self.study.deadlines
+        if deadlines is None:
+            return []
+        ends = [datetime.fromtimestamp(end, UTC) for _, end in deadlines.timetable(self.plan)]
+        each, poll = in_hours(deadlines.interval), in_hours(deadlines.poll)
+        return [
+            f"for the start until {in_words(ends[0])}, then for {len(ends) - 1} rounds, each {each} longer, until "
+            f"{in_words(ends[-1])} at the latest; every party looks into the folder every {poll} or more often, and what is put "
+            "there counts as seen"
+        ]
+
+    def _how(self) -> str:
+        """In which way it takes part with the others."""
+        if self.study.by_folder:
+            return "through a folder, with"
+        return "with" if self.own.address is None else "connects to"
 
     def lines(self) -> list[tuple[str, str]]:
         """What it is about, and what it says: for people."""
@@ -271,8 +302,9 @@ class Contract:
             ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
             ("if all others collude", others),
             ("protocol", f"{plan.protocol.name}, {plan.protocol.trust}" + (f": {self.choice.why}" if self.choice.why else "")),
-            ("with" if self.own.address is None else "connects to", _listed([str(party) for party in self.others])),
+            (self._how(), _listed([str(party) for party in self.others])),
             *(("starts", sentence) for sentence in self._start()),
+            *(("waits", sentence) for sentence in self._waits()),
             *(("through a relay", f"{relay} {_RELAY_LEARNS}") for relay in self.relays),
             *(("expected", sentence) for sentence in expected),
             *(("taken for granted", str(one)) for one in plan.assumptions),
@@ -284,10 +316,6 @@ def relays_of(parties: Sequence[Signatory]) -> list[str]:
     """Hosts and ports of the relays at which parties are called."""
     found = {party.address for party in parties if isinstance(party.address, RelayAddress)}
     return sorted(format_address((relay.host, relay.port)) for relay in found)
-
-
-def _in_words(when: datetime) -> str:
-    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _party_json(party: Signatory) -> dict[str, Any]:

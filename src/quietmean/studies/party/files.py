@@ -6,6 +6,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -196,11 +197,11 @@ class Files:
             wipe_value=True,
             weight=encoded.weight,
             store=store,
-            round_timeout=self.study.round_timeout,
+            round_timeout=self.study.round_timeout if self.study.deadlines is None else self.study.deadlines.interval,
             start_timeout=self.study.start_timeout,
             status=status_path(store),
             listen=listening_place(listen, listen_through),
-            folder=self.folder(folder, once=once),
+            folder=self.folder(folder, plan, once=once),
             quorum=quorum,
         )
         return settings if show is None else replace(settings, report=show.report, observe=show.observe)
@@ -210,16 +211,11 @@ class Files:
         if self.study.by_folder and self.keys is not None and self.keys.mailbox is not None:
             StudyKeys.load(self.keys.path).without_mailbox()
 
-    def folder_of(self, given: str | None, usual: str | None) -> str | None:
-        """What was given, or else the site's own for studies that need one. Raises :class:`InputError` as :meth:`folder`."""
-        found = given or (usual if self.study.by_folder else None)
-        self.folder(found)
-        return found
+    def folder_of(self, given: str | None, usual: str | None, store: Path, *, once: bool) -> str | None:
+        """Where this site has the folder of a study whose messages are files: what was given, or else the site's own.
 
-    def folder(self, given: str | None, *, once: bool = False) -> FolderSettings | None:
-        """Where this site has the folder of a study whose messages are files.
-
-        Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect.
+        Raises :class:`InputError` if it is missing or impossible, or given to a study whose parties connect; and if the study,
+        in which this party has no ``store`` yet, cannot begin any more.
         """
         if not self.study.by_folder:
             if given is not None or once:
@@ -227,15 +223,30 @@ class Files:
                     'the parties of this study connect: leave --folder and --once out, or seal one with transport = "folder"'
                 )
             return None
+        found = given or usual
+        if found is None:
+            raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
+        parse_folder(found)
+        self._require_mailboxes()
+        if not store.exists():
+            self.study.required_deadlines.require_ahead(datetime.now(UTC))
+        return found
+
+    def folder(self, place: str | None, plan: Plan, *, once: bool = False) -> FolderSettings | None:
+        """For the node of this party; None where parties connect. Raises :class:`InputError` as :meth:`folder_of`."""
+        if place is None:
+            return None
+        sealed, keys = self._require_mailboxes()
+        mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(sealed.entries)}
+        timetable = self.study.required_deadlines.timetable(plan)
+        return FolderSettings(parse_folder(place), keys.mailbox, mailboxes, timetable, _QUIET if once else math.inf)
+
+    def _require_mailboxes(self) -> tuple[Sealed, StudyKeys]:
         if self.sealed is None or self.keys is None:
             raise InputError(
                 "a study through a folder has to be sealed, as its messages need keys of their own: use invite and seal"
             )
-        if given is None:
-            raise InputError("the messages of this study are files in a folder: say where it is here, with --folder PATH")
-        place = parse_folder(given)
-        mailboxes = {party: base64.b64decode(entry.mailbox) for party, entry in enumerate(self.sealed.entries)}
-        return FolderSettings(place, self.keys.mailbox, mailboxes, _QUIET if once else math.inf)
+        return self.sealed, self.keys
 
 
 @dataclass(frozen=True)

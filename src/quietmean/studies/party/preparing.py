@@ -95,7 +95,7 @@ def prepare(
     """
     plan = contract.plan
     # What is missing for it is said before anything is read.
-    folder = files.folder_of(folder, policy.folder)
+    folder = files.folder_of(folder, policy.folder, store, once=once)
     records = files.records(data)
     auditor = auditor_for(policy, files.identity, contract)
     with auditor.refusals():

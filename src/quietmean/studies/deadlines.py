@@ -1,0 +1,84 @@
+"""When the rounds of a study through a folder end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
+
+from quietmean.core.errors import InputError
+from quietmean.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from quietmean.node.folder import Timetable
+
+# A file is found within one, its answer within another.
+_POLLS = 2
+_DAY = 86400.0
+
+
+class Deadlines(BaseModel):
+    """The first one is for the start; each later wait of the study ends ``interval`` seconds after the one before.
+
+    ``poll``: at least so often, in seconds, every party looks into the folder, by a schedule or all the time.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    first: AwareDatetime
+    interval: float = Field(le=31 * _DAY, allow_inf_nan=False)
+    # A process that runs all the time looks every two seconds.
+    poll: float = Field(ge=2.0, allow_inf_nan=False)
+
+    @field_validator("first", mode="before")
+    @classmethod
+    def _time_with_offset(cls, given: Any) -> Any:
+        return time_with_offset(given)
+
+    def require_possible(self) -> None:
+        """Raises :class:`InputError` where a file could not be found and answered before its round ends."""
+        if self.interval < _POLLS * self.poll:
+            raise InputError(
+                f"deadlines.interval is {self.interval:g} s and deadlines.poll {self.poll:g} s: give an interval of {_POLLS} "
+                "polls or more, as a file has to be found and answered before its round ends"
+            )
+
+    def require_ahead(self, now: datetime) -> None:
+        """Raises :class:`InputError` once nobody can begin any more."""
+        if now >= self.first:
+            raise InputError(
+                f"the study had to start by {in_words(self.first)}, its first deadline, which has passed: agree on later "
+                "deadlines"
+            )
+
+    def timetable(self, plan: Plan) -> Timetable:
+        """All of them, of the rounds that the plan has."""
+        # Who only writes or plans a study needs no node.
+        from quietmean.node.folder import Timetable
+
+        return Timetable.of(plan, self.first.timestamp(), self.interval)
+
+    def describe(self) -> dict[str, Any]:
+        """What all parties agree on: the same of the same times, whatever their offset from UTC."""
+        return {"first": self.first.astimezone(UTC).isoformat(), "interval": self.interval, "poll": self.poll}
+
+
+def time_with_offset(given: Any) -> Any:
+    """Refuse a bare number, which would be taken for seconds since 1970. Raises ValueError."""
+    if given is not None and not isinstance(given, str | datetime):
+        raise ValueError("no time with its offset from UTC")
+    return given
+
+
+def in_words(when: datetime) -> str:
+    """A time for people, in UTC."""
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def in_hours(seconds: float) -> str:
+    """A length of time for people."""
+    for name, length in (("days", _DAY), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {name}"
+    return f"{seconds:g} s"
