@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -52,13 +52,16 @@ class PortProcess:
         assert self._process is not None
         return self._process
 
-    def start(self) -> None:
-        """Returns once it listens."""
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(self._command, stdout=pipe, stderr=pipe, text=True)
-        assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        assert "listening" in said, said or self._process.communicate()[1]
+    @staticmethod
+    def start(ports: Iterable[PortProcess]) -> None:
+        """Returns once all of them listen."""
+        pipe, waiting = subprocess.PIPE, list(ports)
+        for port in waiting:
+            port._process = subprocess.Popen(port._command, stdout=pipe, stderr=pipe, text=True)
+        for port in waiting:
+            assert port.process.stdout is not None
+            said = port.process.stdout.readline()
+            assert "listening" in said, said or port.process.communicate()[1]
 
     def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -84,10 +87,3 @@ class PortProcess:
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         (line,) = (line for line in lines if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
-
-    def __enter__(self) -> PortProcess:
-        self.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.kill()

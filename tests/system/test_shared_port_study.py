@@ -14,10 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import quietmean as qm
+from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
 from support.meeting import meet
 from support.pages import commands
 from support.shared_port import PortProcess, client_hello, short_folder
+from support.site_policy import write_policy
 
 PAGE = "how-to/network.md"
 NAMES = ("north", "south", "east")
@@ -76,6 +79,8 @@ class Crowd:
 _STUDY = """
 import asyncio, json, sys
 from pathlib import Path
+import quietmean as qm
+from quietmean.core.errors import InputError
 from quietmean.node import Identity, NodeSettings, Roster, run_party
 from quietmean.node.monitor import RoundBegun
 from quietmean.node.net import Seal, listening_place
@@ -149,8 +154,7 @@ def test_two_studies_at_once_on_one_port_among_strangers(tmp_path: Path, ports: 
         codes = [process.returncode for process in started.values()]
         return {which: (code, *end) for which, code, end in zip(started, codes, ends, strict=True)}, crowd.made
 
-    for port in ports.values():
-        port.start()
+    PortProcess.start(ports.values())
     before = ports["north"].memory()
     ends, made = asyncio.run(among_strangers())
     grown = ports["north"].memory() - before
@@ -194,8 +198,7 @@ def test_a_second_process_of_the_same_study_is_refused(tmp_path: Path, ports: di
 
 def test_port_and_study_are_killed_and_come_back(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
     roster_of(tmp_path, ports)
-    for port in ports.values():
-        port.start()
+    PortProcess.start(ports.values())
     digest = next(iter(STUDIES))
     with contextlib.ExitStack() as stack:
         parties = {name: part(tmp_path, digest, name, port, pauses=(2, 4)) for name, port in ports.items()}
@@ -219,8 +222,7 @@ def test_port_and_study_are_killed_and_come_back(tmp_path: Path, ports: dict[str
             port.kill()
         on()
         assert said() == ["round 4\n"] * 3
-        for port in ports.values():
-            port.start()
+        PortProcess.start(ports.values())
         assert [len(list(port.folder.iterdir())) for port in ports.values()] == [1, 1, 1]
         # A new process, in the place of its old one; all its connections are new.
         parties["north"].kill()
@@ -238,42 +240,81 @@ def test_port_and_study_are_killed_and_come_back(tmp_path: Path, ports: dict[str
 # --- as the page says ------------------------------------------------------------------------------------------------
 
 
-def test_the_commands_of_the_page(tmp_path: Path, ports: dict[str, PortProcess], free_ports: Callable[[int], list[int]]) -> None:
-    """South behind a port that it shares, north at one of its own."""
-    port, join = commands(PAGE)[3:5]
-    folder, shared, away = ports["south"].folder, "127.0.0.1:{}".format(ports["south"].address[1]), free_ports(1)[0]
-    assert "--listen-through /run/quietmean-port" in join
+# As join, from Python.
+_JOIN = """
+import sys, warnings
+import quietmean as qm
+warnings.simplefilter("ignore")
+print(qm.join("study.sealed", key="north.key", data="north.csv", accept=sys.argv[1], listen_through=sys.argv[2]).missing)
+"""
+
+
+def test_the_commands_of_the_page(tmp_path: Path, ports: dict[str, PortProcess]) -> None:
+    """South as the page has it; north joins from Python, behind a port of its own."""
+    page, join = commands(PAGE)[3:5]
+    assert join.endswith(" --listen-through /run/quietmean-port")
+    own = {name: "{}:{}".format(*ports[name].address) for name in ("north", "south")}
     study = {"name": "ages", "epsilon": 4.0, "delta": 1e-6, "colluding": 1, "protocol": "local-dp", "start_timeout": 60.0}
-    tables = {"study": study, "column": [{"name": "age", "low": 0, "high": 100}]}
-    addresses = {"north": f"127.0.0.1:{away}", "south": shared}
-    meeting = meet(tmp_path, ("north", "south"), tables, addresses=addresses)
+    meeting = meet(tmp_path, tuple(own), {"study": study, "column": [{"name": "age", "low": 0, "high": 100}]}, addresses=own)
     sealed = meeting.seal()
     (tmp_path / "study.sealed").write_bytes(sealed.signed.to_file())
     for number, (name, identity) in enumerate(meeting.identities.items()):
         identity.save(tmp_path / f"{name}.key")
         (tmp_path / f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20 + 10 * number, 70))))
 
-    def start(line: str) -> subprocess.Popen[str]:
-        line = line.replace("DIGEST", sealed.digest).replace("/run/quietmean-port", str(folder))
-        command = [sys.executable, "-m", "quietmean.cli.main", *line.split()[1:]]
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(*command: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen([sys.executable, *command], cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
 
-    def by_north(line: str) -> str:
-        return line.replace("south", "north").replace(" --listen-through /run/quietmean-port", "")
+    def typed(line: str) -> subprocess.Popen[str]:
+        line = line.replace("DIGEST", sealed.digest).replace("/run/quietmean-port", str(ports["south"].folder))
+        return start("-m", "quietmean.cli.main", *line.split()[1:])
 
     with contextlib.ExitStack() as stack:
-        owner = start(port.replace(":7001", shared))
+        owner = typed(page.replace(":7001", own["south"]))
         stack.callback(owner.communicate)
         stack.callback(owner.kill)
+        PortProcess.start([ports["north"]])
         assert owner.stdout is not None
         assert "listening on" in owner.stdout.readline()
-        both = [start(by_north(join)), start(join)]
+        both = [typed(join), start("-c", _JOIN, sealed.digest, str(ports["north"].folder))]
         for process in both:
             stack.callback(process.kill)
-        ends = [process.communicate(timeout=200) for process in both]
-        assert [process.returncode for process in both] == [0, 0], ends
-        assert all("2 of 2 parties counted" in output for output, _ in ends)
+        (said, errors), (missing, more) = (process.communicate(timeout=200) for process in both)
+        assert [process.returncode for process in both] == [0, 0], errors + more
+        assert "2 of 2 parties counted" in said
+        assert missing == "[]\n"
         owner.terminate()
         output, errors = owner.communicate(timeout=30)
         assert (owner.returncode, errors) == (0, "")
         assert "connections handed over" in output
+
+
+@pytest.mark.slow
+def test_a_session_of_many_rounds(tmp_path: Path, ports: dict[str, PortProcess], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_policy(unattended=True, largest_epsilon=100.0)
+    roster_of(tmp_path, ports)
+    PortProcess.start(ports.values())
+    terms = {"name": "averaging", "dimension": 3, "rounds": 4, "epsilon": 20.0, "delta": 1e-5, "colluding": 1}
+
+    async def one(name: str, level: float) -> int:
+        through = ports[name].folder
+        counted = 0
+        async with qm.session(terms, "roster.toml", f"{name}.key", yes=True, no_ledger=True, listen_through=through) as rounds:
+            while not rounds.over:
+                mean = await rounds.mean(np.full(3, level))
+                assert abs(mean.mean - 0.2).max() < 6 * np.max(mean.standard_error)
+                counted += len(mean.counted)
+        return counted
+
+    async def all_three() -> list[int]:
+        return await asyncio.gather(*(one(name, level) for name, level in zip(NAMES, (0.5, 0.2, -0.1), strict=True)))
+
+    with (
+        pytest.raises(InputError, match="listen and listen_through exclude each other"),
+        qm.session(terms, "roster.toml", "north.key", yes=True, no_ledger=True, listen="127.0.0.1:7001", listen_through="run"),
+    ):
+        pass
+    assert asyncio.run(all_three()) == [12, 12, 12]
+    assert sum(port.stop()["handed_over"] for port in ports.values()) >= 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -238,6 +239,37 @@ def test_both_may_be_started_again(folder: Path) -> None:
 
     asyncio.run(work())
     assert list(folder.iterdir()) == []
+
+
+def test_without_descriptors_both_wait_a_little(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def none_left(listening: socket.socket) -> tuple[socket.socket, object]:
+        asked.append(listening.family)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def work() -> None:
+        far = socket.create_server(("127.0.0.1", 0))
+        near = socket.create_connection(far.getsockname())
+        async with port(folder) as (_, address):
+            with study(folder) as mine:
+                with monkeypatch.context() as patch:
+                    patch.setattr(socket.socket, "accept", none_left)
+                    _, writer = await asyncio.open_connection(*address)
+                    writer.write(HELLO)
+                    assert hand_over(folder, DOOR, near)
+                    await asyncio.sleep(SOON)
+                # Not as fast as the machine can.
+                assert 2 <= len(asked) <= 10
+                assert set(asked) == {socket.AF_INET, socket.AF_UNIX}
+                async with asyncio.timeout(LONG):
+                    while len(mine.sockets) < 2:
+                        await asyncio.sleep(0.01)
+                writer.close()
+        near.close()
+        far.close()
+
+    asyncio.run(work())
 
 
 # --- who has a door --------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ _AT_ONCE: Final = 32
 _LATE_SECONDS: Final = 1.0
 # So often it is looked whether the socket is still in its place, which a cleaner of old files may have removed (s).
 _LOOK_SECONDS: Final = 2.0
+_LATER_SECONDS: Final = 0.1
 _BYTE: Final = b"\1"
 # What to call the dialling side, and its host.
 Take = Callable[[socket.socket, str, str], None]
@@ -90,6 +91,7 @@ class HandedOver:
         """From now on ``take`` gets each connection, what to call its dialling side, and the host."""
         self._take = take
         self._watch()
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def close(self) -> None:
         """Take no more. Connections that are handed over and not taken yet are closed."""
@@ -136,21 +138,19 @@ class HandedOver:
         return listening
 
     def _watch(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._listening, self._accept)
-        self._looking = loop.call_later(_LOOK_SECONDS, self._look)
+        if self._listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     def _look(self) -> None:
         """Where the socket is gone from its place, make it anew."""
-        loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError, InputError):
             if not self._place.exists():
                 runtime_folder(self._place.parent)
                 self._forget()
                 self._listening = self._open()
                 self._inode = self._place.stat().st_ino
-                loop.add_reader(self._listening, self._accept)
-        self._looking = loop.call_later(_LOOK_SECONDS, self._look)
+                self._watch()
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _forget(self) -> None:
         # Before it closes: the loop must not watch a descriptor that may be reused.
@@ -165,7 +165,13 @@ class HandedOver:
         for _ in range(_AT_ONCE):
             try:
                 coming, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
             except OSError:
+                # Out of descriptors or memory: accept again a little later.
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._listening)
+                loop.call_later(_LATER_SECONDS, self._watch)
                 return
             # Where the system does not tell, the folder's rights have decided.
             if user_of_peer(coming) not in (None, user_of_process()) or len(self._coming) >= _QUEUE:
