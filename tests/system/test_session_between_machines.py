@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from quietmean.api.sessions import AsyncRounds
 from quietmean.core.codec import digest
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.folders import configuration_folder, data_folder
+from quietmean.learning import SharedModel
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
 from quietmean.studies.audit import AuditLog, Event, verify
@@ -421,3 +423,59 @@ def test_a_session_that_never_starts_is_given_up_and_costs_nothing() -> None:
     with part("north", alone) as rounds:
         assert rounds.over
     assert account("north").charged.mu == 0.0
+
+
+class _AwayError(Exception):
+    """A party's program ends in the middle."""
+
+
+def test_a_model_is_averaged_between_machines() -> None:
+    """One party is away for two rounds and goes on with another's model: all have the same bits at the end, near the goal."""
+    start = {"w": np.zeros((4, 4), np.float32), "b": np.zeros(4)}
+    goals = dict(zip(NAMES, (1.0, 2.0, 3.0), strict=True))
+    terms = {**TERMS, "protocol": "cordp-dme", "rounds": 8, "dropouts": 0.3, "round_timeout": 6.0}
+
+    errors: list[float] = []
+
+    def trained(model: Any, goal: float) -> Any:
+        return {name: array + 0.7 * (goal - array) for name, array in model.items()}
+
+    async def all_three() -> list[SharedModel]:
+        missed, back = asyncio.Event(), asyncio.Event()
+
+        async def rounds_of(name: str, shared: SharedModel, *, leaves_after: int | None = None) -> None:
+            async with part(name, terms, ledger=Path(name)) as rounds:
+                if leaves_after is None and shared.round:
+                    back.set()
+                while not rounds.over:
+                    if shared.round == leaves_after:
+                        raise _AwayError
+                    mean = await rounds.mean(shared.difference(trained(shared.model, goals[name])))
+                    shared.move(mean)
+                    errors.append(mean.standard_error * shared.clip)
+                    if shared.round == 4 and name != "east":
+                        if name == "north":
+                            shared.save("model.npz")
+                            missed.set()
+                        await back.wait()
+
+        async def away_and_back(shared: SharedModel) -> None:
+            with contextlib.suppress(_AwayError):
+                await rounds_of("east", shared, leaves_after=2)
+            await missed.wait()
+            shared.load("model.npz")
+            await rounds_of("east", shared)
+
+        models = [SharedModel(start, clip=10.0) for _ in NAMES]
+        await asyncio.gather(rounds_of("north", models[0]), rounds_of("south", models[1]), away_and_back(models[2]))
+        return models
+
+    found = asyncio.run(all_three())
+    assert [shared.round for shared in found] == [8] * 3
+    first = found[0].model
+    assert first["w"].dtype == np.float32
+    for shared in found[1:]:
+        assert all(shared.model[name].tobytes() == first[name].tobytes() for name in first)
+    # Four rounds with all three bring it from the mean of two to that of all, up to the noise.
+    assert np.abs(first["b"] - 2.0).max() < 6 * max(errors)
+    assert receipt("east")["rounds"]["counted"]["east"] == 6

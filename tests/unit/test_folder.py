@@ -362,6 +362,29 @@ def test_who_shows_something_new_for_ever_keeps_no_round_open(tmp_path: Path) ->
     scenario(work)
 
 
+def test_a_look_waits_for_one_whose_caller_gave_up(tmp_path: Path) -> None:
+    """At the end of a session there is a last look, while the thread of the one before may still talk to a server."""
+    inside, most = 0, 0
+
+    class Talking(Slow):
+        def names(self, round_: str, prefixes: Collection[str]) -> Iterator[tuple[str, int, float]]:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.2)
+            inside -= 1
+            return iter(())
+
+    async def work() -> None:
+        one = Party(0, tmp_path, place=Talking)
+        one.start()
+        await asyncio.sleep(0.05)
+        await one.stop()
+
+    scenario(work)
+    assert most == 1
+
+
 def test_long_junk_does_not_make_a_look_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many and as long files as could be valid: no more is read in a look than a bound, and what is among them is found."""
 

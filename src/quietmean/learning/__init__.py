@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quietmean.learning.averaging import ModelAveraging
     from quietmean.learning.estimators import PCA, FitCertificate, KMeans, LinearRegression, LogisticRegression, StandardScaler
+    from quietmean.learning.shared import SharedModel
     from quietmean.learning.trees import Tree
 
 __all__ = [
@@ -19,11 +20,12 @@ __all__ = [
     "LinearRegression",
     "LogisticRegression",
     "ModelAveraging",
+    "SharedModel",
     "StandardScaler",
     "Tree",
 ]
 
-_PLACES = {"ModelAveraging": "averaging", "Tree": "trees"}
+_PLACES = {"ModelAveraging": "averaging", "SharedModel": "shared", "Tree": "trees"}
 _ESTIMATORS = ("PCA", "FitCertificate", "KMeans", "LinearRegression", "LogisticRegression", "StandardScaler")
 
 

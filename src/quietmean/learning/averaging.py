@@ -1,13 +1,4 @@
-"""Averages of models over a session: clipping, adaptive clipping and momentum.
-
-Each party trains from the public model and hands in its own; the difference is shortened to an L2 norm of C at most, and the mean
-of the differences is released with noise (McMahan, Ramage, Talwar and Zhang 2018, without their server). Where records are
-protected, the gradient of each record at the public model is shortened instead (Abadi et al. 2016).
-
-With adaptive clipping (Andrew, Thakkar, McMahan and Ramaswamy 2021) one coordinate more says whether the difference is within C,
-and C follows a quantile of the norms. Both are one vector in the unit ball: (a u / C, t (2 b - 1)) with a^2 + t^2 = 1, so
-nothing changes in the budget; the noise on u is 1 / a times as large.
-"""
+"""Averages of models over a session in one process: each round moves the shared public model."""
 
 from __future__ import annotations
 
@@ -21,18 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
-from quietmean.core.party import PartyId, Vector
-from quietmean.learning.trees import Tree
+from quietmean.core.party import PartyId
+from quietmean.learning.shared import SharedModel
 from quietmean.planning.automatic import AUTO
 from quietmean.sessions import Engine, RoundResult, Session
-from quietmean.sessions.clipping import norms, shortened
 
 # The standard deviation that the fraction of differences within C may have.
 MOST_ERROR = 0.1
 # What adaptive clipping may take of the squared length of a vector.
 _MOST_PART = 0.1
-# How fast C moves, Andrew et al. section 3.
-_RATE = 0.2
 
 
 class ModelAveraging:
@@ -69,18 +57,11 @@ class ModelAveraging:
         store: str | Path | None = None,
         engine: Engine | None = None,
     ) -> None:
-        if not (math.isfinite(learning_rate) and learning_rate > 0):
-            raise InputError(f"learning_rate is {learning_rate:g}: choose a finite number > 0")
-        for name, number in (("momentum", momentum), ("quantile", quantile)):
-            if not 0 <= number < 1:
-                raise InputError(f"{name} is {number:g}: choose 0 <= {name} < 1")
-        self._tree = Tree(model)
-        self._vector = self._tree.flat(model)
-        self._velocity = np.zeros_like(self._vector)
-        self._rate, self._momentum, self._quantile = learning_rate, momentum, quantile
+        moved = {"clip": clip, "learning_rate": learning_rate, "momentum": momentum, "quantile": quantile}
+        self._shared = SharedModel(model, **moved)
         self.session = Session(
             parties=parties,
-            dimension=self._tree.size + adaptive,
+            dimension=self._shared.dimension + adaptive,
             epsilon=epsilon,
             delta=delta,
             rounds=rounds,
@@ -93,17 +74,24 @@ class ModelAveraging:
             store=store,
             engine=engine,
         )
-        if not (math.isfinite(clip) and clip > 0):
-            raise InputError(f"clip is {clip:g}: choose a finite number > 0, the largest L2 norm of a difference")
-        self.clip = float(clip)
-        self._indicator = self._weight_of_indicator(records) if adaptive else 0.0
+        if adaptive:
+            self._shared = SharedModel(model, indicator=self._weight_of_indicator(records), **moved)
         self.last: RoundResult | None = None
-        self.within: float | None = None
 
     @property
     def model(self) -> Any:
         """The public model as it is now, in the structure, shapes and types of the first."""
-        return self._tree.filled(self._vector)
+        return self._shared.model
+
+    @property
+    def clip(self) -> float:
+        """The largest L2 norm of a difference in the next round."""
+        return self._shared.clip
+
+    @property
+    def within(self) -> float | None:
+        """With adaptive clipping: the released part of the norms of the last round that lay within the bound."""
+        return self._shared.within
 
     @property
     def epsilon(self) -> float:
@@ -125,10 +113,9 @@ class ModelAveraging:
         if str(self.session.terms.unit) != "party":
             raise InputError("models are averaged where whole parties are protected: hand gradients of records to descend")
         given = {
-            party: (self._tree.flat(model, f"the model of party {party}") - self._vector)[None]
-            for party, model in _by_party(models).items()
+            party: self._shared.difference(model, f"the model of party {party}") for party, model in _by_party(models).items()
         }
-        return self._moved({party: self._encoded(rows)[0] for party, rows in given.items()}, 1.0, leaves)
+        return self._moved(given, leaves)
 
     @refuses_unknown_keywords
     def descend(self, gradients: Sequence[Any] | Mapping[PartyId, Any], *, leaves: Mapping[PartyId, int] | None = None) -> Any:
@@ -139,31 +126,12 @@ class ModelAveraging:
         """
         if str(self.session.terms.unit) != "record":
             raise InputError("gradients of records are for unit='record': hand whole models to average")
-        given = {
-            party: self._encoded(self._tree.rows(one, f"the gradients of party {party}"))
-            for party, one in _by_party(gradients).items()
-        }
-        return self._moved(given, -1.0, leaves)
+        given = {party: self._shared.steps(one, f"the gradients of party {party}") for party, one in _by_party(gradients).items()}
+        return self._moved(given, leaves)
 
-    def _encoded(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Rows (N, d) in the unit ball, with the coordinate for adaptive clipping if there is one."""
-        inside = shortened(rows, self.clip)
-        t = self._indicator
-        if not t:
-            return inside
-        told = np.where(norms(rows) <= self.clip, t, -t)
-        return np.hstack([inside * math.sqrt(1 - t * t), told[:, None]])
-
-    def _moved(self, given: Mapping[PartyId, NDArray[np.float64]], sign: float, leaves: Mapping[PartyId, int] | None) -> Any:
-        result = self.session.mean(given, clip=1.0, leaves=leaves)
-        self.last, mean, t = result, result.mean, self._indicator
-        step: Vector = mean[: self._vector.size] * self.clip / math.sqrt(1 - t * t)
-        if t:
-            self.within = float(np.clip((mean[-1] / t + 1) / 2, 0.0, 1.0))
-            self.clip *= math.exp(-_RATE * (self.within - self._quantile))
-        self._velocity = self._momentum * self._velocity + sign * step
-        self._vector = self._vector + self._rate * self._velocity
-        return self.model
+    def _moved(self, given: Mapping[PartyId, NDArray[np.float64]], leaves: Mapping[PartyId, int] | None) -> Any:
+        self.last = self.session.mean(given, clip=1.0, leaves=leaves)
+        return self._shared.move(self.last)
 
     def _weight_of_indicator(self, records: int | None) -> float:
         """The least t with which the fraction is known well enough. Raises :class:`InputError` if it would take too much."""

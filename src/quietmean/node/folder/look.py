@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final, Self, TypeAlias
 
 from quietmean.core.errors import InputError, PeerError
@@ -53,12 +54,18 @@ class Looker:
         self._intact: dict[Slot, int] = {}
         # Bytes that the last look read of files that are none of a party's: among many there may be one that is.
         self.in_vain = 0
+        # A look whose caller was cancelled goes on in its thread: the next one waits for its end.
+        self._looking = Lock()
 
     def look(self, outgoing: Mapping[Slot, OwnFile], due: Collection[Slot], own: Collection[Slot]) -> list[Seen]:
         """Put what is missing, read what is due. ``own``: where a message of this party would be that its store does not know.
 
         Raises OSError where the place cannot be reached, :class:`InputError` where the store is not the newest of this party.
         """
+        with self._looking:
+            return self._look(outgoing, due, own)
+
+    def _look(self, outgoing: Mapping[Slot, OwnFile], due: Collection[Slot], own: Collection[Slot]) -> list[Seen]:
         self.in_vain = 0
         rounds: dict[str, list[Slot]] = {}
         for slot in (*outgoing, *due, *own):

@@ -19,6 +19,8 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.randomness import fresh_bytes
 
+# A server that says nothing for so many seconds is gone.
+_LONGEST_ANSWER: Final = 60.0
 # What each needs besides fsspec.
 NEEDS: Final = {"s3": "s3fs", "sftp": "paramiko", "webdavs": "webdav4"}
 
@@ -52,7 +54,10 @@ def _sftp(url: SplitResult) -> _Opened:
 
     # Without a name, this account's.
     given = {name: value for name, value in (("port", url.port), ("username", url.username)) if value}
-    files = SFTPFileSystem(url.hostname, host_key_policy=OfKnownHosts(), skip_instance_cache=True, **given)
+    files = SFTPFileSystem(
+        url.hostname, timeout=_LONGEST_ANSWER, host_key_policy=OfKnownHosts(), skip_instance_cache=True, **given
+    )
+    files.ftp.get_channel().settimeout(_LONGEST_ANSWER)
     return _Opened(files, url.path, files.mv)
 
 

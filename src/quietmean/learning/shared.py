@@ -1,0 +1,157 @@
+"""The public model that the parties of a session move together, as one of them has it: differences go out, means come back.
+
+Each party trains from the public model and hands in its own; the difference is shortened to an L2 norm of C at most, and the mean
+of the differences is released with noise (McMahan, Ramage, Talwar and Zhang 2018, without their server). Where records are
+protected, the gradient of each record at the public model is shortened instead (Abadi et al. 2016).
+
+With adaptive clipping (Andrew, Thakkar, McMahan and Ramaswamy 2021) one coordinate more says whether the difference is within C,
+and C follows a quantile of the norms. Both are one vector in the unit ball: (a u / C, t (2 b - 1)) with a^2 + t^2 = 1, so
+nothing changes in the budget; the noise on u is 1 / a times as large.
+"""
+
+from __future__ import annotations
+
+import math
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Protocol
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.party import Vector
+from quietmean.core.portability import replace_durably
+from quietmean.learning.trees import Tree
+from quietmean.sessions.clipping import norms, shortened
+
+# How fast C moves, Andrew et al. section 3.
+_RATE = 0.2
+
+
+class Mean(Protocol):
+    """What a session gives back of a round."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def mean(self) -> Vector: ...
+
+
+class SharedModel:
+    """``model``, public, with which everybody starts: nested dicts, lists and tuples of arrays, or a ``state_dict`` of PyTorch.
+
+    ``clip``: the largest L2 norm of a difference, or of a record's gradient, in the units of the model. ``learning_rate`` and
+    ``momentum`` are applied to what was released. With ``indicator`` t > 0 one coordinate more of this weight makes ``clip``
+    follow the ``quantile`` of all norms. All parties start with the same. Vectors are in the unit ball: the session's own clip
+    is 1, its dimension :attr:`dimension`. Raises :class:`InputError` for a model without arrays or with statistics of
+    BatchNorm, and for impossible numbers.
+    """
+
+    @refuses_unknown_keywords
+    def __init__(
+        self,
+        model: Any,
+        *,
+        clip: float = 1.0,
+        learning_rate: float = 1.0,
+        momentum: float = 0.0,
+        indicator: float = 0.0,
+        quantile: float = 0.5,
+    ) -> None:
+        if not (math.isfinite(clip) and clip > 0):
+            raise InputError(f"clip is {clip:g}: choose a finite number > 0, the largest L2 norm of a difference")
+        if not (math.isfinite(learning_rate) and learning_rate > 0):
+            raise InputError(f"learning_rate is {learning_rate:g}: choose a finite number > 0")
+        for name, number in (("momentum", momentum), ("indicator", indicator), ("quantile", quantile)):
+            if not 0 <= number < 1:
+                raise InputError(f"{name} is {number:g}: choose 0 <= {name} < 1")
+        self._tree = Tree(model)
+        self._vector = self._tree.flat(model)
+        self._velocity = np.zeros_like(self._vector)
+        self._rate, self._momentum = learning_rate, momentum
+        self._indicator, self._quantile = indicator, quantile
+        self.clip = float(clip)
+        self.round = 0
+        self.within: float | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of the vectors that are handed in."""
+        return self._tree.size + (self._indicator > 0)
+
+    @property
+    def model(self) -> Any:
+        """The public model as it is now, in the structure, shapes and types of the first."""
+        return self._tree.filled(self._vector)
+
+    def difference(self, trained: Any, whose: str = "the model") -> Vector:
+        """What a party hands in that trained this model, shape (d,). Raises :class:`InputError` for another structure."""
+        encoded: Vector = self._encoded((self._tree.flat(trained, whose) - self._vector)[None])[0]
+        return encoded
+
+    def steps(self, gradients: Any, whose: str = "the gradients") -> NDArray[np.float64]:
+        """What a party hands in where records are protected, shape (N, d): a row against the gradient of each record.
+
+        ``gradients`` at the public :attr:`model`: each array with one axis more in front, of size N. Raises
+        :class:`InputError` for another structure.
+        """
+        return self._encoded(-self._tree.rows(gradients, whose))
+
+    def move(self, mean: Mean) -> Any:
+        """Take over what a round released. The new public model.
+
+        Raises :class:`InputError` unless it is the round after that of this model: who missed rounds needs the model of a
+        party that did not, see :meth:`load`.
+        """
+        if mean.round != self.round + 1:
+            raise InputError(
+                f"the model here is that after round {self.round}, and this is the mean of round {mean.round}: load the model "
+                f"after round {mean.round - 1} from a party that has it (save), and move it again"
+            )
+        t = self._indicator
+        step: Vector = mean.mean[: self._vector.size] * self.clip / math.sqrt(1 - t * t)
+        if t:
+            self.within = float(np.clip((mean.mean[-1] / t + 1) / 2, 0.0, 1.0))
+            self.clip *= math.exp(-_RATE * (self.within - self._quantile))
+        self._velocity = self._momentum * self._velocity + step
+        self._vector = self._vector + self._rate * self._velocity
+        self.round = mean.round
+        return self.model
+
+    def save(self, path: str | Path) -> None:
+        """Write it, whole and durably, for a restart or for a party that missed rounds. Everything in it is public."""
+        written = BytesIO()
+        np.savez(written, vector=self._vector, velocity=self._velocity, clip=self.clip, round=self.round)
+        replace_durably(Path(path), written.getvalue())
+
+    def load(self, path: str | Path) -> Any:
+        """Go on from a file of :meth:`save`: this party's, or that of another party, whom this one trusts for it. The model.
+
+        Raises :class:`InputError` for a file that cannot be read, or of a model of another size.
+        """
+        try:
+            with np.load(BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
+                vector, velocity = (np.asarray(file[name], dtype=np.float64) for name in ("vector", "velocity"))
+                clip, round_ = float(file["clip"]), int(file["round"])
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+            raise InputError(f"{path} is no file of a shared model ({type(error).__name__}): give one that save wrote") from None
+        if not (vector.shape == velocity.shape == self._vector.shape):
+            raise InputError(
+                f"{path} is of a model of {vector.size} numbers, this one has {self._vector.size}: give another file"
+            )
+        if not (np.isfinite([*vector, *velocity, clip]).all() and clip > 0 and round_ >= 0):
+            raise InputError(f"{path} holds numbers that no round makes: give another file")
+        self._vector, self._velocity, self.clip, self.round = vector, velocity, clip, round_
+        return self.model
+
+    def _encoded(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rows (N, d) in the unit ball, with the coordinate for adaptive clipping if there is one."""
+        inside = shortened(rows, self.clip)
+        t = self._indicator
+        if not t:
+            return inside
+        told = np.where(norms(rows) <= self.clip, t, -t)
+        return np.hstack([inside * math.sqrt(1 - t * t), told[:, None]])
