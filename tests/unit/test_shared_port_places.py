@@ -14,8 +14,23 @@ import pytest
 from quietmean.cli.main import main
 from quietmean.core.errors import InputError
 from quietmean.node import Identity, Roster, RosterEntry
-from quietmean.node.net import DirectRoute, Group, door_in, listening_place, open_socket, public_key_bytes, runtime_folder
-from quietmean.node.port import MOST, server_name
+from quietmean.node.net import (
+    NOT_A_PARTY,
+    Credentials,
+    DirectRoute,
+    Endpoint,
+    Group,
+    Heartbeat,
+    Limits,
+    Link,
+    door_in,
+    listening_place,
+    open_socket,
+    public_key_bytes,
+    runtime_folder,
+)
+from quietmean.node.port import MOST, PortServer, server_name
+from quietmean.node.preflight import Agreed, CheckSession
 from support.shared_port import short_folder
 
 
@@ -118,3 +133,41 @@ def test_the_name_that_is_asked_for_is_the_beginning_of_the_label() -> None:
     # Another party, another study: another name.
     others = {Group.of_session("ab" * 32).door(public_key_bytes(identities[0].public_key)), door_in(found)}
     assert len(others | {group.door(public_key_bytes(identities[1].public_key))}) == 3
+
+
+def test_a_party_that_has_not_started_behind_its_port_is_named_so(folder: Path) -> None:
+    """By a link of a study that runs, and by a check."""
+    identities = [Identity.generate() for _ in range(2)]
+    listening = open_socket(("127.0.0.1", 0))
+    address = listening.getsockname()
+    entries = [RosterEntry(f"p{place}", (address[0], address[1] - place), one.public_key) for place, one in enumerate(identities)]
+    roster = Roster(tuple(entries))
+    nobody = Limits.before_welcome()
+
+    async def work() -> str:
+        stop = asyncio.Event()
+        serving = asyncio.create_task(PortServer(listening, folder).run(stop))
+        credentials = Credentials(identities[1], roster, "study")
+        endpoint = Endpoint(1, roster, "study", credentials, nobody, lambda who, why: None, lambda party, position: None)
+        link = Link(endpoint, 0)
+        asking = asyncio.create_task(link.ask(Heartbeat(0, 1, 0)))
+        try:
+            async with asyncio.timeout(20.0):
+                while link.trouble != NOT_A_PARTY:
+                    await asyncio.sleep(0.01)
+            assert not link.unreachable
+            check = CheckSession(identities[1], roster, Agreed(bytes(32), bytes(32), bytes(32), "1"))
+            # Itself behind the same port.
+            check.listen(folder)
+            assert len(list(folder.iterdir())) == 1
+            await check.run(0.0)
+            assert list(folder.iterdir()) == []
+            return check.standings[0].trouble
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await link.close()
+            stop.set()
+            await serving
+
+    assert asyncio.run(work()) == NOT_A_PARTY
