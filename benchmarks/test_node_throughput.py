@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +17,10 @@ import pytest
 
 from quietmean.graphs import Schedule
 from quietmean.node.local import run_local
-from quietmean.node.net import Identity, Roster, RosterEntry
 from quietmean.planning import Plan, Target
 from quietmean.protocols.inca import IncA
 from quietmean.randomness import Seed
+from support.bare_tls import over_bare_tls
 
 PARTIES, ROUNDS = 20, 8
 
@@ -44,59 +40,10 @@ def steps_of(schedule: Schedule, party: int, size: int) -> list[dict[str, Any]]:
     return [*mixing, {"to": others, "expected": len(others), "bytes": size}]
 
 
-def bare_tls(directory: Path, dimension: int, durable: bool = False) -> tuple[float, float]:
-    """Seconds of the slowest process, and processor seconds of all.
-
-    ``durable``: what comes in is on disk before it is acknowledged, and nothing else is.
-    """
-    directory.mkdir()
+def bare_tls(directory: Path, dimension: int, *, durable: bool = False) -> tuple[float, float]:
+    """The messages of the plan: see :func:`over_bare_tls`."""
     schedule = plan(dimension).schedule(Seed.public("throughput"))
-    listening = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(PARTIES)]
-    entries = []
-    for party, bound in enumerate(listening):
-        identity = Identity.generate()
-        identity.save(directory / f"{party}.key")
-        entries.append(RosterEntry(f"p{party}", ("127.0.0.1", bound.getsockname()[1]), identity.public_key))
-    (directory / "roster.toml").write_text(Roster(tuple(entries)).to_toml())
-    processes = []
-    for party, bound in enumerate(listening):
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("raw_tls_peer.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[bound.fileno()],
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-        task = {
-            "party": party,
-            "roster": str(directory / "roster.toml"),
-            "key": str(directory / f"{party}.key"),
-            "descriptor": bound.fileno(),
-            "steps": steps_of(schedule, party, 8 * dimension),
-            "durable": str(directory / f"{party}.bytes") if durable else "",
-        }
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(task) + "\n")
-        process.stdin.flush()
-        processes.append(process)
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "ready"
-    _tell_all(processes)
-    times = [json.loads(process.stdout.readline()) for process in processes if process.stdout is not None]
-    _tell_all(processes)
-    for process, bound in zip(processes, listening, strict=True):
-        process.communicate()
-        bound.close()
-    return max(each["seconds"] for each in times), sum(each["processor"] for each in times)
-
-
-def _tell_all(processes: list[subprocess.Popen[str]]) -> None:
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
+    return over_bare_tls(directory, [steps_of(schedule, party, 8 * dimension) for party in range(PARTIES)], durable=durable)
 
 
 def node(directory: Path, dimension: int, measured: bool = False) -> tuple[float, int]:

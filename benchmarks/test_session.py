@@ -26,6 +26,7 @@ import quietmean as qm
 from quietmean.node import Identity, NodeSettings, Roster, RosterEntry, Series, run_party
 from quietmean.node.net import Seal
 from quietmean.sessions import MemoryEngine, SessionTerms
+from support.bare_tls import over_bare_tls
 
 # Seconds of a round outside of its execution, and beside the same in memory where no disk is in the way; times the bare bytes.
 OVERHEAD, TIMES_BARE = 0.05, 3.0
@@ -165,53 +166,12 @@ def large_rounds(folder: Path) -> list[list[Any]]:
     return [[json.loads(line) for line in output.splitlines()] for output in outputs]
 
 
-def bare_tls(folder: Path, bytes_each: int, durable: bool) -> float:
+def bare_tls(folder: Path, bytes_each: int, *, durable: bool) -> float:
     """Seconds of the slowest of ten parties, each of which sends so many bytes to each other one."""
-    identities, _ = consortium(10)
-    listening = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in identities]
-    entries = []
-    for place, (identity, bound) in enumerate(zip(identities, listening, strict=True)):
-        identity.save(folder / f"bare-{durable}-{place}.key")
-        entries.append(RosterEntry(f"p{place}", ("127.0.0.1", bound.getsockname()[1]), identity.public_key))
-    (folder / "bare.toml").write_text(Roster(tuple(entries)).to_toml())
-    processes = []
-    for place, bound in enumerate(listening):
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("raw_tls_peer.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[bound.fileno()],
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(qm.__file__).parents[1])},
-        )
-        others = [other for other in range(10) if other != place]
-        task = {
-            "party": place,
-            "roster": str(folder / "bare.toml"),
-            "key": str(folder / f"bare-{durable}-{place}.key"),
-            "descriptor": bound.fileno(),
-            "steps": [{"to": others, "expected": 9, "bytes": bytes_each}],
-            "durable": str(folder / f"{place}.bytes") if durable else "",
-        }
-        _write(process, json.dumps(task))
-        processes.append(process)
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "ready"
-    for process in processes:
-        _write(process, "go")
-    times = [json.loads(process.stdout.readline()) for process in processes if process.stdout is not None]
-    for process, bound in zip(processes, listening, strict=True):
-        _write(process, "go")
-        process.communicate()
-        bound.close()
-    return float(max(each["seconds"] for each in times))
-
-
-def _write(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None
-    process.stdin.write(line + "\n")
-    process.stdin.flush()
+    steps = [
+        [{"to": [other for other in range(10) if other != place], "expected": 9, "bytes": bytes_each}] for place in range(10)
+    ]
+    return over_bare_tls(folder / f"bare-{durable}", steps, durable=durable)[0]
 
 
 @pytest.mark.slow
@@ -222,7 +182,7 @@ def test_a_large_round(tmp_path: Path, table: Callable[[str], None]) -> None:
     # The first one has the connections and the sampler's tables.
     seconds = float(np.median(rounds.max(axis=0)[1:]))
     sent = float(np.mean([one[1] for each in found for one in each[1:]]))
-    bare, durable = (bare_tls(tmp_path, round(sent / 9), on_disk) for on_disk in (False, True))
+    bare, durable = (bare_tls(tmp_path, round(sent / 9), durable=on_disk) for on_disk in (False, True))
     table(f"packed-sharing, d = 1e6, n = 10: {seconds:.2f} s a round, {sent / 1e6:.1f} MB sent by each party; the same over")
     times = [
         f"{name} {one:.2f} s ({seconds / one:.1f} times)" for name, one in (("bare TLS", bare), ("with durable receipt", durable))

@@ -109,13 +109,13 @@ async def ajoin(
             account=account,
             group=group,
             without=no_ledger,
-            tell=_warn,
+            tell=warn,
         )
         asked, place = Contract.of(files, files.plan(_path(plan), no_privacy)), files.store(_path(store))
         digest = accept.digest if isinstance(accept, Contract) else accept
         answer = Answer(digest, tuple(compared), yes, [OwnerApproval.load(Path(path)) for path in approvals])
         data_set = _account(data, account, no_ledger) if payer is None else payer.account
-        approval = agree(files, asked, rules, place, answer, _Nobody(), _warn, data_set)
+        approval = agree(files, asked, rules, place, answer, _Nobody(), warn, data_set)
         show = Show(lambda event: None if report is None else report(event_json(event)))
         ready = prepare(
             files,
@@ -133,7 +133,7 @@ async def ajoin(
             once=once,
         )
         for sentence in budget_warnings(asked.plan.target):
-            _warn(sentence)
+            warn(sentence)
         return ready, files.receipt(_path(receipt))
 
     # A plan takes seconds of computing, in which other coroutines go on.
@@ -184,22 +184,21 @@ class _Nobody:
         return False
 
     def show(self, contract: Contract) -> None:
-        raise NotImplementedError
+        """Nobody sees it."""
 
     def compared(self, words: str, others: Sequence[str]) -> list[str]:
-        raise NotImplementedError
+        """With nobody."""
+        return []
 
     def yes(self) -> bool:
-        raise NotImplementedError
+        return False
 
 
 def _files(
     study: str | Path | Study, roster: str | Path | None, key: str | Path, store: str | Path | None, passphrase: str | None
 ) -> Files:
     def unlock(path: Path) -> Identity:
-        if passphrase is None:
-            return Identity.load(path, lambda: _no_passphrase(path))
-        return Identity.load(path, passphrase.encode)
+        return identity_at(path, passphrase)
 
     if not isinstance(study, Study):
         return Files.load(Path(study), _path(roster), Path(key), unlock, _path(store))
@@ -208,8 +207,15 @@ def _files(
     return Files.of(study.terms, Path(roster), Path(key), unlock)
 
 
-def _no_passphrase(path: Path) -> bytes:
-    raise InputError(f"the key file {path} has a passphrase: give it as passphrase")
+def identity_at(path: Path, passphrase: str | None) -> Identity:
+    """The key in a file. Raises :class:`InputError` if it has a passphrase and none is given."""
+
+    def required() -> bytes:
+        if passphrase is None:
+            raise InputError(f"the key file {path} has a passphrase: give it as passphrase")
+        return passphrase.encode()
+
+    return Identity.load(path, required)
 
 
 def _account(data: Source, account: str | None, no_ledger: bool) -> str:
@@ -227,10 +233,10 @@ def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=2)
 
 
 def _tell_owner(encoded: Encoded, notes: Sequence[str]) -> None:
     for sentence in [*(f"{note} (for you only)" for note in notes), *what_did_not_fit([encoded])]:
-        _warn(sentence)
+        warn(sentence)

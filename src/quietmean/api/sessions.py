@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
@@ -14,10 +13,11 @@ from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 
+from quietmean.api.joining import identity_at, warn
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.ledger import Account
-from quietmean.node import Identity, Roster
+from quietmean.node import Roster
 from quietmean.node.monitor import event_json
 from quietmean.sessions.agreed import SessionContract, SessionStudy
 from quietmean.sessions.joined import JoinedSession, Ready, RoundMean, give_up, prepare
@@ -176,7 +176,7 @@ class session:  # noqa: N801 - it is called, like qm.join
         self._study = SessionStudy.parse(session) if isinstance(session, Mapping) else SessionStudy.load(Path(session))
         self._roster = Roster.load(Path(roster))
         Distrusted().refuse((f"party {entry.name!r}", entry.public_key) for entry in self._roster.entries)
-        self._identity = Identity.load(Path(key), lambda: _required(passphrase, Path(key)))
+        self._identity = identity_at(Path(key), passphrase)
         self.contract = SessionContract(self._study, self._roster, self._roster.find(self._identity))
         folder, stem = (Path(), file_name(self._study.name)) if named is None else (named.parent, named.stem)
         base = f"{stem}-{file_name(self.contract.own.name)}"
@@ -204,7 +204,7 @@ class session:  # noqa: N801 - it is called, like qm.join
             account=account,
             group=self._group,
             without=self._no_ledger,
-            tell=_warn,
+            tell=warn,
         )
         report = self._report
         return prepare(
@@ -274,13 +274,3 @@ class session:  # noqa: N801 - it is called, like qm.join
                 await asyncio.wrap_future(loop.start(joined.__aexit__(kind, error, trace)))
             finally:
                 await asyncio.to_thread(loop.close)
-
-
-def _required(passphrase: str | None, key: Path) -> bytes:
-    if passphrase is None:
-        raise InputError(f"the key file {key} has a passphrase: give it as passphrase")
-    return passphrase.encode()
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=2)
