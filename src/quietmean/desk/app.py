@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -208,25 +208,21 @@ class Desk:
             return self.missing(request)
         return FileResponse(path, media_type="application/jsonl", filename="audit.jsonl")
 
-    async def login(self, request: Request) -> Response:
-        door = self.door
-        if not isinstance(door, LinkDoor):
-            return self.missing(request)
+    async def login(self, door: LinkDoor, request: Request) -> Response:
         if request.method != "POST":
             return await self._page(request, "login.html", dict)
         fields = await form_of(request, None)
         session = None if fields is None else door.enter(fields.get("token", ""))
         if session is None:
-            return refusal(self.door)
+            return refusal(door)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(door.cookie, session, httponly=True, samesite="strict", path="/")
         return answer
 
-    async def leave(self, request: Request) -> Response:
-        if await form_of(request, self.door) is None:
-            return refusal(self.door)
-        if isinstance(self.door, LinkDoor):
-            self.door.leave()
+    async def leave(self, door: LinkDoor, request: Request) -> Response:
+        if await form_of(request, door) is None:
+            return refusal(door)
+        door.leave()
         self.stop()
         return await self._page(request, "left.html", dict)
 
@@ -253,6 +249,16 @@ class Desk:
 
 def make_app(desk: Desk) -> ASGIApp:
     """The pages behind their door."""
+    door = desk.door
+    # Behind a proxy that is where people log in, and nobody ends the desk for all.
+    by_link = (
+        []
+        if not isinstance(door, LinkDoor)
+        else [
+            Route(LOGIN, partial(desk.login, door), methods=["GET", "POST"]),
+            Route("/leave", partial(desk.leave, door), methods=["POST"]),
+        ]
+    )
     app = Starlette(
         routes=[
             Route("/", desk.home),
@@ -269,12 +275,11 @@ def make_app(desk: Desk) -> ASGIApp:
             Route("/audit", desk.audit),
             Route("/audit/file", desk.audit_file),
             Route("/static/{name}", desk.static),
-            *([Route(LOGIN, desk.login, methods=["GET", "POST"])] if isinstance(desk.door, LinkDoor) else []),
-            *([Route("/leave", desk.leave, methods=["POST"])] if desk.door.leaves else []),
+            *by_link,
         ],
         exception_handlers={404: lambda request, error: desk.missing(request)},
     )
-    return Guard(app, desk.door)
+    return Guard(app, door)
 
 
 def _node(shelf: Shelf, name: str) -> dict[str, Any]:
