@@ -113,6 +113,20 @@ def test_logistic_regression_by_rounds_is_that_of_scikit_learn() -> None:
     np.testing.assert_allclose(ours.predict_proba(few), theirs.predict_proba(few), atol=1e-3)
 
 
+def test_a_penalty_is_that_of_scikit_learn() -> None:
+    """On columns that are scaled by their bounds already."""
+    few, labels = np.clip(X[:300], -1, 1), LABELS[:300]
+    asked: dict[str, Any] = {"clip": 3.0, "learning_rate": 3.0, "momentum": 0.9, "rounds": 200, "parties": 4, "bounds": (-1, 1)}
+    ours = LogisticRegression(**BUDGET, engine=SILENT, classes=[0, 1], penalty=0.05, **asked).fit(few, labels)
+    theirs = linear_model.LogisticRegression(C=1 / (0.05 * 300), tol=1e-8).fit(few, labels)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=3e-3)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=3e-3)
+    without = LogisticRegression(**BUDGET, engine=SILENT, classes=[0, 1], **asked).fit(few, labels)
+    assert np.abs(without.coef_ - theirs.coef_).max() > 0.1
+    with pytest.raises(InputError, match="penalty is for rounds"):
+        LogisticRegression(**CLEAR, classes=[0, 1], penalty=0.05).fit(few, labels, groups=GROUPS[:300])
+
+
 def test_more_than_two_classes_are_those_of_scikit_learn() -> None:
     few, names = X[:300], ["low", "middle", "high"]
     labels = np.array(names)[np.digitize(Y[:300] + RNG.logistic(size=300), [-1.0, 1.0])]
@@ -151,9 +165,11 @@ def test_clusters_are_those_of_scikit_learn(unit: str) -> None:
     np.testing.assert_allclose(ours.counts_, np.full(3, 1 / 3), atol=1e-3)
 
 
-def test_rounds_of_whole_parties_average_what_each_makes_by_itself() -> None:
+@pytest.mark.parametrize("penalty", [0.0, 0.05])
+def test_rounds_of_whole_parties_average_what_each_makes_by_itself(penalty: float) -> None:
     asked: dict[str, Any] = {
         "classes": [0, 1],
+        "penalty": penalty,
         "rounds": 2,
         "clip": 100.0,
         "local_steps": 3,
@@ -168,7 +184,8 @@ def test_rounds_of_whole_parties_average_what_each_makes_by_itself() -> None:
         for rows, labels in by_party(np.column_stack([inside, np.ones(len(X))]), LABELS):
             own = model.copy()
             for _ in range(3):
-                own -= 2.0 * rows.T @ (1 / (1 + np.exp(-rows @ own)) - labels) / len(rows)
+                shrunk = penalty * np.array([*own[:3], 0.0])
+                own -= 2.0 * (rows.T @ (1 / (1 + np.exp(-rows @ own)) - labels) / len(rows) + shrunk)
             trained.append(own)
         model = np.mean(trained, axis=0)
     np.testing.assert_allclose([*found.coef_[0], *found.intercept_], model, atol=1e-3)

@@ -36,6 +36,19 @@ def test_a_difference_is_in_the_unit_ball_and_its_mean_moves_the_model() -> None
     assert shared.move(Mean(2, np.zeros(5)))["w"][0, 0] == 1.5
 
 
+def test_decay_is_the_gradient_of_a_penalty() -> None:
+    start = {"w": np.full((2, 2), 4.0), "b": np.ones(1)}
+    shared = SharedModel(start, learning_rate=0.5, decay={"w": np.full((2, 2), 0.1), "b": np.zeros(1)})
+    moved = shared.move(Mean(1, np.zeros(5)))
+    np.testing.assert_allclose(moved["w"], 4.0 - 0.5 * 0.1 * 4.0)
+    assert moved["b"][0] == 1.0
+    assert SharedModel(start, decay=0.5).move(Mean(1, np.zeros(5)))["b"][0] == 0.5
+    with pytest.raises(InputError, match="decay has a number"):
+        SharedModel(start, decay=-0.5)
+    with pytest.raises(InputError, match="decay has no array b"):
+        SharedModel(start, decay={"w": np.zeros((2, 2))})
+
+
 def test_rows_go_against_gradients_of_records() -> None:
     shared = SharedModel(model())
     rows = shared.steps({"w": np.full((3, 2, 2), 0.1), "b": np.zeros((3, 1))})

@@ -26,11 +26,12 @@ _MOST_PART = 0.1
 class ModelAveraging:
     """``model``, public, with which everybody starts: nested dicts, lists and tuples of arrays, or a ``state_dict`` of PyTorch.
 
-    ``clip``: the largest L2 norm of a difference (of a record's gradient where ``unit`` is "record"), in the units of the model;
-    with ``adaptive`` where it begins, and ``quantile`` the part of all norms that shall lie within it. ``learning_rate`` and
-    ``momentum`` are applied to what was released. Everything else as in :class:`~quietmean.sessions.Session`. After a crash:
-    the last :attr:`model` and :attr:`clip`, and the same ``store``. Raises :class:`InputError` for a model without arrays, with
-    statistics of BatchNorm, and for adaptive clipping whose fraction would have a standard deviation above 0.1.
+    ``clip``: the largest L2 norm of a difference (of a record's gradient where ``unit`` is "record"), in the units of the
+    model; with ``adaptive`` where it begins, and ``quantile`` the part of all norms that shall lie within it.
+    ``learning_rate``, ``momentum`` and ``decay`` (the gradient of an L2 penalty) are applied to what was released. Everything
+    else as in :class:`~quietmean.sessions.Session`. After a crash: the last :attr:`model` and :attr:`clip`, and the same
+    ``store``. Raises :class:`InputError` for a model without arrays, with statistics of BatchNorm, and for adaptive clipping
+    whose fraction would have a standard deviation above 0.1.
     """
 
     @refuses_unknown_keywords
@@ -47,6 +48,7 @@ class ModelAveraging:
         quantile: float = 0.5,
         learning_rate: float = 1.0,
         momentum: float = 0.0,
+        decay: Any = 0.0,
         unit: str = "party",
         colluding: float = 0.1,
         dropouts: float = 0.0,
@@ -57,7 +59,7 @@ class ModelAveraging:
         store: str | Path | None = None,
         engine: Engine | None = None,
     ) -> None:
-        moved = {"clip": clip, "learning_rate": learning_rate, "momentum": momentum, "quantile": quantile}
+        moved = {"clip": clip, "learning_rate": learning_rate, "momentum": momentum, "quantile": quantile, "decay": decay}
         self._shared = SharedModel(model, **moved)
         self.session = Session(
             parties=parties,

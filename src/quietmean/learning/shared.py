@@ -45,9 +45,10 @@ class SharedModel:
 
     ``clip``: the largest L2 norm of a difference, or of a record's gradient, in the units of the model. ``learning_rate`` and
     ``momentum`` are applied to what was released. With ``indicator`` t > 0 one coordinate more of this weight makes ``clip``
-    follow the ``quantile`` of all norms. All parties start with the same. Vectors are in the unit ball: the session's own clip
-    is 1, its dimension :attr:`dimension`. Raises :class:`InputError` for a model without arrays or with statistics of
-    BatchNorm, and for impossible numbers.
+    follow the ``quantile`` of all norms. ``decay``, a model of numbers or one for all: the public model times it is taken off
+    each step, as the gradient of an L2 penalty is. All parties start with the same. Vectors are in the unit ball: the
+    session's own clip is 1, its dimension :attr:`dimension`. Raises :class:`InputError` for a model without arrays or with
+    statistics of BatchNorm, and for impossible numbers.
     """
 
     @refuses_unknown_keywords
@@ -60,6 +61,7 @@ class SharedModel:
         momentum: float = 0.0,
         indicator: float = 0.0,
         quantile: float = 0.5,
+        decay: Any = 0.0,
     ) -> None:
         if not (math.isfinite(clip) and clip > 0):
             raise InputError(f"clip is {clip:g}: choose a finite number > 0, the largest L2 norm of a difference")
@@ -70,6 +72,10 @@ class SharedModel:
                 raise InputError(f"{name} is {number:g}: choose 0 <= {name} < 1")
         self._tree = Tree(model)
         self._vector = self._tree.flat(model)
+        # By coordinate.
+        self._decay = np.zeros_like(self._vector) + (decay if isinstance(decay, int | float) else self._tree.flat(decay, "decay"))
+        if not (np.isfinite(self._decay).all() and (self._decay >= 0).all()):
+            raise InputError("decay has a number that is not finite, or below 0: give the weights of an L2 penalty")
         self._velocity = np.zeros_like(self._vector)
         self._rate, self._momentum = learning_rate, momentum
         self._indicator, self._quantile = indicator, quantile
@@ -116,7 +122,7 @@ class SharedModel:
         if t:
             self.within = float(np.clip((mean.mean[-1] / t + 1) / 2, 0.0, 1.0))
             self.clip *= math.exp(-_RATE * (self.within - self._quantile))
-        self._velocity = self._momentum * self._velocity + step
+        self._velocity = self._momentum * self._velocity + step - self._decay * self._vector
         self._vector = self._vector + self._rate * self._velocity
         self.round = mean.round
         return self.model

@@ -39,10 +39,12 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
     Privacy unit: one record, or a whole party with ``unit="party"``. Neighbouring relation: replacement of one unit; ``epsilon``
     and ``delta`` are those of the fit, over all of its rounds.
 
-    ``bounds``: public (low, high) of the columns, required; ``classes``: the public labels, required, and a row with another one
-    counts as one with a missing value (in rounds with a gradient of 0). ``learning_rate`` and ``momentum`` are applied to what
-    was released. ``warm_start``: rounds begin with the coefficients there are, and ``epsilon_`` is that of both fits together.
-    Everything else as in :class:`~quietmean.learning.estimators.base.Private`.
+    ``bounds``: public (low, high) of the columns, required; ``classes``: the public labels, required, and a row with another
+    one counts as one with a missing value (in rounds with a gradient of 0). ``learning_rate`` and ``momentum`` are applied to
+    what was released. ``penalty``: with rounds, so many times half the squared length of the coefficients of the scaled
+    columns is added to the mean negative log likelihood; 1 / (C N) for scikit-learn's C and N records. ``warm_start``: rounds
+    begin with the coefficients there are, and ``epsilon_`` is that of both fits together. Everything else as in
+    :class:`~quietmean.learning.estimators.base.Private`.
 
     Fitted: ``coef_`` (1, d), or (classes, d) of more than two, ``intercept_``, ``classes_``, ``certificate_``, ``epsilon_``,
     ``delta_``. In one shot also ``coef_standard_error_``, ``intercept_standard_error_`` of the noise and ``estimates_``; with
@@ -62,6 +64,7 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         clip: float = 1.0,
         learning_rate: float = 1.0,
         momentum: float = 0.0,
+        penalty: float = 0.0,
         local_steps: int = 20,
         local_rate: float = 0.5,
         warm_start: bool = False,
@@ -92,6 +95,7 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         self.clip = clip
         self.learning_rate = learning_rate
         self.momentum = momentum
+        self.penalty = penalty
         self.local_steps = local_steps
         self.local_rate = local_rate
         self.warm_start = warm_start
@@ -110,7 +114,10 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         """
         rows, outcomes, limits = self._given(X, y, groups, reset=True)
         self._averaging: ModelAveraging | None = None
+        penalty = self._number("penalty", least=0)
         if self.rounds == 0:
+            if penalty:
+                raise InvalidInput("penalty is for rounds: leave it out, or choose rounds, for example rounds=30")
             return self._one_shot(rows, outcomes, limits)
         self._begin(rows, limits)
         while not self._session().over:
@@ -199,6 +206,7 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         self._number("local_rate")
         size = 1 if len(self.classes_) == 2 else len(self.classes_)
         start = {"w": np.zeros((len(limits), size)), "b": np.zeros(size)}
+        penalty = self._number("penalty", least=0)
         self._before: FitCertificate | None = None
         if self.warm_start and hasattr(self, "coef_"):
             if self.coef_.shape != (size, len(limits)) or not np.isfinite(self.coef_).all():
@@ -215,6 +223,8 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
             clip=self._number("clip"),
             learning_rate=self._number("learning_rate"),
             momentum=self._number("momentum", least=0),
+            # Whole parties have it in what they make by themselves.
+            decay={"w": np.full_like(start["w"], penalty if self.unit == "record" else 0.0), "b": np.zeros(size)},
             engine=self.engine,
             **budget,
         )
@@ -244,7 +254,7 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         for _ in range(self.local_steps):
             wrong = _wrong(model, rows, targets)
             model = {
-                "w": model["w"] - self.local_rate / len(rows) * (rows.T @ wrong),
+                "w": model["w"] - self.local_rate * (rows.T @ wrong / len(rows) + self.penalty * model["w"]),
                 "b": model["b"] - self.local_rate * wrong.mean(axis=0),
             }
         return model
