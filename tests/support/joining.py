@@ -14,6 +14,7 @@ from typing import Any
 
 from quietmean.ledger import Account, Ledger
 from quietmean.node import Identity, Roster, RosterEntry
+from quietmean.node.net import RelayAddress
 from support.pages import commands
 
 STUDY = """
@@ -44,6 +45,8 @@ class Consortium:
 
     folder: Path
     ports: list[int]
+    # Where all are called; by default each at a port of its own.
+    relay: RelayAddress | None = None
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -51,7 +54,7 @@ class Consortium:
         for name, port in zip(NAMES, self.ports, strict=True):
             identity = Identity.generate()
             identity.save(self.folder / f"{name}.key")
-            entries.append(RosterEntry(name, ("127.0.0.1", port), identity.public_key))
+            entries.append(RosterEntry(name, self.relay or ("127.0.0.1", port), identity.public_key))
             ages = range(20 + port % 7, 60)
             (self.folder / f"{name}.csv").write_text("age\n" + "\n".join(map(str, ages)))
         (self.folder / "roster.toml").write_text(Roster(tuple(entries)).to_toml())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ import pytest
 
 from support.joining import NAMES, Consortium
 from support.json_documents import faults
+from support.relays import RelayProcess
 from support.site_policy import write_policy
 
 
@@ -51,6 +53,25 @@ def test_four_start_where_the_fifth_never_comes(consortium: Consortium) -> None:
     consortium.join("eve")
     again = consortium.result("eve")
     assert (again["estimate"], again["not_in_at_start"]) == (results[0]["estimate"], ["ada"])
+
+
+@pytest.mark.slow
+def test_four_start_at_a_relay_that_is_killed_while_they_wait(tmp_path: Path, free_ports: Callable[[int], list[int]]) -> None:
+    write_policy(unattended=True)
+    port, *ports = free_ports(6)
+    with RelayProcess(port) as relay, contextlib.closing(Consortium(tmp_path, ports, relay.address)) as consortium:
+        there = NAMES[:4]
+        consortium.budget(*there)
+        consortium.study(12.0)
+        consortium.join(*there)
+        time.sleep(5.0)
+        relay.kill()
+        time.sleep(1.0)
+        relay.start()
+        results = [consortium.result(name) for name in there]
+        assert all(result["not_in_at_start"] == ["eve"] for result in results)
+        assert all(result["parties_counted"] == 4 for result in results)
+        assert len({result["estimate"] for result in results}) == 1
 
 
 @pytest.mark.slow
