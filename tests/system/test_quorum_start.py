@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from support.joining import NAMES, Consortium
+from quietmean.cli.main import main
+from support.joining import NAMES, PAGE, Consortium
 from support.json_documents import faults
+from support.pages import commands
 from support.relays import RelayProcess
 from support.site_policy import write_policy
 
@@ -53,6 +56,46 @@ def test_four_start_where_the_fifth_never_comes(consortium: Consortium) -> None:
     consortium.join("eve")
     again = consortium.result("eve")
     assert (again["estimate"], again["not_in_at_start"]) == (results[0]["estimate"], ["ada"])
+
+
+def test_the_convener_starts_it_before_its_time(
+    consortium: Consortium, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(consortium.folder)
+    monkeypatch.setenv("COLUMNS", "300")
+    there = NAMES[:4]
+    consortium.budget(*there)
+    consortium.study(3600.0)
+
+    def refused(name: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main(start_of(name))
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    assert "no join with the store" in refused("ada")
+    assert "bob is not the first convener of this study: ask ada" in refused("bob")
+    consortium.join(*there)
+    waiting = time.monotonic() + 60
+    while not all((consortium.folder / f"{name}.store").exists() for name in there):
+        assert time.monotonic() < waiting
+        time.sleep(0.1)
+    time.sleep(2.0)
+    assert all(process.poll() is None for process in consortium.processes.values())
+    main(start_of("ada"))
+    results = [consortium.result(name) for name in there]
+    assert all(result["not_in_at_start"] == ["eve"] for result in results)
+    assert len({result["estimate"] for result in results}) == 1
+    text = (consortium.folder / "study.toml").read_text()
+    kept = [line for line in text.splitlines() if not line.startswith(("start_by", "minimum"))]
+    (consortium.folder / "study.toml").write_text("\n".join(kept))
+    assert "this study has no start_by" in refused("ada")
+
+
+def start_of(name: str) -> list[str]:
+    """Ada's line of the page, by somebody."""
+    (line,) = [one for one in commands(PAGE) if one.startswith("quietmean start")]
+    return shlex.split(line.replace("ada", name))[1:]
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ EXAMPLES = {
     "desk": "quietmean desk studies --party north",
     "approve": "quietmean approve study.sealed --party north --owner-key owner.key --account wards --until 2030-12-31",
     "contract": "quietmean contract study.sealed --key north.key",
+    "start": "quietmean start study.sealed --key ada.key",
     "status": "quietmean status --study study.toml",
     "stores": "quietmean stores studies --remove studies/stay-north.store",
     "certify": "quietmean certify study-north.receipt.json --colluding 2",

@@ -41,6 +41,7 @@ COMMANDS = {
     "combine": ("combine", "Add up the contributions to a study by file, and certify."),
     "relay": ("relay", "Let parties meet that nobody can dial: each dials out to this relay."),
     "port": ("port", "Own a port that several studies of this site share."),
+    "start": ("start", "The convener starts a study before its time, with those who are there."),
     "status": ("status", "What a node is doing, or how it ended."),
     "certify": ("certify", "What colluding parties and eavesdroppers learn from an execution."),
     "attack": ("attack", "Attack the real machines, and hold the outcome against the certificate."),

@@ -176,8 +176,9 @@ class Gathering:
         # Who is bound elsewhere is in no other attempt.
         there = frozenset(self._present()) - self._bound_in.keys() | {self._me}
         attempt = self._attempt_by_time(now)
-        if attempt is None and len(there) == len(self._settings.roster):
-            # All are there: at once, and after an attempt that failed once it had its time.
+        asked = self._quorum.asked_to_start() and self._machine.rules.allows(there)
+        if attempt is None and (asked or len(there) == len(self._settings.roster)):
+            # All are there, or enough of them: at once, and after an attempt that failed once it had its time.
             waited = standing.latest == 0 or now >= self._accepted_at + self._turn
             early = standing.latest < _EARLY or now >= self._quorum.start_by
             attempt = standing.latest + 1 if waited and early else None

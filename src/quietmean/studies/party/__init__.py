@@ -3,7 +3,7 @@
 from quietmean.studies.party.approval import Answer, Questions, approve, require_digest, require_unattended
 from quietmean.studies.party.contract import Asked, Contract, Signatory, relays_of
 from quietmean.studies.party.ending import notes_of
-from quietmean.studies.party.files import Files, Show, agreed_files, agreed_terms, file_name, own_keys
+from quietmean.studies.party.files import Files, Show, agreed_files, agreed_terms, file_name, own_keys, start_request
 from quietmean.studies.party.owner_approval import OwnerApproval, require_approvals
 from quietmean.studies.party.part import Finished, take_part
 from quietmean.studies.party.payment import ChargedStudy, Payer, execution_id, payer_for, twins_text
@@ -41,6 +41,7 @@ __all__ = [
     "require_approvals",
     "require_digest",
     "require_unattended",
+    "start_request",
     "take_part",
     "twins_text",
 ]

@@ -255,7 +255,9 @@ class Contract:
         start_by, parties = self.study.start_by, len(self.parties)
         if start_by is None:
             return []
-        fewer = "" if self.fewest == parties else f", with those who are there if they are {self.fewest} or more"
+        fewer = f", with those who are there if they are {self.fewest} or more, or before that if its first convener says so"
+        if self.fewest == parties:
+            fewer = ""
         return [
             f"as soon as all {parties} parties are there, or at {in_words(start_by)}{fewer}; who is in is agreed on first, by "
             "proposal of one of the parties, and whoever is not in takes no part"

@@ -188,7 +188,8 @@ class Files:
         quorum = None
         if self.study.start_by is not None:
             minimum = minimum_of(self.study, len(self.roster))
-            quorum = Quorum(minimum, self.study.start_by.timestamp(), smaller or {})
+            asked = start_request(store).exists
+            quorum = Quorum(minimum, self.study.start_by.timestamp(), smaller or {}, asked_to_start=asked)
         settings = NodeSettings(
             identity=self.identity,
             roster=self.roster,
@@ -255,6 +256,11 @@ class Show:
 
     report: Report
     observe: Callable[[NodeView], None] | None = field(default=None)
+
+
+def start_request(store: Path) -> Path:
+    """The file beside a store by which the convener's person asks the running node to start before its time."""
+    return store.with_name(f"{store.name}.start")
 
 
 def file_name(name: str) -> str:
