@@ -61,8 +61,8 @@ test-all: lint
 	$(BIN)/pytest -n 2 --dist worksteal -m "slow or not slow"
 
 # Studies through a folder that is not mounted, with servers on this machine.
-test-remote: .venv/remote.stamp
-	$(BIN)/pytest -p no:xdist tests/system/test_remote_folder.py -m "slow or not slow"
+test-remote: .venv-remote/remote.stamp
+	.venv-remote/bin/pytest tests/system/test_remote_folder.py -m "slow or not slow"
 
 # The pages in Chromium, which has to be installed (apt-get install chromium, or QUIETMEAN_CHROMIUM=PATH); axe-core is fetched, and npm
 # needed for it.
@@ -119,5 +119,10 @@ man: .venv/docs.stamp
 	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=constraints.txt .venv-torch/bin/pip install -q -e ".[torch]" "scikit-learn>=1.6"
 	@touch $@
 
+.venv-remote/remote.stamp: tests/remote-constraints.txt pyproject.toml
+	$(PYTHON) -m venv --clear .venv-remote
+	PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=$< .venv-remote/bin/pip install -q -e ".[remote]"
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-flower .venv-torch $(DEMO) docs/_build
+	rm -rf .venv .venv-flower .venv-remote .venv-torch $(DEMO) docs/_build
