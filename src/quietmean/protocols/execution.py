@@ -171,9 +171,14 @@ class Execution:
         return self.protocol.decode(self.parties, *releases.total())
 
     def contributors(self) -> NDArray[np.bool_]:
-        """The parties whose values are in the result, shape (n,)."""
+        """The parties whose values are in the result, shape (n,), read-only."""
+        return self._contributors
+
+    @cached_property
+    def _contributors(self) -> NDArray[np.bool_]:
         counted = self.protocol.contributors(self.schedule, self.trace).copy()
         counted[list(self.left_out)] = False
+        counted.flags.writeable = False
         return counted
 
     def without(self, parties: frozenset[PartyId]) -> Execution:
