@@ -44,10 +44,18 @@ def digest(value: Any) -> str:
 class Kept:
     """Bytes of a state that stay the same from round to round: a store writes them once and their digest ever after."""
 
-    __slots__ = ("content",)
+    __slots__ = ("_digest", "content")
 
     def __init__(self, content: bytes) -> None:
         self.content = content
+        self._digest = b""
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the content, computed once."""
+        if not self._digest:
+            self._digest = hashlib.sha256(self.content).digest()
+        return self._digest
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kept) and self.content == other.content
@@ -58,6 +66,10 @@ class Kept:
     def __repr__(self) -> str:
         # It may be secret.
         return f"Kept({len(self.content)} bytes)"
+
+
+def _content_of(kept: Kept) -> bytes:
+    return kept.content
 
 
 def _inline(content: bytes) -> bytes:
@@ -78,11 +90,11 @@ def _decode_array(kind: type, value: Any) -> Any:
     raise TypeError(f"cannot deserialise {kind!r}")
 
 
-def dump_state(state: object, keep: Callable[[bytes], bytes] = _inline) -> bytes:
-    """A party's state as MessagePack. ``keep`` gives what stands for the content of each :class:`Kept`."""
+def dump_state(state: object, keep: Callable[[Kept], bytes] = _content_of) -> bytes:
+    """A party's state as MessagePack. ``keep`` gives what stands for each :class:`Kept`."""
 
     def encode(value: Any) -> Any:
-        return keep(value.content) if isinstance(value, Kept) else _encode_array(value)
+        return keep(value) if isinstance(value, Kept) else _encode_array(value)
 
     return msgspec.msgpack.encode(state, enc_hook=encode)
 

@@ -1,7 +1,7 @@
-"""The file for the large vectors of a store: each is written once, where SQLite would write it two or three times.
+"""The file for what is large in a store: each vector and content is written once, where SQLite would write it two or three times.
 
-The database holds short tokens. Order makes it safe: a vector is on disk before the transaction that names it commits, and its
-slots are reused only after a transaction that no longer names it has committed. Slots that no committed row names are free.
+The database holds short tokens. Order makes it safe: what is large is on disk before the transaction that names it commits, and
+its slots are reused only after a transaction that no longer names it has committed. Slots that no committed row names are free.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The SQLite file of a party and study, and the file of large vectors beside it, changed in transactions that span both."""
+"""The SQLite file of a party and study, and the file of what is large beside it, changed in transactions that span both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quietmean.core.errors import InputError, reason_of
 from quietmean.core.portability import open_private
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
 
-SCHEMA = 7
+SCHEMA = 8
 _TABLES = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE pledge (party INTEGER PRIMARY KEY, hash BLOB NOT NULL, nonce BLOB, weight REAL, exchange BLOB);
@@ -21,14 +21,14 @@ CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), phase INTEGER NOT NUL
 CREATE TABLE kept (token BLOB PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE release (phase INTEGER PRIMARY KEY, vector BLOB NOT NULL, weight REAL NOT NULL);
 CREATE TABLE round (phase INTEGER, round INTEGER, online INTEGER NOT NULL, PRIMARY KEY (phase, round));
-CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, vector BLOB NOT NULL, weight REAL NOT NULL,
+CREATE TABLE message (phase INTEGER, round INTEGER, number INTEGER, weight REAL NOT NULL, vector BLOB NOT NULL,
                       content BLOB NOT NULL, PRIMARY KEY (phase, round, number));
 CREATE TABLE outbox (phase INTEGER, round INTEGER, receiver INTEGER, number INTEGER NOT NULL, status TEXT NOT NULL,
                      settled INTEGER, PRIMARY KEY (phase, round, receiver));
 CREATE TABLE hearsay (party INTEGER PRIMARY KEY, known BLOB NOT NULL);
 CREATE TABLE vote (party INTEGER PRIMARY KEY, digest BLOB NOT NULL, passes INTEGER NOT NULL);
 CREATE TABLE told (party INTEGER PRIMARY KEY, log BLOB NOT NULL, known BLOB NOT NULL);
-CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, vector BLOB, weight REAL NOT NULL, content BLOB,
+CREATE TABLE inbox (phase INTEGER, round INTEGER, sender INTEGER, weight REAL NOT NULL, vector BLOB, content BLOB,
                     PRIMARY KEY (phase, round, sender));
 CREATE TABLE seen (phase INTEGER, round INTEGER, sender INTEGER, PRIMARY KEY (phase, round, sender));
 """
@@ -105,8 +105,8 @@ class Database:
     def _tokens(self) -> list[bytes]:
         """All tokens of the blob file that a row names; short content lies in the rows and is not read for this."""
         query = """SELECT token FROM (SELECT state AS token FROM state UNION ALL SELECT vector FROM release
-                   UNION ALL SELECT vector FROM message UNION ALL SELECT vector FROM inbox
-                   UNION ALL SELECT content FROM kept)
+                   UNION ALL SELECT vector FROM message UNION ALL SELECT content FROM message
+                   UNION ALL SELECT vector FROM inbox UNION ALL SELECT content FROM inbox UNION ALL SELECT content FROM kept)
                    WHERE substr(token, 1, 1) = ?"""
         return [row[0] for row in self._rows(query, LARGE_TAG)]
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from quietmean.core.codec import dump_state
+from quietmean.core.codec import Kept, dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, Payload, VectorCodec, encode_vector
@@ -150,12 +150,12 @@ class Store(Database):
         """The state; what it keeps is written if it is not there, and deleted if it is no longer kept."""
         tokens: set[bytes] = set()
 
-        def keep(content: bytes) -> bytes:
-            if len(content) < _SHORT:
-                return _INLINE + content
-            token = _BY_TOKEN + hashlib.sha256(content).digest()
+        def keep(kept: Kept) -> bytes:
+            if len(kept.content) < _SHORT:
+                return _INLINE + kept.content
+            token = _BY_TOKEN + kept.digest
             if token not in tokens and self._maybe("SELECT 1 FROM kept WHERE token = ?", token) is None:
-                written = self._blobs.put(content, _is_public(phase))
+                written = self._blobs.put(kept.content, _is_public(phase))
                 self._database.execute("INSERT INTO kept VALUES (?, ?)", (token, written))
             tokens.add(token)
             return token
@@ -246,10 +246,8 @@ class Store(Database):
 
     def _send(self, phase: int, number: int, message: Message) -> Outgoing:
         key, vector = (phase, message.round), self._codec.encode(message.vector)
-        token = self._blobs.put(vector, _is_public(phase))
-        self._database.execute(
-            "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, token, message.weight, message.content)
-        )
+        tokens = (self._blobs.put(part, _is_public(phase)) for part in (vector, message.content))
+        self._database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?)", (*key, number, message.weight, *tokens))
         self._database.executemany(
             "INSERT INTO outbox (phase, round, receiver, number, status) VALUES (?, ?, ?, ?, ?)",
             [(*key, receiver, number, PENDING) for receiver in message.recipients],
@@ -262,7 +260,7 @@ class Store(Database):
             return self._sent[phase, round_]
         query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
         messages = {
-            number: self._outgoing(self._blobs.get(vector), content, weight)
+            number: self._outgoing(self._blobs.get(vector), self._blobs.get(content), weight)
             for number, vector, weight, content in self._rows(query, phase, round_)
         }
         query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
@@ -307,10 +305,9 @@ class Store(Database):
         with self._transaction():
             if gossip:
                 self._database.execute("INSERT OR REPLACE INTO hearsay VALUES (?, ?)", (message.sender, gossip))
-            vector = self._blobs.put(encoded, _is_public(phase))
+            tokens = (self._blobs.put(part, _is_public(phase)) for part in (encoded, message.content))
             self._database.execute(
-                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)",
-                (phase, message.round, message.sender, vector, message.weight, message.content),
+                "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)", (phase, message.round, message.sender, message.weight, *tokens)
             )
         self._arrived.setdefault((phase, message.round), {})[message.sender] = message
 
@@ -346,7 +343,8 @@ class Store(Database):
     def _read_arrival(self, phase: int, round_: int, sender: PartyId, receiver: PartyId) -> Message:
         query = "SELECT vector, weight, content FROM inbox WHERE phase = ? AND round = ? AND sender = ?"
         vector, weight, content = self._one(query, phase, round_, sender)
-        return Message(sender, (receiver,), round_, self._codec.decode(self._blobs.get(vector)), weight, content)
+        values = self._codec.decode(self._blobs.get(vector))
+        return Message(sender, (receiver,), round_, values, weight, self._blobs.get(content))
 
     def _load_arrivals(self) -> None:
         for phase, round_, sender in self._rows("SELECT phase, round, sender FROM inbox"):
