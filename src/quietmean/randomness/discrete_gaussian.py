@@ -25,8 +25,6 @@ LARGEST_SCALE = 2.0**15
 _TAIL = 10
 _PRECISION = 256
 _GUIDE_BITS = 16
-# Steps from the guide's entry with all values at once; the few that are not there by then are searched.
-_STEPS = 3
 _BLOCK = 8192
 
 
@@ -60,12 +58,13 @@ def discrete_gaussian(seed: Seed, scale: float, count: int) -> NDArray[np.int64]
 
 def invert(table: Table, words: NDArray[np.uint64], seed: Seed, begin: int) -> NDArray[np.int64]:
     """One value for each of ``words``, shape (size,): the next ones of the stream of ``seed``, after ``begin`` others."""
-    place = table.guide[(words >> np.uint64(64 - _GUIDE_BITS)).astype(np.int64)]
-    for _ in range(_STEPS):
-        place += table.high[place] < words
-    behind = np.nonzero(table.high[place] < words)[0]
+    place = table.guide.take((words >> np.uint64(64 - _GUIDE_BITS)).view(np.int64), mode="clip")
+    boundary = table.high.take(place, mode="clip")
+    # The guide is right for all but the few words with a boundary between the start of their cell and them: these are searched.
+    behind = np.flatnonzero(boundary < words)
     place[behind] = np.searchsorted(table.high, words[behind], side="left")
-    for index in np.nonzero(table.high[place] == words)[0].tolist():
+    boundary[behind] = table.high[place[behind]]
+    for index in np.flatnonzero(boundary == words).tolist():
         low = int(BitStream(seed.derive("low")).words(begin + index + 1)[-1])
         place[index] = _resolve(table, int(place[index]), (int(words[index]), low))
     return place - table.reach

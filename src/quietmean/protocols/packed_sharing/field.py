@@ -93,26 +93,26 @@ def powers(points: NDArray[np.int64], count: int, prime: int) -> Residues:
 
 def centred(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int64]:
     """The numbers between -p/2 and p/2 that residues of any shape stand for."""
-    return _centred_floats(residues, prime).astype(np.int64)
+    return _centred_words(residues, prime).astype(np.int64)
 
 
-def _centred_floats(residues: NDArray[np.unsignedinteger], prime: int) -> Floats:
-    numbers = residues.astype(np.float64)
-    numbers -= prime * (numbers > prime // 2)
+def _centred_words(residues: NDArray[np.unsignedinteger], prime: int) -> NDArray[np.int32]:
+    numbers = residues.astype(np.int32)
+    numbers -= np.int32(prime) * (numbers > prime // 2)
     return numbers
 
 
 def product(left: Residues, right: Residues, prime: int) -> Residues:
     """The product of matrices (a, b) and (b, c) modulo ``prime``, shape (a, c): exact."""
     small = prime < _LIMB
-    one = _centred_floats(left, prime)
+    one = _centred_words(left, prime).astype(np.float64)
     # Limbs of 16 bits: the lower one is between -2^15 and 2^15.
     upper = np.rint(one * (0.0 if small else 1.0 / _LIMB))
     lower = one - upper * _LIMB
     found = np.empty((left.shape[0], right.shape[1]), dtype=np.uint32)
     # Blocks stay in the cache.
     for begin in range(0, right.shape[1], _COLUMNS):
-        other = _centred_floats(right[:, begin : begin + _COLUMNS], prime)
+        other = _centred_words(right[:, begin : begin + _COLUMNS], prime).astype(np.float64)
         total: Floats | float = 0.0
         for first in range(0, left.shape[1], _TERMS):
             terms = slice(first, first + _TERMS)
@@ -121,7 +121,7 @@ def product(left: Residues, right: Residues, prime: int) -> Residues:
                 part += _LIMB * _reduced(upper[:, terms] @ other[terms], prime)
             total = _reduced(part, prime)
         # In float64 still: numbers below 0 have no unsigned word.
-        found[:, begin : begin + _COLUMNS] = total + prime * (total < 0)
+        found[:, begin : begin + _COLUMNS] = total + float(prime) * (total < 0)
     return found
 
 
