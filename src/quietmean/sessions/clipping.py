@@ -13,6 +13,8 @@ from quietmean.core.party import Vector
 
 # A vector on the boundary must not be outside of it by rounding.
 _INSIDE = 1.0 - 2.0**-40
+# Sums of so many squares, scaled, do not overflow.
+_MOST = np.finfo(np.float64).max / 2**16
 
 
 def checked_clip(clip: float) -> float:
@@ -41,24 +43,28 @@ def clipped_rows(records: NDArray[np.float64], bound: float, step: float) -> Vec
 
 def norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """L2 norms of rows (N, d), shape (N,), also where squares would overflow; what is not a number counts as 0."""
-    finite = _finite(rows)
-    largest = np.abs(finite).max(axis=1, initial=0.0)
-    scaled = finite / np.where(largest > 0, largest, 1.0)[:, None]
-    found: NDArray[np.float64] = np.linalg.norm(scaled, axis=1) * largest
-    return found
+    return _norms_of_finite(_finite(rows))
 
 
 def shortened(rows: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
     """Rows (N, d) over ``bound``, each of L2 norm 1 at most. What is not a number counts as 0."""
     finite = _finite(rows)
-    lengths = norms(finite)
+    lengths = _norms_of_finite(finite)
     # Divided by what is larger, so that nothing overflows.
-    found: NDArray[np.float64] = (
-        finite / np.maximum(lengths, bound)[:, None] * np.where(lengths >= _INSIDE * bound, _INSIDE, 1.0)[:, None]
-    )
+    found: NDArray[np.float64] = finite / np.maximum(lengths, bound)[:, None]
+    found *= np.where(lengths >= _INSIDE * bound, _INSIDE, 1.0)[:, None]
+    return found
+
+
+def _norms_of_finite(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    largest = np.maximum(rows.max(axis=1, initial=0.0), -rows.min(axis=1, initial=0.0))
+    scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
+    found: NDArray[np.float64] = np.linalg.norm(scaled, axis=1) * largest
     return found
 
 
 def _finite(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    most = np.finfo(np.float64).max / 2**16
-    return np.clip(np.nan_to_num(rows, nan=0.0, posinf=most, neginf=-most), -most, most)
+    # The rule, and no copy; both comparisons are false if anything is not a number.
+    if rows.min(initial=0.0) >= -_MOST and rows.max(initial=0.0) <= _MOST:
+        return rows
+    return np.clip(np.nan_to_num(rows, nan=0.0, posinf=_MOST, neginf=-_MOST), -_MOST, _MOST)
