@@ -14,7 +14,8 @@ from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, Release, Step, Vector
 from quietmean.node.net import ACCEPTED, REFUSED, encode_vector
-from quietmean.node.storage import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Outgoing, Store
+from quietmean.node.phase import Phase
+from quietmean.node.storage import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing, Store
 from quietmean.randomness import Seed
 
 STUDY = "ab" * 32
@@ -207,6 +208,33 @@ def test_pledges_stay(path: Path) -> None:
     assert (commitments[1].hash, commitments[1].nonce, commitments[1].weight) == (b"h" * 32, b"n" * 32, 2.0)
     assert commitments[2].nonce is None
     store.close()
+
+
+def test_an_agreement_that_was_made_elsewhere_stays(path: Path) -> None:
+    agreed = {party: Commitment(bytes([party]) * 32, b"n" * 32, 1.0 + party, b"x" * 32) for party in range(3)}
+    store = opened(path)
+    store.save_commit(1, agreed[1].hash)
+    store.save_agreement(agreed)
+    store.close()
+    store = opened(path)
+    assert store.commitments() == agreed
+    store.close()
+
+
+def test_large_contents_lie_beside_the_database_and_are_wiped(path: Path) -> None:
+    content = bytes(range(1, 251)) * 1000
+    store = opened(path)
+    message = Message(1, (0,), 1, np.zeros(1), 1.0, content)
+    store.accept(Phase.MIXING, message, np.zeros(1).tobytes())
+    store.close()
+    vectors = path.with_name(path.name + ".vectors")
+    assert content not in path.read_bytes()
+    assert content in vectors.read_bytes()
+    store = opened(path)
+    assert [one.content for one in store.received(Phase.MIXING, 1, 0)] == [content]
+    store.finish(Phase.MIXING, b"result")
+    store.close()
+    assert content[:100] not in vectors.read_bytes()
 
 
 def test_after_the_end_other_data_are_noticed_without_the_seed(path: Path) -> None:

@@ -68,12 +68,9 @@ class Commitments:
 
     def take_over(self, agreed: Mapping[PartyId, Commitment]) -> None:
         """What the parties agreed on before the session began, checked and revealed by all of them."""
-        for party, commitment in agreed.items():
-            if party not in self._by_party:
-                self._store.save_commit(party, commitment.hash)
-            nonce, weight, exchange = commitment.nonce or b"", commitment.weight or 0.0, commitment.exchange or b""
-            self._store.save_reveal(party, nonce, weight, exchange)
-            self._by_party[party] = commitment
+        if self._by_party != agreed:
+            self._store.save_agreement(agreed)
+            self._by_party = dict(agreed)
         self._note_commits()
 
     def _note_commits(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,6 +132,12 @@ class Store(Database):
             self._database.execute(
                 "UPDATE pledge SET nonce = ?, weight = ?, exchange = ? WHERE party = ?", (nonce, weight, exchange, party)
             )
+
+    def save_agreement(self, agreed: Mapping[PartyId, Commitment]) -> None:
+        """What all parties agreed on, at once."""
+        rows = [(party, one.hash, one.nonce or b"", one.weight or 0.0, one.exchange or b"") for party, one in agreed.items()]
+        with self._transaction():
+            self._database.executemany("INSERT OR REPLACE INTO pledge VALUES (?, ?, ?, ?, ?)", rows)
 
     # --- rounds ------------------------------------------------------------------------------------------------------
 
