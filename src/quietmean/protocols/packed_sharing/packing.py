@@ -80,13 +80,10 @@ def deal(packing: Packing, numbers: Units, dealer: int, secret: Seed) -> Dealt:
 
 
 def padded(packing: Packing, numbers: Units) -> Elements:
-    """``numbers``, shape (size,), between -p/2 and p/2, as residues, shape (l, blocks), with zeros behind.
-
-    Each column is one polynomial's.
-    """
+    """``numbers``, signed, shape (size,), as residues, shape (l, blocks), with zeros behind: each column is one polynomial's."""
     count = packing.blocks(numbers.size)
     filled = np.zeros(count * packing.secrets, dtype=np.uint32)
-    filled[: numbers.size] = numbers + packing.prime * (numbers < 0)
+    filled[: numbers.size] = numbers % packing.prime
     return filled.reshape(packing.secrets, count)
 
 
