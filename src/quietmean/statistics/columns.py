@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -16,6 +17,8 @@ from quietmean.statistics.transforms import Transform
 
 # What may stand for a value that is missing.
 RULES = ("centre", "indicator")
+# How the bins of a column grow, where no edges are given.
+SCALES = ("linear", "log")
 # The levels of a column that is true or false, and how cells may be written, in small letters: as people and spreadsheets in
 # several languages do.
 NO, YES = "no", "yes"
@@ -35,6 +38,8 @@ class Column(BaseModel):
     ``missing``, of numbers: what stands for a cell without one. ``centre``: the middle of the bounds, counted as present.
     ``indicator``: nothing, and how many are present is estimated under the same noise. Of levels, missing is one more level.
     ``guess``: what is publicly expected, for planning only: mean and standard deviation, or the part of each level.
+    How statistics that count records in bins cut a column of numbers: ``scale``, of equal width ("linear") or by equal factors
+    ("log"); ``whole``, all its values are whole numbers; ``edges``, exactly these, rising, within the bounds.
     Raises :class:`InputError` unless exactly one of the three is declared, low < high are finite, and levels are distinct.
     """
 
@@ -51,6 +56,9 @@ class Column(BaseModel):
     origin: str = Field(default="", alias="from")
     missing_codes: tuple[str, ...] = ()
     guess: tuple[float, ...] = ()
+    scale: str = "linear"
+    whole: bool = False
+    edges: tuple[float, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -87,6 +95,7 @@ class Column(BaseModel):
                 "study file low and high)"
             )
         self._check_kinds(bool(bounded))
+        self._check_bins()
         if self.levels:
             self._check_levels()
         if self.guess:
@@ -102,6 +111,19 @@ class Column(BaseModel):
         if self.origin and (self.levels or self.missing_codes):
             what = "levels" if self.levels else "missing codes"
             raise InputError(f"column {self.name!r} is a transform and has no {what}: declare them for the columns it is made of")
+
+    def _check_bins(self) -> None:
+        """Raises :class:`InputError` for bins that nobody can make."""
+        require_known("scale", self.scale, SCALES)
+        stated = [
+            name for name, value in (("scale", self.scale != "linear"), ("whole", self.whole), ("edges", self.edges)) if value
+        ]
+        if stated and not self.numeric:
+            raise InputError(f"column {self.name!r} has levels and no bins: leave {stated[0]} out")
+        if len(stated) > 1:
+            raise InputError(f"column {self.name!r} has {' and '.join(stated)}: keep the one that says how it is to be cut")
+        if self.edges and (len(self.edges) < 2 or not all(a < b for a, b in pairwise(self.edges))):
+            raise InputError(f"the edges of column {self.name!r} are not two or more rising numbers: sort them")
 
     def _check_guess(self) -> None:
         """Raises :class:`InputError` for a guess that is impossible within the bounds or the levels."""
@@ -145,6 +167,9 @@ class Column(BaseModel):
         more: dict[str, Any] = {"from": self.origin} if self.origin else {}
         more |= {"missing_codes": list(self.missing_codes)} if self.missing_codes else {}
         more |= {"guess": list(self.guess)} if self.guess else {}
+        more |= {} if self.scale == "linear" else {"scale": self.scale}
+        more |= {"whole": True} if self.whole else {}
+        more |= {"edges": list(self.edges)} if self.edges else {}
         if self.numeric:
             rule = {} if self.missing == "centre" else {"missing": self.missing}
             since = {"since": self.since} if self.since else {}

@@ -21,10 +21,19 @@ Z = 1.959963984540054
 
 @dataclass(frozen=True)
 class Flag:
-    """A warning about some result: a short ``code`` for programs and a ``message`` in words."""
+    """A warning about some result: a short ``code`` for programs and a ``message`` in words.
+
+    ``terms``: those of the answer that it is about; all of them where there are none. ``upper``: where noise hides a count, the
+    number that the count is below.
+    """
 
     code: str
     message: str
+    terms: tuple[str, ...] = ()
+    upper: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "terms": list(self.terms), "upper": self.upper}
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,9 @@ class Estimates:
     ``interval_noise`` and ``interval_population``: (terms, 2), at 95 %; otherwise the normal ones, cut at ``low`` and ``high``.
     ``reason``: why there is no interval of the population. ``p_value``: by term, from the population's error.
     ``summary``: further numbers about the whole, plain JSON data. ``groups``: for each term its group and its name there,
-    where JSON has an object by group.
+    where JSON has an object by group. ``headline``: the terms that a reader asks for first; all of them where there are none.
+    ``resolution``: (terms, 2), how far below and above the estimate the answer for the same records without bins may lie; both
+    intervals contain it already.
     """
 
     terms: tuple[str, ...]
@@ -68,6 +79,8 @@ class Estimates:
     summary: Mapping[str, Any] = field(default_factory=dict)
     groups: tuple[tuple[str, str], ...] = ()
     flags: tuple[Flag, ...] = ()
+    headline: tuple[str, ...] = ()
+    resolution: Array | None = None
     reason: str = ""
     method: str = "normal"
 
