@@ -40,14 +40,14 @@ LEAST = 0.95 - 3.1 * math.sqrt(0.05 * 0.95 / STUDIES)
 
 HEAD = f"""# Intervals on data that people have
 
-This page is made by `python tools/real_data_bars.py`. Same command, same page; do not edit it by hand. Each data set stands for
-a population from which {RECORDS:,} records are drawn with replacement, {STUDIES} times; $\\varepsilon = {EPSILON:g}$,
-$\\delta = 10^{{-6}}$, noise with $\\sqrt{{1.2}}$ times one trusted curator's standard deviation. **All options of the statistics
-are the defaults**; columns are declared by round bounds or levels, and whether they are whole numbers. *Population*: how often the
-interval holds what another library (lifelines, statsmodels, scipy, scikit-learn) computes from the whole data set. *Noise*: how
-often the other interval holds what it computes from the records that were drawn. A line is of the worst of the statistic's terms;
-*flagged* and *unknown* are parts of all studies, and the flag is the commonest. Of {STUDIES} studies a true 95 % gives
-{100 * LEAST:.0f} % or more, but for one time in a thousand.
+This page is made by `python tools/real_data_bars.py`. Same command, same page; do not edit it by hand. Each data set stands
+for a population from which {RECORDS:,} records are drawn with replacement, {STUDIES} times; $\\varepsilon = {EPSILON:g}$,
+$\\delta = 10^{{-6}}$, noise with $\\sqrt{{1.2}}$ times one trusted curator's standard deviation. **All options of the
+statistics are the defaults**; columns are declared by round bounds or levels, and whether they are whole numbers.
+*Population*: how often the interval holds what another library (lifelines, statsmodels, scipy, scikit-learn) computes from
+the whole data set. *Noise*: how often the other interval holds what it computes from the records that were drawn. A line is
+of the worst of the statistic's terms; *flagged* and *unknown* are parts of all studies, and the flag is the commonest. Of
+{STUDIES} studies a true 95 % gives {100 * LEAST:.0f} % or more, but for one time in a thousand.
 
 | data | statistic | term | population | noise | flagged | unknown | |
 |---|---|---|---:|---:|---:|---:|---|
