@@ -64,7 +64,7 @@ def command(
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     count: Count = Count.PUBLIC,
     most_records: int | None = None,
-    missing: str = "centre",
+    missing: str = "indicator",
     allocate: str = "shares",
     accept_wide: Annotated[bool, Parameter(negative="")] = False,
     round_timeout: float = 3.0,
@@ -121,8 +121,8 @@ def command(
     most_records
         With private counts: room for so many records of each party, a public number; default 20000.
     missing
-        What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing, and the mean is that of the
-        present values, whose number is estimated too.
+        What stands for a cell without a number. indicator: nothing, statistics are those of the present values, whose number is
+        estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
     allocate
         How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
         error, are as narrow as they can be together.

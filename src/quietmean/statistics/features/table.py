@@ -84,7 +84,7 @@ class Axis:
         else:
             # The last edge is closed, and no other table need agree with it.
             found |= {("below", name, edge): cells[: place + 1].sum(axis=0) for place, edge in enumerate(self.edges[:-1])}
-            if self.column.missing == "indicator":
+            if not self.column.fills_in:
                 found[("present", name)] = 1.0 - cells[-1]
         return found
 
