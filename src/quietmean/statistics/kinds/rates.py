@@ -64,8 +64,10 @@ class _Group:
 
     @cached_property
     def squares(self) -> tuple[float, float]:
-        """The sum of (e - r t)^2 over all records at the rate r, and the standard deviation of its noise: the variance of sampling
-        of events - r time, whatever the distribution of events."""
+        """The sum of (e - r t)^2 over all records at the rate r, and the standard deviation of its noise.
+
+        It is the variance of sampling of events - r time, whatever the distribution of events.
+        """
         rate = self.rate
         weights = np.array([0.0, 0.0, 1.0, -2 * rate, rate**2])
         slope = 2 * float(rate * self.sums[4] - self.sums[3])
@@ -229,7 +231,8 @@ def _read(released: Released, feature: Moments, place: int) -> _Group:
     counted, observed = events.centre * one + events.half * e, time.centre * one + time.half * t
 
     def squared(vertex: Vertex, single: Array, square: Array) -> Array:
-        return vertex.centre**2 * one + 2 * vertex.centre * vertex.half * single + vertex.half**2 * square
+        found: Array = vertex.centre**2 * one + 2 * vertex.centre * vertex.half * single + vertex.half**2 * square
+        return found
 
     # An event that is there or not is its own square.
     square = counted if events.level is not None else squared(events, e, squares[0])
