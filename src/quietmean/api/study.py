@@ -30,10 +30,11 @@ class Study:
     """What several parties want to know together: columns, statistics, privacy unit, budget, whom it protects against.
 
     ``columns`` by name: ``(low, high)``, bounds chosen without looking at the data; a list of levels; ``bool``; or a
-    :class:`~quietmean.statistics.Column`. Cells without a value count as nothing, unless a column fills them in.
-    ``statistics``: texts as on the command line, such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column. ``epsilon`` and ``delta``: the budget for one ``unit``, a record or
-    a whole party, under replacement. ``count`` "private": how many records a party has is hidden too, up to ``most_records``, and
-    the budget is for one record that is there or not (add-remove).
+    :class:`~quietmean.statistics.Column`. Cells without a value count as nothing, unless a column fills them in. ``statistics``:
+    texts as on the command line, such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
+    ``epsilon`` and ``delta``: the budget for one ``unit``, a record or a whole party, under replacement. ``count`` "private": how
+    many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
+    (add-remove).
     ``colluding``: how many parties may put together what they see, by default one in ten;
     ``dropouts``: the fraction that may leave. Raises :class:`InputError` for what cannot be asked.
     """
