@@ -30,7 +30,7 @@ def test_equal_widths_and_equal_factors_and_equal_log_odds() -> None:
     assert edges_of(column(high=1e6, scale="log"), 7) == pytest.approx((0, 1, 10, 100, 1e3, 1e4, 1e5, 1e6))
     assert edges_of(column(low=-5, high=1e6, scale="log"), 3) == pytest.approx((-5, 1, 1e3, 1e6))
     odds = np.array(edges_of(column(high=1, scale="log-odds"), 8))
-    assert odds[0] == 0 and odds[-1] == 1 and odds[4] == pytest.approx(0.5)
+    assert (odds[0], odds[4], odds[-1]) == pytest.approx((0, 0.5, 1))
     assert np.diff(np.log(odds[1:-1] / (1 - odds[1:-1]))) == pytest.approx(2 * math.log(999) / 8)
     assert edges_of(column(edges=(0, 10, 50)), 3) == (0, 10, 50)
 
@@ -44,7 +44,7 @@ def test_whole_numbers_are_in_equal_groups_one_each_where_bins_allow_it(low: int
     cells = axis.place({raw("x"): numbers})
     assert (np.diff(cells) >= 0).all()
     first = 0 if closed == "right" else 1
-    assert cells[0] == first and cells[-1] == len(axis.labels) - 3
+    assert (cells[0], cells[-1]) == (first, len(axis.labels) - 3)
     counted = np.bincount(cells)[1:]
     assert counted.max() - counted.min() <= 1
     assert len(counted) == min(bins, more if closed == "right" else more + 1)
