@@ -57,11 +57,17 @@ def wilson(proportion: float, records: float, noise: float) -> tuple[float, floa
     return low, high
 
 
-def few(what: str, estimate: float, error: float, upper: float) -> list[Flag]:
-    """A count that noise hides: what is known is an upper end, not 0 or less."""
+def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
+    """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
     if estimate >= 2 * error:
         return []
-    return [Flag("few", f"{what}: fewer than {max(math.ceil(upper), 1)}, the noise hides how many")]
+    most = max(math.ceil(upper), 1)
+    return [Flag("few", f"{what}: fewer than {most}, the noise hides how many", terms, most)]
+
+
+def most_of(count: float, error: float) -> int:
+    """The number that a count which noise hides is below, at the level of all intervals."""
+    return math.floor(max(count, 0.0) + Z * error) + 1
 
 
 def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import Summary, summary
+from quietmean.statistics.block_summary import Summary, present_in, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import ColumnBlock
-from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
+from quietmean.statistics.intervals import degrees_of_freedom, f_test, most_of, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
@@ -63,7 +63,9 @@ class GroupMeans(Statistic):
         known = {group: one for group, one in found.items() if one is not None}
         rows = [_mean(group, one, column) for group, one in found.items()]
         flags = [
-            Flag("group-left-out", f"group {group}: too few for its noise, left out") for group in groups if group not in known
+            left_out(f"group {group}", (group,), released, block, place)
+            for place, group in enumerate(groups)
+            if group not in known
         ]
         tests: dict[str, HypothesisTest] = {}
         if len(groups) == 2:
@@ -76,6 +78,12 @@ class GroupMeans(Statistic):
         if len(known) >= 2:
             tests["anova"] = welch_anova(list(known.values()))
         return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
+
+
+def left_out(what: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, place: int) -> Flag:
+    """What is said of a group that noise hides, by its place."""
+    upper = most_of(*present_in(released, block, place))
+    return Flag("group-left-out", f"{what}: fewer than {upper} values, too few for the noise, left out", terms, upper)
 
 
 def _mean(group: str, one: Summary | None, column: Column) -> _Row:
@@ -100,7 +108,7 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> l
     pooled = sum(part * each.variance for part, each in zip(parts, (one, two), strict=True))
     noise_of_pooled = sum(part**2 * each.noise_of_variance for part, each in zip(parts, (one, two), strict=True))
     if pooled <= _LEAST_POOLED * math.sqrt(noise_of_pooled):
-        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference"))
+        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference", (SMD,)))
         return [*rows, _Row(SMD, math.nan, math.inf, math.inf, math.inf, -math.inf, math.inf)]
     smd = difference / math.sqrt(pooled)
     noise = noise / pooled + smd**2 * noise_of_pooled / (4 * pooled**2)

@@ -96,7 +96,13 @@ class Pca(OfColumns):
             gaps = np.delete(values[place] - values, place)
             loadings = [f"{name}:{column}" for column in self.columns]
             if np.abs(gaps).min() <= max(_LEAST_GAP * entry * math.sqrt(count), _NO_GAP * float(values[0])):
-                flags.append(Flag("no-gap", f"{name}: noise cannot tell its variance from that of another component, left out"))
+                flags.append(
+                    Flag(
+                        "no-gap",
+                        f"{name}: noise cannot tell its variance from that of another component, left out",
+                        (name, *loadings),
+                    )
+                )
                 rows += [Row.unknown(name, (0.0, most)), *(Row.unknown(term, (-1.0, 1.0)) for term in loadings)]
                 angles.append(None)
                 continue
