@@ -51,6 +51,9 @@ def command(
     dates: list[str] | None = None,
     made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
     missing_codes: list[str] | None = None,
+    scale: list[str] | None = None,
+    whole: list[str] | None = None,
+    edges: list[str] | None = None,
     statistic: list[str] | None = None,
     parties: int | None = None,
     party_column: str | None = None,
@@ -63,7 +66,7 @@ def command(
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     count: Count = Count.PUBLIC,
     most_records: int | None = None,
-    missing: str = "centre",
+    missing: str = "indicator",
     allocate: str = "shares",
     accept_wide: Annotated[bool, Parameter(negative="")] = False,
     round_timeout: float = 3.0,
@@ -95,6 +98,13 @@ def command(
         "bmi >= 30"; its bounds follow from theirs unless --bounds are given.
     missing_codes
         A B ...: cells of the column before it that mean missing, such as -9 or unknown.
+    scale
+        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
+        probabilities). Default: linear.
+    whole
+        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
+    edges
+        A B ...: the column before it is cut exactly here.
     statistic
         What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
         every column, or the proportions of its levels.
@@ -120,8 +130,8 @@ def command(
     most_records
         With private counts: room for so many records of each party, a public number; default 20000.
     missing
-        What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing, and the mean is that of the
-        present values, whose number is estimated too.
+        What stands for a cell without a number. indicator: nothing, statistics are those of the present values, whose number is
+        estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
     allocate
         How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
         error, are as narrow as they can be together.
@@ -149,6 +159,9 @@ def command(
         dates=dates,
         origins=made_from,
         codes=missing_codes,
+        scales=scale,
+        whole=whole,
+        edges=edges,
     )
     study = Study.parse(
         {
