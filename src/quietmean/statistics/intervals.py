@@ -7,7 +7,6 @@ released.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,6 @@ from scipy.special import chdtrc, fdtrc, ndtr, stdtr, stdtrit
 from quietmean.statistics.estimates import LEVEL, Flag, HypothesisTest, Z
 
 Array = NDArray[np.float64]
-
-# Of an interval's width.
-_MOST_BY_BINS = 0.25
 
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
@@ -66,22 +62,6 @@ def few(what: str, estimate: float, error: float, upper: float) -> list[Flag]:
     if estimate >= 2 * error:
         return []
     return [Flag("few", f"{what}: fewer than {max(math.ceil(upper), 1)}, the noise hides how many")]
-
-
-def is_coarse(by_bins: float, width: float) -> bool:
-    """Is more than a quarter of an interval's width there because bins do not say where in them values are?"""
-    return by_bins > _MOST_BY_BINS * width * (1 + 1e-9)
-
-
-def coarse_bins(terms: Sequence[str]) -> list[Flag]:
-    """A flag about the terms whose bins are coarse, or none."""
-    if not terms:
-        return []
-    named = ", ".join(terms[:3]) + (" and others" if len(terms) > 3 else "")
-    text = (
-        f"{named}: more than a quarter of the interval is there because of the width of the bins; ask for more bins, or declare"
-    )
-    return [Flag("coarse-bins", f"{text} the column's scale, edges or whole numbers", tuple(terms))]
 
 
 def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.statistics.estimates import Flag, HypothesisTest
+from quietmean.statistics.estimates import HypothesisTest
 from quietmean.statistics.features import PrefixTable
-from quietmean.statistics.intervals import coarse_bins, is_coarse, t_test
+from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, multinomial, spread
 from quietmean.statistics.statistic import Released
 
@@ -111,13 +111,6 @@ class TwoSamples:
             sampling += multinomial(self.slopes[part], self.counts[sample]) * size / max(size - 1, 1.0)
         found = Row.normal(term, self.area, spread(self.slopes, self.noise), sampling, (0.0, 1.0))
         return found.widened(self.resolution, self.resolution)
-
-    def flags(self, term: str) -> list[Flag]:
-        """That bins are coarse, where they are."""
-        if not self.known:
-            return []
-        low, high = self.row(term).of_population
-        return coarse_bins([term] if is_coarse(2 * self.resolution, high - low) else [])
 
     def test(self) -> HypothesisTest | None:
         """Mann and Whitney's: that both samples have the same distribution, ties and noise counted in."""

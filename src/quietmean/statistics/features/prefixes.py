@@ -75,7 +75,7 @@ class PrefixTable(Feature):
         first = np.zeros(self.cells)
         first[0] = 1.0
         code: Array = toeplitz(first, prefix_root(self.cells))
-        return code if self.by is None else np.kron(np.eye(self.groups), code)
+        return code if self.by is None else np.asarray(np.kron(np.eye(self.groups), code), dtype=np.float64)
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """A little of all cells is mixed into each, so that what is rounded stays a mixture of encodings."""

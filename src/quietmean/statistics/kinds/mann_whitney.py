@@ -22,7 +22,8 @@ TERM, TEST = "probability", "mann-whitney"
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MannWhitney(Statistic):
     """The chance that a value of the second group is above one of the first, half of the chance that they are equal included: 0.5
-    where neither tends to be larger. Intervals hold it whatever the order within bins is. The test ``mann-whitney`` is that of U with ties, on binned values.
+    where neither tends to be larger. Intervals hold it whatever the order within bins is. The test ``mann-whitney`` is that of U
+    with ties, on binned values.
     """
 
     name = "mann-whitney"
@@ -52,9 +53,9 @@ class MannWhitney(Statistic):
             [samples.row(TERM)],
             parties=parties,
             tests={} if test is None or parties else {TEST: test},
-            flags=tuple(samples.flags(TERM)) if samples.known else (Flag("nothing-present", text),),
+            flags=() if samples.known else (Flag("nothing-present", text),),
             reason=PARTIES_DIFFER if parties else "",
-            method="pairs of binned values, without the noise's part; DeLong's variance with the noise; half of the pairs in one bin",
+            method="pairs of bins, without the noise's part; DeLong's variance with the noise; half of the pairs in one bin",
         )
 
 

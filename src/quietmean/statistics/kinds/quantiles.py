@@ -16,9 +16,9 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
-from quietmean.statistics.intervals import coarse_bins, is_coarse
 from quietmean.statistics.kinds.mean import nothing_present
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 
 # So many that bins are finer than what noise and sampling leave, and next to no noise dearer than few.
@@ -101,61 +101,29 @@ class Quantiles(Statistic):
         if known is None:
             return nothing_present(math.nan, column.low, column.high, f"column {column.name!r}")
         smooth = np.clip(isotonic_regression(known.parts).x / known.present, 0.0, 1.0)
-        found = [_Quantile.of(known, smooth, one, 0.0 if parties else 1 / released.weight) for one in self.probabilities]
-        return Estimates(
-            tuple(one.term for one in found),
-            np.array([one.value for one in found]),
-            np.array([one.noise.error for one in found]),
-            np.full(len(found), column.low),
-            np.full(len(found), column.high),
-            population=None if parties else np.array([one.both.error for one in found]),
-            interval_noise=np.array([one.noise.ends for one in found]),
-            interval_population=None if parties else np.array([one.both.ends for one in found]),
-            resolution=np.array([one.resolution for one in found]),
+        by_record = 0.0 if parties else 1 / released.weight
+        found = [_quantile(known, smooth, one, by_record) for one in self.probabilities]
+        return assembled(
+            [row for row, _ in found],
+            parties=parties,
             headline=("0.5",) if 0.5 in self.probabilities else (),
-            flags=(*(flag for one in found for flag in one.flags), *coarse_bins([one.term for one in found if one.both.coarse])),
+            flags=tuple(flag for _, flags in found for flag in flags),
             reason=PARTIES_DIFFER if parties else "",
             method="square root of prefix sums; Woodruff's interval, to the ends of its bins",
         )
 
 
-@dataclass(frozen=True)
-class _Ends:
-    """An interval to the ends of bins, and the same with straight lines inside bins."""
-
-    ends: tuple[float, float]
-    lines: tuple[float, float]
-
-    @property
-    def error(self) -> float:
-        """Of a normal distribution with an interval as wide as that of the lines."""
-        return (self.lines[1] - self.lines[0]) / (2 * Z)
-
-    @property
-    def coarse(self) -> bool:
-        """Do bins make more than a quarter of the width?"""
-        return is_coarse((self.ends[1] - self.ends[0]) - (self.lines[1] - self.lines[0]), self.ends[1] - self.ends[0])
-
-
-@dataclass(frozen=True)
-class _Quantile:
-    """One quantile: its ends by the noise, and by noise and sampling."""
-
-    term: str
-    value: float
-    resolution: tuple[float, float]
-    noise: _Ends
-    both: _Ends
-    flags: tuple[Flag, ...]
-
-    @classmethod
-    def of(cls, known: Cumulative, smooth: Array, probability: float, by_record: float) -> _Quantile:
-        """``by_record``: the variance of sampling is probability (1 - probability) present times that."""
-        axis, term = known.axis, f"{probability:g}"
-        low, high, value = _bin_of(axis, smooth, probability)
-        noise, _ = _interval(known, probability, 0.0)
-        both, flags = _interval(known, probability, probability * (1 - probability) * known.present * by_record)
-        return cls(term, value, (value - low, high - value), noise, both, flags)
+def _quantile(known: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Row, tuple[Flag, ...]]:
+    """One row. ``by_record``: the variance of sampling is probability (1 - probability) present times that."""
+    column = known.axis.column
+    low, high, value = _bin_of(known.axis, smooth, probability)
+    noise, of_noise, _ = _interval(known, probability, 0.0)
+    error, of_both, flags = _interval(known, probability, probability * (1 - probability) * known.present * by_record)
+    # The bin of the estimate, whose cumulative parts are made to rise, is within them but for chance.
+    of_noise, of_both = ((min(one, low), max(other, high)) for one, other in (of_noise, of_both))
+    limits, resolution = (column.low, column.high), (value - low, high - value)
+    row = Row(f"{probability:g}", value, noise, error, *limits, of_noise, of_both, resolution=resolution)
+    return row, flags
 
 
 def _bin_of(axis: Axis, rising: Array, level: float) -> tuple[float, float, float]:
@@ -182,8 +150,11 @@ def _values(axis: Axis, place: int) -> tuple[float, float]:
     return (min(math.floor(low) + 1.0, high), math.floor(high)) if axis.column.whole and place else (low, high)
 
 
-def _interval(known: Cumulative, probability: float, sampling: float) -> tuple[_Ends, tuple[Flag, ...]]:
-    """All values where ``probability`` is not rejected: where in a bin they are does not matter. Beyond the edges is flagged."""
+def _interval(known: Cumulative, probability: float, sampling: float) -> tuple[float, tuple[float, float], tuple[Flag, ...]]:
+    """All values where ``probability`` is not rejected, wherever in a bin they are; beyond the edges is flagged.
+
+    With the error of a normal distribution whose interval is as wide as this one with straight lines inside bins.
+    """
     distance = known.parts - probability * known.present
     reach = Z * np.sqrt(known.noise(probability) + sampling)
     edges, column, last = known.edges, known.axis.column, len(known.parts) - 1
@@ -197,8 +168,7 @@ def _interval(known: Cumulative, probability: float, sampling: float) -> tuple[_
     if end > last and edges[-1] < column.high:
         flags.append(Flag("above-edges", f"the {term} quantile may lie above {edges[-1]:g}", (term,)))
     low, high = _first_above(edges, distance + reach), -_first_above(-edges[::-1], -(distance - reach)[::-1])
-    lines = ends if known.axis.column.whole and known.axis.single[1:-2].all() else (low, max(low, high))
-    return _Ends(ends, (max(lines[0], ends[0]), min(lines[1], ends[1]))), tuple(flags)
+    return max(high - low, 0.0) / (2 * Z), ends, tuple(flags)
 
 
 def _first_above(edges: Array, values: Array) -> float:

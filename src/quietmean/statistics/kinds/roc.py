@@ -30,7 +30,7 @@ _MOST_THRESHOLDS, _EVEN_PARTS = 64, 16
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Roc(Statistic):
-    """How well a score tells who has the outcome: ``auc``, and at each edge of the bins, ``0.5:sensitivity``, ``specificity``,
+    """How well a score tells who has the outcome: ``auc``, and at edges of the bins, ``0.5:sensitivity``, ``specificity``,
     ``ppv`` and ``npv`` of calling all scores from there on positive.
 
     Intervals of the area hold it whatever the order within bins is; it is that under the curve through the edges, with DeLong's
@@ -51,16 +51,13 @@ class Roc(Statistic):
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> PrefixTable:
-        score, outcome = columns.number(self.score), boolean_column(columns, self.outcome, "whether a record has the outcome")
-        by_odds = self.bins is None and 0 <= score.low and score.high <= 1
-        axis = Axis.of(score, self.edges, self.bins, USUAL_BINS, scale=LOG_ODDS if by_odds else LINEAR)
-        return PrefixTable(axis, Axis(outcome))
+        return score_table(self.score, self.outcome, self.edges, self.bins, columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)
         parties = columns.unit == PrivacyUnit.PARTY
         samples = TwoSamples.of(released, table)
-        flags = samples.flags(AUC)
+        flags: list[Flag] = []
         if not samples.known:
             text = "the noise hides whether any record has the outcome, or any has not: no area under the curve"
             flags.append(Flag("one-class", text, (AUC,)))
@@ -71,12 +68,19 @@ class Roc(Statistic):
             headline=(AUC,),
             flags=tuple(flags),
             reason=PARTIES_DIFFER if parties else "",
-            method="trapezoids of binned scores, DeLong's variance, half of the pairs in one bin; Wilson's intervals; with the noise",
+            method="trapezoids of bins, DeLong's variance, half of the pairs in one bin; Wilson's intervals; with the noise",
         )
 
 
+def score_table(score: str, outcome: str, edges: tuple[float, ...] | None, bins: int | None, columns: Columns) -> PrefixTable:
+    """Bins of the score by the outcome. Raises :class:`InputError` for an outcome that is not boolean."""
+    column, by = columns.number(score), boolean_column(columns, outcome, "whether a record has the outcome")
+    by_odds = bins is None and column.low >= 0 and column.high <= 1
+    return PrefixTable(Axis.of(column, edges, bins, USUAL_BINS, scale=LOG_ODDS if by_odds else LINEAR), Axis(by))
+
+
 def thresholds(axis: Axis) -> NDArray[np.int64]:
-    """The places of the edges that are told: all but the ends if there are few, those of usual probabilities, or every so many."""
+    """The places of the edges that are told: all inner ones if few, those of usual probabilities, or some."""
     inner, edges = np.arange(1, len(axis.edges) - 1), np.array(axis.edges)
     if len(inner) <= _MOST_THRESHOLDS:
         return inner
@@ -109,12 +113,15 @@ def _written(axis: Axis, place: int) -> str:
     return f"{math.ceil(edge) if axis.column.whole else edge:g}"
 
 
-def _at(
-    sums: Released, table: PrefixTable, places: NDArray[np.int64], edge: str, flags: list[Flag], parties: bool
-) -> list[Row]:
+def _at(sums: Released, table: PrefixTable, places: NDArray[np.int64], edge: str, flags: list[Flag], parties: bool) -> list[Row]:
     """At one threshold, from the places of four sums: without the outcome below and above, with it below and above."""
     low_no, high_no, low_yes, high_yes = np.eye(len(sums.quantities))[places]
-    pairs = ((high_yes, low_yes + high_yes), (low_no, low_no + high_no), (high_yes, high_no + high_yes), (low_no, low_no + low_yes))
+    pairs = (
+        (high_yes, low_yes + high_yes),
+        (low_no, low_no + high_no),
+        (high_yes, high_no + high_yes),
+        (low_no, low_no + low_yes),
+    )
     rows = []
     for kind, (chosen, counted) in zip(KINDS, pairs, strict=True):
         term = f"{edge}:{kind}"
