@@ -1,0 +1,165 @@
+"""What sites have in common: random effects of Paule and Mandel with the intervals of Knapp and Hartung, the noise counted in.
+
+A site's estimate has a known variance v (sampling and noise), and sites differ by a variance tau^2 of their own, for which the
+weighted sum of squares is what it should be, k - 1 (Paule and Mandel, J. Res. NBS 87, 1982). The common mean then has the
+variance q / sum(w), w = 1 / (v + tau^2), q = sum(w (y - mean)^2) / (k - 1), at least 1, and Student's distribution with k - 1
+degrees of freedom (Knapp and Hartung, Stat. Med. 22, 2003): a normal interval holds in 89 % of studies of six sites.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimates import Flag, HypothesisTest
+from quietmean.statistics.features.crossed import Crossed
+from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.rows import Interval, Row, exp_or_infinite, slopes_of, spread
+
+Array = NDArray[np.float64]
+
+METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
+SEEN = "the result shows each site's own estimate, to everybody who sees the result: sites must agree to that"
+_MOST_STEPS, _CLOSE = 200, 1e-14
+
+
+def site_column(columns: Columns, cluster: str, *others: str | None) -> Column:
+    """The column whose levels are the sites. Raises :class:`InputError` for one that the statistic uses already."""
+    if cluster in others:
+        raise InputError(f"column {cluster!r} is named twice, once as cluster: name the column of the sites, and no other")
+    return columns.category(cluster)
+
+
+def in_sites(by: Column | None, sites: Column) -> Column | Crossed:
+    """Groups within sites, or sites alone."""
+    return sites if by is None else Crossed(by, sites)
+
+
+@dataclass(frozen=True)
+class Site:
+    """An estimate at one site, with its variances of noise and of sampling; NaN where the noise hides it."""
+
+    value: float
+    noise: float
+    sampling: float
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.value) and 0 < self.noise + self.sampling < math.inf
+
+
+UNKNOWN_SITE = Site(math.nan, math.inf, math.inf)
+
+
+def paule_mandel(means: Array, variances: Array) -> float:
+    """The variance between sites; 0 where they differ no more than their own variances say."""
+    between, wanted = 0.0, len(means) - 1
+    for _ in range(_MOST_STEPS):
+        weights = 1 / (variances + between)
+        squares = weights * (means - weights @ means / weights.sum()) ** 2
+        # Convex and falling: Newton's steps from 0 rise to the root.
+        excess, slope = float(squares.sum()) - wanted, float(weights @ squares)
+        if excess <= 0 or slope <= 0:
+            return between
+        change = excess / slope
+        between += change
+        if change <= _CLOSE * between:
+            return between
+    return between
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Of k sites: the common means with ``fixed`` and with ``random`` effects, variances of these, Cochran's Q, and tau^2."""
+
+    sites: int
+    fixed: float
+    fixed_variance: float
+    random: float
+    random_variance: float
+    statistic: float
+    between: float
+
+    @classmethod
+    def of(cls, means: Array, variances: Array) -> Pooled:
+        weights = 1 / variances
+        fixed = float(weights @ means / weights.sum())
+        between = paule_mandel(means, variances)
+        looser = 1 / (variances + between)
+        random = float(looser @ means / looser.sum())
+        scale = max(float(looser @ (means - random) ** 2) / (len(means) - 1), 1.0)
+        statistic = float(weights @ (means - fixed) ** 2)
+        total = [float(1 / one.sum()) for one in (weights, looser)]
+        return cls(len(means), fixed, total[0], random, scale * total[1], statistic, between)
+
+    @property
+    def degrees(self) -> float:
+        return self.sites - 1.0
+
+    @property
+    def test(self) -> HypothesisTest:
+        """That all sites have the same value."""
+        return chi_squared_test(self.statistic, self.degrees)
+
+    @property
+    def i_squared(self) -> float:
+        """Which part of the differences between estimates is not chance."""
+        return max(1 - self.degrees / self.statistic, 0.0) if self.statistic > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class AcrossSites:
+    """Terms of a statistic with ``cluster``, one after the other: ``rows``, tests, summary and flags for all of them."""
+
+    rows: list[Row]
+    tests: dict[str, HypothesisTest]
+    heterogeneity: dict[str, dict[str, float]]
+    flags: list[Flag]
+
+    @classmethod
+    def new(cls) -> AcrossSites:
+        return cls([], {}, {}, [Flag("sites-seen", SEEN)])
+
+    def add(
+        self,
+        term: str,
+        sites: Sequence[Site],
+        limits: Interval = (-math.inf, math.inf),
+        *,
+        names: Sequence[str],
+        tested: bool = False,
+        ratio: bool = False,
+    ) -> None:
+        """The common mean of a term; ``ratio``: its values are logarithms."""
+        lost = [name for name, site in zip(names, sites, strict=True) if not site.known]
+        known = [site for site in sites if site.known]
+        what = f"{term}: " if term else ""
+        if lost:
+            text = f"{what}noise hides site {', '.join(lost)}: left out of what sites have in common"
+            self.flags.append(Flag("group-left-out", text, (term,)))
+        if len(known) < 2:
+            self.flags.append(Flag("one-site", f"{what}fewer than two sites are known: nothing is said about others", (term,)))
+            self.rows.append(Row.unknown(term, (0.0, math.inf) if ratio else limits))
+            return
+        means, noise = np.array([site.value for site in known]), np.array([site.noise for site in known])
+        variances = noise + np.array([site.sampling for site in known])
+        found = Pooled.of(means, variances)
+        # Weights move with the estimates, through the variance between sites.
+        (slope,) = slopes_of(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
+        own = spread(slope, np.diag(noise))
+        rest = max(found.random_variance - own, 0.0)
+        if ratio:
+            row = Row.ratio(term, found.random, own, rest, found.degrees)
+        else:
+            row = Row.normal(term, found.random, own, rest, limits, found.degrees)
+            row = row.tested(found.degrees) if tested else row
+        self.rows.append(row)
+        self.tests[f"Q {term}".strip()] = found.test
+        between, name = math.sqrt(found.between), term or "all"
+        self.heterogeneity[name] = {"tau": between, "i_squared": found.i_squared, "sites": float(found.sites)}
