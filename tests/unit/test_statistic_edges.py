@@ -55,6 +55,10 @@ KINDS = [
     "restricted-mean(x, yes, by=arm, bins=4)",
     "cumulative-incidence(x, cause, by=arm, bins=4)",
     "site-effects(x, by=arm)",
+    "mean(x, cluster=cause)",
+    "proportion(yes, cluster=cause)",
+    "group-means(x, by=arm, cluster=cause)",
+    "rates(yes, x, by=arm, cluster=cause)",
 ]
 
 
@@ -148,11 +152,12 @@ def test_nothing_is_made_up(text: str, name: str) -> None:
 
 # They add up records.
 OF_RECORDS = ("sum", "count", "histogram", "crosstab", "table-1", "rates", "site-effects")
+CLUSTERED = "cluster="
 
 
 @pytest.mark.parametrize("text", KINDS)
 def test_parties_count_once(text: str) -> None:
-    if text.startswith(OF_RECORDS):
+    if text.startswith(OF_RECORDS) or CLUSTERED in text:
         with pytest.raises(InputError, match="the unit is party"):
             decoded(text, ordinary(), 0.01, 1, PrivacyUnit.PARTY)
         return
@@ -186,6 +191,11 @@ def test_parties_count_once(text: str) -> None:
         ("restricted-mean(x, yes)", "nothing present", "curve-cut"),
         ("cumulative-incidence(x, cause)", "nothing present", "curve-cut"),
         ("site-effects(x, by=arm)", "one arm", "one-site"),
+        ("mean(x, cluster=arm)", "one arm", "one-site"),
+        ("group-means(x, by=cause, cluster=arm)", "one arm", "one-site"),
+        ("proportion(yes, cluster=arm)", "one arm", "one-site"),
+        ("rates(yes, x, cluster=arm)", "no value of x", "one-site"),
+        ("rates(yes, x, by=arm, cluster=cause)", "no arm", "group-left-out"),
         ("site-effects(x, by=arm)", "no value of x", "group-left-out"),
         ("table-1(x, by=arm)", "one arm", "nothing-present"),
         ("table-1(x, by=arm)", "no value of x", "nothing-present"),

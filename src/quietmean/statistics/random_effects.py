@@ -9,36 +9,35 @@ degrees of freedom (Knapp and Hartung, Stat. Med. 22, 2003): a normal interval h
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.mixtures import BLOCK_SIZE
+from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Column, Columns
-from quietmean.statistics.estimates import Flag, HypothesisTest
-from quietmean.statistics.features.crossed import Crossed
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.intervals import chi_squared_test
-from quietmean.statistics.rows import Interval, Row, exp_or_infinite, slopes_of, spread
+from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
+from quietmean.statistics.statistic import Released, Statistic, require_records
 
 Array = NDArray[np.float64]
 
 METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
 SEEN = "the result shows each site's own estimate, to everybody who sees the result: sites must agree to that"
-_MOST_STEPS, _CLOSE = 200, 1e-14
+_MOST_STEPS, _CLOSE, _ROUNDING = 200, 1e-14, 1e-12
 
 
-def site_column(columns: Columns, cluster: str, *others: str | None) -> Column:
-    """The column whose levels are the sites. Raises :class:`InputError` for one that the statistic uses already."""
+def site_column(statistic: Statistic, columns: Columns, cluster: str, *others: str | None) -> Column:
+    """The column whose levels are the sites. Raises :class:`InputError` for one that is used already, or parties."""
+    require_records(statistic, columns)
     if cluster in others:
         raise InputError(f"column {cluster!r} is named twice, once as cluster: name the column of the sites, and no other")
     return columns.category(cluster)
-
-
-def in_sites(by: Column | None, sites: Column) -> Column | Crossed:
-    """Groups within sites, or sites alone."""
-    return sites if by is None else Crossed(by, sites)
 
 
 @dataclass(frozen=True)
@@ -117,14 +116,16 @@ class Pooled:
 class AcrossSites:
     """Terms of a statistic with ``cluster``, one after the other: ``rows``, tests, summary and flags for all of them."""
 
+    names: tuple[str, ...]
     rows: list[Row]
     tests: dict[str, HypothesisTest]
     heterogeneity: dict[str, dict[str, float]]
     flags: list[Flag]
 
     @classmethod
-    def new(cls) -> AcrossSites:
-        return cls([], {}, {}, [Flag("sites-seen", SEEN)])
+    def new(cls, names: tuple[str, ...]) -> AcrossSites:
+        """``names``: of the sites."""
+        return cls(names, [], {}, {}, [Flag("sites-seen", SEEN)])
 
     def add(
         self,
@@ -132,27 +133,34 @@ class AcrossSites:
         sites: Sequence[Site],
         limits: Interval = (-math.inf, math.inf),
         *,
-        names: Sequence[str],
         tested: bool = False,
         ratio: bool = False,
+        noise: Callable[[list[int]], Array] | None = None,
     ) -> None:
-        """The common mean of a term; ``ratio``: its values are logarithms."""
-        lost = [name for name, site in zip(names, sites, strict=True) if not site.known]
+        """The common mean of a term; ``ratio``: its values are logarithms.
+
+        ``noise``: the variances of noise in the common means, fixed and random, from the places of the known sites, where sites'
+        variances of sampling depend much on what is released.
+        """
+        lost = [name for name, site in zip(self.names, sites, strict=True) if not site.known]
         known = [site for site in sites if site.known]
         what = f"{term}: " if term else ""
         if lost:
-            text = f"{what}noise hides site {', '.join(lost)}: left out of what sites have in common"
+            text = f"{what}noise hides site {', '.join(lost)}, or all is the same there: left out of what sites have in common"
             self.flags.append(Flag("group-left-out", text, (term,)))
         if len(known) < 2:
             self.flags.append(Flag("one-site", f"{what}fewer than two sites are known: nothing is said about others", (term,)))
             self.rows.append(Row.unknown(term, (0.0, math.inf) if ratio else limits))
             return
-        means, noise = np.array([site.value for site in known]), np.array([site.noise for site in known])
-        variances = noise + np.array([site.sampling for site in known])
+        means, noises = np.array([site.value for site in known]), np.array([site.noise for site in known])
+        variances = noises + np.array([site.sampling for site in known])
         found = Pooled.of(means, variances)
-        # Weights move with the estimates, through the variance between sites.
-        (slope,) = slopes_of(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
-        own = spread(slope, np.diag(noise))
+        if noise is None:
+            # Weights move with the estimates, through the variance between sites.
+            (slope,) = slopes_of(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
+            own = spread(slope, np.diag(noises))
+        else:
+            own = float(noise([place for place, site in enumerate(sites) if site.known])[1])
         rest = max(found.random_variance - own, 0.0)
         if ratio:
             row = Row.ratio(term, found.random, own, rest, found.degrees)
@@ -163,3 +171,68 @@ class AcrossSites:
         self.tests[f"Q {term}".strip()] = found.test
         between, name = math.sqrt(found.between), term or "all"
         self.heterogeneity[name] = {"tau": between, "i_squared": found.i_squared, "sites": float(found.sites)}
+
+    def estimates(self, headline: tuple[str, ...] = ()) -> Estimates:
+        return assembled(
+            self.rows,
+            tests=self.tests,
+            summary={"heterogeneity": self.heterogeneity},
+            flags=tuple(self.flags),
+            headline=headline,
+            method=METHOD,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Means of a column in ``count`` groups at all sites, from a block of groups within sites."""
+
+    released: Released
+    block: ColumnBlock
+    count: int = 1
+
+    @property
+    def sites(self) -> int:
+        return self.block.groups // self.count
+
+    def of(self, group: int = 0) -> list[Site]:
+        """Those of one group."""
+        found = [summary(self.released, self.block, group * self.sites + place) for place in range(self.sites)]
+        least = _ROUNDING * self.block.column.width**2
+        # Of a variance that is no more than rounding nothing can be said.
+        return [
+            Site(one.mean, one.noise_of_mean, one.sampling_of_mean)
+            if one is not None and one.noise_of_mean + one.sampling_of_mean > least
+            else UNKNOWN_SITE
+            for one in found
+        ]
+
+    def noise(self, groups: Sequence[int], known: Sequence[int]) -> Array:
+        """Variances of noise in the common means, fixed and random, of a group, or of the second minus the first of two.
+
+        The noise moves means, and by the sites' variances of sampling their weights.
+        """
+        cells = [group * self.sites + place for group in groups for place in known]
+        found = [self.of(group)[place] for group in groups for place in known]
+        noises = np.array([site.noise for site in found]).reshape(len(groups), -1)
+        places = np.concatenate([np.arange(BLOCK_SIZE * cell, BLOCK_SIZE * cell + 3) for cell in cells])
+        half = self.block.column.width / 2
+
+        def function(quantities: Array) -> Array:
+            part, first, second = quantities.reshape(len(groups), -1, 3).transpose(2, 0, 1)
+            first, second, present = first / part, second / part, self.released.weight * part
+            sampling = (second - first**2 + noises / half**2) * half**2 / np.maximum(present - 1, 1.0)
+            means = first[-1] - (first[0] if len(groups) == 2 else 0.0)
+            moved = Pooled.of(means * half, (noises + np.maximum(sampling, 0.0)).sum(axis=0))
+            return np.array([moved.fixed, moved.random])
+
+        covariance = self.released.covariance(self.block)[np.ix_(places, places)]
+        return np.array([spread(slope, covariance) for slope in slopes_of(function, self.released.mean(self.block)[places])])
+
+
+def differences(first: Sequence[Site], second: Sequence[Site]) -> list[Site]:
+    """Second minus first, at each site."""
+    return [
+        Site(two.value - one.value, one.noise + two.noise, one.sampling + two.sampling)
+        for one, two in zip(first, second, strict=True)
+    ]

@@ -14,9 +14,8 @@ from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.histogram import counts
-from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.rows import exp_or_infinite
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0

@@ -19,9 +19,8 @@ from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, t_tes
 from quietmean.statistics.kinds.crosstab import independence
 from quietmean.statistics.kinds.group_means import compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
-from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import footnote, printed
 
 ALL, SMD, SIZE = "all", "smd", "n"
