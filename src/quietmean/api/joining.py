@@ -19,6 +19,7 @@ from quietmean.node.monitor import event_json
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
+from quietmean.studies.outcome import receipt_at
 from quietmean.studies.party import (
     Answer,
     Contract,
@@ -32,6 +33,7 @@ from quietmean.studies.party import (
     prepare,
     take_part,
 )
+from quietmean.studies.party.ending import origin_of
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -116,6 +118,7 @@ async def ajoin(
         answer = Answer(digest, tuple(compared), yes, [OwnerApproval.load(Path(path)) for path in approvals])
         data_set = _account(data, account, no_ledger) if payer is None else payer.account
         approval = agree(files, asked, rules, place, answer, _Nobody(), warn, data_set)
+        place_of_receipt = files.receipt(_path(receipt))
         show = Show(lambda event: None if report is None else report(event_json(event)))
         ready = prepare(
             files,
@@ -131,10 +134,11 @@ async def ajoin(
             listen_through=listen_through,
             folder=folder,
             once=once,
+            outputs=lambda settings: [receipt_at(place_of_receipt, origin_of(files, settings, approval))],
         )
         for sentence in budget_warnings(asked.plan.target):
             warn(sentence)
-        return ready, files.receipt(_path(receipt))
+        return ready, place_of_receipt
 
     # A plan takes seconds of computing, in which other coroutines go on.
     ready, place = await asyncio.to_thread(make_ready)
