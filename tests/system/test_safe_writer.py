@@ -364,7 +364,6 @@ def test_apart(tmp_path: Path) -> None:
 # What is written elsewhere, and is no file that a person names: folders of a run, of a study's messages, and private ones.
 RAW = {
     "core/output.py",
-    "core/portability.py",
     "node/net/tls.py",
     "node/folder/place.py",
     "node/local/runner.py",

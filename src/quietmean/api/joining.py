@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from pathlib import Path
-from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 from quietmean.api.result import StudyResult
 from quietmean.api.study import Study
+from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.node import Identity
@@ -151,34 +151,13 @@ def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callabl
 
     @wraps(function)
     def call(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(function(*arguments, **keywords))
-        return _in_a_thread(function(*arguments, **keywords))
+        return blocking(function(*arguments, **keywords))
 
     call.__name__ = call.__qualname__ = function.__name__.removeprefix("a")
     return call
 
 
 join = _blocking(ajoin)
-
-
-def _in_a_thread(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="quietmean", daemon=True)
-    thread.start()
-    found = asyncio.run_coroutine_threadsafe(coroutine, loop)
-    try:
-        return found.result()
-    except KeyboardInterrupt:
-        # The party stops as it does on the command line: what it has is in its store.
-        found.cancel()
-        raise
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 class _Nobody:
