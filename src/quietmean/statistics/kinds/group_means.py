@@ -15,7 +15,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import ColumnBlock, Crossed
 from quietmean.statistics.fields import cluster_field
-from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
+from quietmean.statistics.intervals import degrees_of_freedom, f_test, near_threshold, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, Means, differences, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -73,7 +73,9 @@ class GroupMeans(Statistic):
         known = {group: one for group, one in found.items() if one is not None}
         rows = [_mean(group, one, column) for group, one in found.items()]
         flags = [
-            Flag("group-left-out", f"group {group}: too few for its noise, left out") for group in groups if group not in known
+            Flag("group-left-out", f"group {group}: too few for its noise, left out", (group,))
+            for group in groups
+            if group not in known
         ]
         tests: dict[str, HypothesisTest] = {}
         if len(groups) == 2:
@@ -103,8 +105,8 @@ def _mean(group: str, one: Summary | None, column: Column) -> _Row:
     return _Row(group, one.mean, one.noise_of_mean, one.sampling_of_mean, one.present - 1, column.low, column.high)
 
 
-def compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> list[_Row]:
-    """Difference of means and standardised difference of two groups; what they say goes to ``flags``."""
+def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term: str = SMD) -> list[_Row]:
+    """Difference of means and standardised difference of two groups; what they say goes to ``flags``, about ``term``."""
     one, two = pair
     if one is None or two is None:
         nothing = (math.nan, math.inf, math.inf, math.inf)
@@ -119,8 +121,11 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> l
     pooled = sum(part * each.variance for part, each in zip(parts, (one, two), strict=True))
     noise_of_pooled = sum(part**2 * each.noise_of_variance for part, each in zip(parts, (one, two), strict=True))
     if pooled <= _LEAST_POOLED * math.sqrt(noise_of_pooled):
-        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference"))
+        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference", (term,)))
         return [*rows, _Row(SMD, math.nan, math.inf, math.inf, math.inf, -math.inf, math.inf)]
+    if noise_of_pooled > 0:
+        ratio = pooled / (_LEAST_POOLED * math.sqrt(noise_of_pooled))
+        flags += near_threshold(f"standardised difference of {column.name}", ratio, (term,))
     smd = difference / math.sqrt(pooled)
     noise = noise / pooled + smd**2 * noise_of_pooled / (4 * pooled**2)
     sampling = total / (one.present * two.present) + smd**2 / (2 * total)
@@ -163,6 +168,7 @@ def _estimates(rows: list[_Row], tests: dict[str, HypothesisTest], flags: list[F
         interval_population=None if parties else ends,
         tests={} if parties else tests,
         flags=tuple(flags),
+        headline=tuple(row.term for row in rows if row.term == DIFFERENCE),
         reason=PARTIES if parties else "",
         method="ratios of noisy means; Welch",
     )

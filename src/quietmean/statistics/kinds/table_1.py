@@ -151,7 +151,7 @@ def _numbers(
             rows.append(_missing(released, column, feature, place, size).of(group))
     known = [one for one in found if one is not None]
     if len(groups) == 2:
-        smd = compared(found, column, flags)[-1]
+        smd = compared(found, column, flags, f"{SMD} {column.name}")[-1]
         known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
         rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
     if len(groups) < 2 or len(known) < 2:
