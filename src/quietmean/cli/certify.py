@@ -18,6 +18,7 @@ from quietmean.cli.console import (
     print_assumptions,
     print_json,
     progress,
+    saying,
     warn,
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
@@ -113,10 +114,11 @@ def command(
     happened = read_execution(raw)
     if report is not None:
         require_report("the page")
+        from quietmean.report.certificate import certificate_page_at
+
         if not isinstance(happened, Execution):
             raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
-        if not report.parent.is_dir():
-            raise InputError(f"report {report} cannot be written (no such file or directory): choose another place")
+        certificate_page_at(report, happened, saying.force).require_free()
     balance = _balance(report, ledger, account)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     record = _gate_of(raw, happened, hints or {})
@@ -151,7 +153,7 @@ def command(
             from quietmean.report import Stated, write_certificate_report
 
             stated = replace(Stated.of_receipt(raw, execution.stem), account=balance)
-            write_certificate_report(happened, report, delta=delta, stated=stated, **explained)
+            write_certificate_report(happened, report, delta=delta, stated=stated, force=saying.force, **explained)
             if not json:
                 out.print(f"explained in {report}", markup=False)
 

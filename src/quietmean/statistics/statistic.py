@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
@@ -251,6 +252,15 @@ class Statistic(Configured, ABC):
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
         """The estimates from the quantities of these features: public post-processing."""
+
+
+def require_records(statistic: Statistic, columns: Columns) -> None:
+    """Raises :class:`InputError` where a whole party is the unit: a sum over records would need a bound on their number."""
+    if columns.unit == PrivacyUnit.PARTY:
+        raise InputError(
+            f"{statistic.text} adds up records, but the unit is party, where each party counts once: ask for a mean or a "
+            "proportion, or protect records with unit record"
+        )
 
 
 def _brief(value: Any) -> str:

@@ -19,9 +19,8 @@ from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, t_tes
 from quietmean.statistics.kinds.crosstab import independence
 from quietmean.statistics.kinds.group_means import compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
-from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import footnote, printed
 
 ALL, SMD, SIZE = "all", "smd", "n"
@@ -152,7 +151,7 @@ def _numbers(
             rows.append(_missing(released, column, feature, place, size).of(group))
     known = [one for one in found if one is not None]
     if len(groups) == 2:
-        smd = compared(found, column, flags)[-1]
+        smd = compared(found, column, flags, f"{SMD} {column.name}")[-1]
         known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
         rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
     if len(groups) < 2 or len(known) < 2:
