@@ -12,7 +12,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 
 Array = NDArray[np.float64]
-CUTS = ({}, {"scale": "log"}, {"whole": True}, {"edges": (0, 3, 10, 11, 60)}, {"edges": (5, 20)})
+CUTS: tuple[dict[str, object], ...] = ({}, {"scale": "log"}, {"whole": True}, {"edges": (0, 3, 10, 11, 60)}, {"edges": (5, 20)})
 CLOSE = 1e-9
 
 

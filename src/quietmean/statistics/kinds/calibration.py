@@ -177,7 +177,8 @@ class _Cells:
         of_score = score @ self.noise @ score.T
         values, vectors = np.linalg.eigh(information)
         for value, vector in zip(values.tolist(), vectors.T, strict=True):
-            if value <= max(_LEAST_INFORMATION * math.sqrt(spread(vector, of_score)), _SINGULAR * values[-1]):
+            own = np.tile(risk * (1 - risk) * (design @ vector) ** 2, 2)
+            if value <= max(_LEAST_INFORMATION * math.sqrt(spread(own, self.noise)), _SINGULAR * values[-1]):
                 return None
         sampling: Array = np.asarray(np.linalg.inv(information), dtype=np.float64)
         return found, sampling @ of_score @ sampling, sampling
