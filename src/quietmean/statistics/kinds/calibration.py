@@ -23,6 +23,7 @@ from quietmean.statistics.kinds.roc import score_table, thresholds
 from quietmean.statistics.products import moments_of
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.two_samples import USUAL_BINS
 
 Array = NDArray[np.float64]
@@ -50,11 +51,15 @@ class Calibration(Statistic):
     name = "calibration"
     summary = "do predicted probabilities agree with what happens"
     by_place = ("score", "outcome")
+    expects = ("auc",)
 
     score: str = parameter(help="the column of predicted probabilities, with bounds from 0 to 1 at most")
     outcome: str = parameter(help="the boolean column of outcomes")
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
+
+    def suppose(self, made: Supposed) -> None:
+        made.score(self.score, self.outcome, calibrated=True)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns), self._table(columns))

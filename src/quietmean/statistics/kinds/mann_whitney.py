@@ -14,6 +14,7 @@ from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed, between_groups
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 TERM, TEST = "probability", "mann-whitney"
@@ -29,11 +30,17 @@ class MannWhitney(Statistic):
     name = "mann-whitney"
     summary = "how often one group is above the other, with Mann and Whitney's test"
     by_place = ("column", "by")
+    expects = ("probability",)
 
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose two levels are the groups")
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
+
+    def suppose(self, made: Supposed) -> None:
+        second = float(made.values[self.by].mean())
+        found = between_groups([1 - second, second], made.expected("probability") or 0.5)
+        made.correlate(self.column, [made.standardised(self.by)], [found])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

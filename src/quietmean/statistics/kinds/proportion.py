@@ -38,6 +38,7 @@ class Proportion(Statistic):
     name = "proportion"
     summary = "the proportion of each level of a column"
     by_place = ("column",)
+    expects = ("proportion",)
 
     column: str = parameter(help="the column, declared with levels or as boolean")
     level: str | None = parameter(None, help="the level; by default yes, or every level")

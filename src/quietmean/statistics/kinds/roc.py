@@ -18,6 +18,7 @@ from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 Array = NDArray[np.float64]
@@ -41,11 +42,16 @@ class Roc(Statistic):
     name = "roc"
     summary = "area under the ROC curve of a score, sensitivity and specificity"
     by_place = ("score", "outcome")
+    expects = ("auc",)
+    null = 0.5
 
     score: str = parameter(help="the column of scores")
     outcome: str = parameter(help="the boolean column of outcomes")
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
+
+    def suppose(self, made: Supposed) -> None:
+        made.score(self.score, self.outcome, calibrated=False)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)
