@@ -179,6 +179,11 @@ class Released:
         variance = float(weights @ self.covariance(feature) @ weights)
         return float(weights @ self.mean(feature)), max(variance, 0.0) ** 0.5
 
+    def sums(self, feature: Feature, weights: Array) -> Released:
+        """The same, with weighted sums of a feature's quantities in their place, by weights (sums, size)."""
+        covariance = weights @ self.covariance(feature) @ weights.T
+        return Released(self.weight, weights @ self.mean(feature), covariance, {feature: np.arange(len(weights))})
+
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
         found: Array = self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])]

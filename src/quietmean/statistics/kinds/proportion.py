@@ -117,7 +117,7 @@ def _proportion(released: Released, table: Table, labels: tuple[str, ...], level
     return part_of(released, table, cells[labels.index(level)], counted, f"{column.name} {level}", parties)
 
 
-def part_of(released: Released, table: Table, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
+def part_of(released: Released, table: Feature, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
     if part <= LEAST_PRESENT * error_of_part:
