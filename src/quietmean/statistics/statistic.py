@@ -248,7 +248,8 @@ class Statistic(Configured, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_expected(f"statistic {self.name}", dict(self.expect), self.known_expectations)
+        if self.expect:
+            require_expected(f"statistic {self.name}", dict(self.expect), self.known_expectations)
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
