@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quietmean.cli.privacy_page import write_privacy_page, write_report
+from quietmean.cli.pages import write_privacy_page, write_report
 from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Account, Ledger
 from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.report import Stated, write_certificate_report
-from quietmean.statistics.expectation import made_up
+from quietmean.statistics.allocation import made_up
 from quietmean.studies import Study, StudyOutcome, conclude
 from quietmean.testing import example_execution
 from support.browsers import FLAGS, axe_path, browser_path, driver

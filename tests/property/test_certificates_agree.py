@@ -59,6 +59,7 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
     def agree(execution: Execution, number: int) -> None:
         path = folder / "execution.json"
         execution = certifiable(execution)
+        (folder / "execution.json").unlink(missing_ok=True)
         execution.save(path)
         for place, corrupt in enumerate(coalitions(execution.parties, number)):
             certificate = qm.certify(execution, corrupt)

@@ -12,8 +12,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import few, wilson
-from quietmean.statistics.kinds.sum import require_records
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 
 _USUAL_BINS = 10
 

@@ -19,10 +19,9 @@ from quietmean.statistics.intervals import degrees_of_freedom, few, t_quantile, 
 from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
-from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import footnote, printed
 
 ALL, SMD, SIZE = "all", "smd", "n"
@@ -157,10 +156,7 @@ def _numbers(
             rows.append(_unless_few(row, [] if math.isnan(row.value) else hidden, flags))
     known = [one for one in found if one is not None]
     if len(groups) == 2:
-        told: list[Flag] = []
-        smd = compared(found, column, told)[-1]
-        smd_term = (f"{SMD} {column.name}",)
-        flags += [replace(flag, message=f"{column.name}: {flag.message}", terms=smd_term) for flag in told]
+        smd = compared(found, column, flags, f"{SMD} {column.name}")[-1]
         known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
         rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
     if len(groups) < 2 or len(known) < 2:
