@@ -255,7 +255,9 @@ def _levels(
     margins = KnownMargins.of(cells.reshape(there.shape), covariance)
     for place, upper in margins.hidden_columns.items():
         level = column.categories[place]
-        flags.append(left_out(f"{column.name} {level}", upper, tuple(f"{group} {column.name}:{level}" for group in groups)))
+        # Of a boolean column there is a row for yes only.
+        shown = YES if column.boolean else level
+        flags.append(left_out(f"{column.name} {level}", upper, tuple(f"{group} {column.name}:{shown}" for group in groups)))
     if len(groups) == 2:
         rows.append(_difference(column, cells.reshape(there.shape), covariance, flags).of(SMD))
     return rows, test
