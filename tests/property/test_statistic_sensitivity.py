@@ -72,6 +72,8 @@ MENU = [
     "restricted-mean(age, smoker, bins=5)",
     "cumulative-incidence(days, race, by=sex, bins=3)",
     "site-effects(bmi, by=race)",
+    "group-means(bmi, by=sex, cluster=race)",
+    "rates(smoker, days, by=sex, cluster=race)",
 ]
 # Rows of a table have a share each.
 ROWS = {"table-1(by=sex)": 6, "table-1(age, glu, by=race)": 3, "table-1(age, race, smoker)": 3}

@@ -142,15 +142,22 @@ def test_a_row_of_table_1_is_a_question_of_its_own() -> None:
 # --- rates -----------------------------------------------------------------------------------------------------------
 
 
-def test_rates_are_those_of_a_poisson_regression() -> None:
+def test_rates_are_those_of_a_poisson_regression_with_robust_errors() -> None:
     found = exact("rates(falls, years, by=arm, per=100)")
     events = np.array([FALLS[place == ARM].sum() for place in (0, 1)])
     time = np.array([YEARS[place == ARM].sum() for place in (0, 1)])
-    for term, own, observed in zip("ab", events, time, strict=True):
+    squares = [
+        ((FALLS - own / observed * YEARS)[place == ARM] ** 2).sum()
+        for place, (own, observed) in enumerate(zip(events, time, strict=True))
+    ]
+    for term, own, observed, square in zip("ab", events, time, squares, strict=True):
         assert value(found, term) == pytest.approx(100 * own / observed, rel=1e-9)
-        np.testing.assert_allclose(ends(found, term), 100 * np.array(confint_poisson(own, observed, method="score")), rtol=1e-7)
+        # The score interval of a count with so many times the variance of a Poisson count: as if there were fewer events.
+        part = square / own
+        expected = 100 * part * np.array(confint_poisson(own / part, observed, method="score"))
+        np.testing.assert_allclose(ends(found, term), expected, rtol=1e-7)
     design = np.column_stack([np.ones(len(ARM)), ARM])
-    fit = sm.GLM(FALLS, design, family=sm.families.Poisson(), exposure=YEARS).fit(tol=1e-14)
+    fit = sm.GLM(FALLS, design, family=sm.families.Poisson(), exposure=YEARS).fit(tol=1e-14, cov_type="HC0")
     assert value(found, "rate-ratio") == pytest.approx(np.exp(fit.params[1]), rel=1e-9)
     np.testing.assert_allclose(ends(found, "rate-ratio"), np.exp(fit.conf_int()[1]), rtol=1e-7)
     assert value(found, "rate-difference") == pytest.approx(100 * (events[1] / time[1] - events[0] / time[0]), rel=1e-9)
@@ -158,6 +165,27 @@ def test_rates_are_those_of_a_poisson_regression() -> None:
     assert value(alone, "all") == pytest.approx(ILL.sum() / YEARS.sum(), rel=1e-9)
     weighted = exact("rates(falls, years, by=arm, standard=3 1)")
     assert value(weighted, "standardised") == pytest.approx(float(events / time @ [0.75, 0.25]), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "time", "events", "rate"),
+    [
+        # Half at 5, half at 15, of which the bound of 12 leaves 12: their events are later.
+        ("rates(ill, years)", [5.0, 15.0], [1.0, 1.0], 1 / 17),
+        # Of three falls in 15 years 12/15 lie within the bound.
+        ("rates(falls, years)", [5.0, 15.0], [1.0, 3.0], (1 + 3 * 12 / 15) / 17),
+        ("rates(falls, years)", [5.0, np.inf], [1.0, 3.0], 1 / 17),
+        ("rates(falls, years)", [5.0, 12.0], [1.0, 3.0], 4 / 17),
+    ],
+)
+def test_events_beyond_the_time_s_bound_are_no_events(text: str, time: list[float], events: list[float], rate: float) -> None:
+    rows = np.full((2, len(COLUMNS)), 1.0)
+    rows[:, PLACES["years"]] = time
+    rows[:, PLACES["ill" if "ill" in text else "falls"]] = events
+    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    encoded = workload.encode(rows)
+    found = workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    assert value(found, "all") == pytest.approx(rate, rel=1e-9)
 
 
 # --- regressions and components --------------------------------------------------------------------------------------
@@ -331,23 +359,40 @@ def test_sites_are_combined_as_statsmodels_does() -> None:
     found = exact("site-effects(weight, by=site)")
     groups = [WEIGHT[place == SITE] for place in range(4)]
     means, variances = [own.mean() for own in groups], [own.var(ddof=1) / len(own) for own in groups]
-    oracle = combine_effects(np.array(means), np.array(variances), method_re="chi2")
+    oracle = combine_effects(np.array(means), np.array(variances), method_re="iterated")
     np.testing.assert_allclose(found.value[:4], means, rtol=1e-9)
     assert value(found, "fixed") == pytest.approx(oracle.mean_effect_fe, rel=1e-9)
-    # statsmodels goes on with a variance between sites below 0.
-    assert oracle.tau2 < 0
+    # Sites do not differ more than chance: the mean of fixed effects, and no less than its variance.
+    assert oracle.tau2 == 0
     assert value(found, "random") == pytest.approx(oracle.mean_effect_fe, rel=1e-9)
+    error = oracle.sd_eff_w_fe * stats.t.ppf(0.975, 3)
+    np.testing.assert_allclose(ends(found, "random"), [oracle.mean_effect_fe - error, oracle.mean_effect_fe + error], rtol=1e-7)
     assert found.tests["Q"].statistic == pytest.approx(oracle.q, rel=1e-9)
-    assert found.summary["tau_squared"] == pytest.approx(max(oracle.tau2, 0.0), abs=1e-9)
+    assert found.summary["tau_squared"] == 0
     assert found.summary["i_squared"] == pytest.approx(max(oracle.i2, 0.0), abs=1e-9)
     shifted = RECORDS.copy()
     shifted[:, PLACES["weight"]] += 6 * SITE
     apart = exact("site-effects(weight, by=site)", shifted)
     groups = [shifted[place == SITE, PLACES["weight"]] for place in range(4)]
-    oracle = combine_effects(
-        np.array([own.mean() for own in groups]), np.array([own.var(ddof=1) / len(own) for own in groups]), method_re="chi2"
-    )
-    assert value(apart, "random") == pytest.approx(oracle.mean_effect_re, rel=1e-9)
-    assert apart.summary["tau_squared"] == pytest.approx(oracle.tau2, rel=1e-9)
+    means, variances = [own.mean() for own in groups], [own.var(ddof=1) / len(own) for own in groups]
+    oracle = combine_effects(np.array(means), np.array(variances), method_re="iterated", use_t=True, atol=1e-12, maxiter=1000)
+    assert value(apart, "random") == pytest.approx(oracle.mean_effect_re, rel=1e-7)
+    assert apart.summary["tau_squared"] == pytest.approx(oracle.tau2, rel=1e-6)
     assert apart.summary["i_squared"] == pytest.approx(oracle.i2, rel=1e-9)
+    # Knapp and Hartung's.
+    error = oracle.sd_eff_w_re_hksj * stats.t.ppf(0.975, 3)
+    np.testing.assert_allclose(ends(apart, "random"), [oracle.mean_effect_re - error, oracle.mean_effect_re + error], rtol=1e-6)
+    assert ("heterogeneous", ("fixed",)) in [(flag.code, flag.terms) for flag in apart.flags]
+    # The mean and the difference of groups over sites like these, from the same variances.
+    clustered = exact("mean(weight, cluster=site)", shifted)
+    assert clustered.value[0] == pytest.approx(value(apart, "random"), rel=1e-9)
+    np.testing.assert_allclose(ends(clustered, ""), ends(apart, "random"), rtol=1e-7)
+    within = [[own[ARM[place == SITE] == arm] for arm in (0, 1)] for place, own in enumerate(groups)]
+    differences = np.array([two.mean() - one.mean() for one, two in within])
+    variances = [sum(own.var(ddof=1) / len(own) for own in pair) for pair in within]
+    oracle = combine_effects(differences, np.array(variances), method_re="iterated", use_t=True, atol=1e-12, maxiter=1000)
+    assert value(exact("group-means(weight, by=arm, cluster=site)", shifted), "difference") == pytest.approx(
+        oracle.mean_effect_re
+    )
+
     assert "sites-seen" in [flag.code for flag in apart.flags]

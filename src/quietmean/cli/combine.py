@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,10 +17,15 @@ from quietmean.cli.console import (
     print_privacy,
     print_statistics,
     printable,
+    saying,
     warn,
-    write_json,
 )
-from quietmean.cli.privacy_page import write_pages
+from quietmean.cli.pages import Pages
+from quietmean.core.output import Output, json_object, require_apart
+
+if TYPE_CHECKING:
+    from quietmean.studies.by_file import Combined
+    from quietmean.studies.study import Study
 
 _COUNTED_AS_SEEN = "the privacy figures count the missing contributions as seen: they may still come"
 
@@ -51,10 +57,10 @@ def command(
     from quietmean.core.errors import InputError
     from quietmean.node.monitor import now
     from quietmean.node.preflight import package_version
-    from quietmean.statistics import combined as all_terms
     from quietmean.studies.by_file import combine
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
+    from quietmean.studies.outcome import receipt_at
     from quietmean.studies.sealed import Sealed
 
     begun = time.monotonic()
@@ -62,34 +68,39 @@ def command(
         raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
-    choice = sealed.study.choice(len(sealed.entries))
-    plan = choice.plan
-    found = combine(sealed, plan, files)
-    outcome, names = found.outcome, [entry.name for entry in sealed.entries]
-    for file, reason in found.left_out:
-        warn(f"left out {file}: {reason}")
-    origin = {
-        "quietmean": package_version(),
-        "study": plan.context,
-        "target": plan.target.describe(),
-        "plan": plan.digest,
-        "session": sealed.digest,
-        "names": names,
-        "finished": now(),
-        "by_file": found.to_json(),
-    }
     stem = study.with_suffix("").name
     path = receipt or (folder or study.parent) / f"{stem}.receipt.json"
     make_folder(path.parent)
-    outcome.save_receipt(path, origin)
+    choice = sealed.study.choice(len(sealed.entries))
+    plan = choice.plan
+    names = [entry.name for entry in sealed.entries]
+    belongs = {"study": plan.context, "session": sealed.digest, "names": names}
+    pages = Pages.beside(path)
     beside = path.name.removesuffix(".json").removesuffix(".receipt")
+    result = Output(path.with_name(f"{beside}.result.json"), "the result", own=partial(_is_of, path), force=saying.force)
+    outputs = [receipt_at(path, belongs), result, *pages.outputs(belongs)]
+    require_apart(outputs)
+    for one in outputs:
+        one.require_free()
+    found = combine(sealed, plan, files)
+    outcome = found.outcome
+    for file, reason in found.left_out:
+        warn(f"left out {file}: {reason}")
+    origin = {
+        **belongs,
+        "quietmean": package_version(),
+        "target": plan.target.describe(),
+        "plan": plan.digest,
+        "finished": now(),
+        "by_file": found.to_json(),
+    }
+    outcome.save_receipt(path, origin)
     notes = [_COUNTED_AS_SEEN] if found.missing else []
     effort: dict[str, Any] = {
         "messages": len(found.digests),
         "bytes": len(found.digests) * int(plan.protocol.vector_bytes(plan.target.dimension)),
         "seconds": round(time.monotonic() - begun, 3),
     }
-    pages = write_pages(path, sealed.study.name, outcome, names=names, origin=origin, notes=tuple(notes), **effort)
     counted = float(outcome.execution.weights[outcome.execution.contributors()].sum())
     public = sealed.study.public_records(len(names))
     records = counted * len(names) / len(found.digests) if public is None else public
@@ -101,25 +112,37 @@ def command(
         "notes": notes,
         "expected": Forecast(sealed.study, plan, records).to_json(),
         "receipt": str(path),
-        **pages,
+        **pages.to_json(),
     }
-    result = path.with_name(f"{beside}.result.json")
-    write_json(result, document, "the result")
+    result.write_json(document)
+    # The answer first: pages only show it.
     if json:
         print_json(document)
-        return
+    else:
+        _show(sealed.study, found, document)
+        out.print(f"result  {result.path}\nreceipt {path}", markup=False)
+    shown_to: dict[str, Any] = {"names": names, "origin": origin, "notes": tuple(notes)}
+    pages.write(sealed.study.name, outcome, tell=not json, **shown_to, **effort)
+
+
+def _is_of(receipt: Path, content: bytes) -> bool:
+    """Whether a file holds a result that names this receipt, which was looked at itself."""
+    named = json_object(content).get("receipt")
+    return isinstance(named, str) and Path(named).name == receipt.name
+
+
+def _show(study: Study, found: Combined, document: dict[str, Any]) -> None:
+    from quietmean.statistics import combined as all_terms
+
     out.print(printable(found.headline), markup=False)
-    terms = all_terms(outcome.answers)
+    terms = all_terms(found.outcome.answers)
     for name, estimate, error in zip(terms.terms, terms.value, terms.standard_error, strict=True):
         text = f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}"
         out.print(text, markup=False)
     print_statistics(document)
-    print_privacy(document, sealed.study)
+    print_privacy(document, study)
     for note in document["notes"]:
         out.print(note, markup=False)
-    out.print(f"result  {result}\nreceipt {path}", markup=False)
-    if pages["report"] is not None:
-        out.print(f"report  {pages['report']}\nprivacy {pages['privacy_page']}", markup=False)
 
 
 def make_folder(folder: Path) -> None:

@@ -21,9 +21,11 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
-from quietmean.cli.privacy_page import write_pages
+from quietmean.cli.pages import Pages
+from quietmean.core.output import Output, has_fields
 
 if TYPE_CHECKING:
+    from quietmean.node import NodeSettings
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
@@ -132,7 +134,9 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies.data import account_name
+    from quietmean.studies.outcome import receipt_at
     from quietmean.studies.party import Answer, Contract, Files, OwnerApproval, Policy, Show, agree, payer_for, prepare, take_part
+    from quietmean.studies.party.ending import origin_of
 
     forbid_core_dumps()
     forbid_tracing()
@@ -140,6 +144,10 @@ def command(
     with display(events) as shown:
         with shown.asking():
             files = Files.load(study, roster, key, load_identity, store)
+        path = files.receipt(receipt)
+        pages = Pages.beside(path)
+        # Before minutes of calibration: it is no receipt of another party or file of another kind.
+        Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
         if shown.stream is not None:
             shown.stream.party = files.name
         payer = payer_for(
@@ -159,6 +167,11 @@ def command(
             answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
             data_set = account or account_name(data) if payer is None else payer.account
             agreed = agree(files, contract, rules, place, answer, AtTerminal(), warn, data_set)
+
+        def outputs(settings: NodeSettings) -> list[Output]:
+            belongs = origin_of(files, settings, agreed)
+            return [receipt_at(path, belongs), *pages.outputs(belongs)]
+
         ready = prepare(
             files,
             contract,
@@ -173,16 +186,15 @@ def command(
             listen_through=listen_through,
             folder=folder,
             once=once,
+            outputs=outputs,
         )
         shown.warn(budget_warnings(contract.plan.target))
-        path = files.receipt(receipt)
         end = asyncio.run(take_part(ready, path, shown.say))
-        shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": end.account, "notes": tuple(end.notes)}
         document = {
             **end.to_json(),
             **choice_document(choice),
             "expected": ready.forecast.to_json(),
-            **write_pages(path, files.study.name, end.outcome, **shown_to, **end.effort()),
+            **pages.to_json(),
         }
         shown.result({name: document[name] for name in _RESULT_EVENT})
     outcome, charged = end.outcome, end.account
@@ -194,6 +206,9 @@ def command(
         _show(files.study, outcome, document)
         if charged is not None:
             show_balance(charged)
+    # The answer first: it is paid for, and pages only show it.
+    shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
+    pages.write(files.study.name, outcome, tell=not json, **shown_to, **end.effort())
 
 
 def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:
@@ -212,7 +227,4 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
     print_not_counted(document)
     for note in document["notes"]:
         out.print(f"note: {printable(note)}", markup=False)
-    out.print(f"receipt {document['receipt']}")
-    if document["privacy_page"] is not None:
-        out.print(f"report  {document['report']}")
-        out.print(f"privacy {document['privacy_page']}")
+    out.print(f"receipt {document['receipt']}", markup=False)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, err, out, print_json, progress, warn, write_json
+from quietmean.cli.console import epsilon_text, err, out, output, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.cli.plan_study import plan_study
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.output import has_fields
 from quietmean.planning.choices import Calibration
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
@@ -127,9 +128,10 @@ def command(
         "responding": responding,
         "unit": unit,
     }
+    place = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
     if study is not None:
         _refuse_beside_study({**given, "protocol": protocol, **options.chosen()})
-        plan_study(study, roster, parties, records, save, no_privacy, json)
+        plan_study(study, roster, parties, records, place, no_privacy, json)
         return
     if roster is not None or records is not None:
         raise InputError("--roster and --records say nothing without a study: give --study FILE too, or leave them out")
@@ -161,8 +163,8 @@ def command(
     best = answer.pop("plan")
     for sentence in answer["warnings"]:
         warn(sentence)
-    if save is not None:
-        write_json(save, best, "the plan")
+    if place is not None:
+        place.write_json(best)
     if json:
         print_json(answer)
     else:

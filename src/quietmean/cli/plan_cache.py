@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 from quietmean.core.codec import canonical_json, digest
 from quietmean.core.extensions import sources
 from quietmean.core.folders import cache_folder
+from quietmean.core.portability import replace_durably
 from quietmean.protocols import registry
 
 _MOST_FILES = 500
@@ -35,9 +35,7 @@ class PlanCache:
         path = self._path(asked)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f"{path.name}.{os.getpid()}")
-            partial.write_bytes(canonical_json(answer))
-            partial.replace(path)
+            replace_durably(path, canonical_json(answer))
             for old in sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime)[:-_MOST_FILES]:
                 old.unlink()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import epsilon_text, out, print_json, progress, warn, write_json
+from quietmean.cli.console import epsilon_text, out, print_json, progress, warn
 from quietmean.core.errors import InputError
+from quietmean.core.output import Output
 
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def plan_study(
-    path: Path, roster: Path | None, parties: int | None, records: int | None, save: Path | None, no_privacy: bool, json: bool
+    path: Path, roster: Path | None, parties: int | None, records: int | None, place: Output | None, no_privacy: bool, json: bool
 ) -> None:
     """Plan a sealed study, or one for the parties of a roster, or so many; ``records`` in all, if the study does not say."""
     from quietmean.protocols.target import budget_warnings
@@ -42,8 +43,8 @@ def plan_study(
         forecast = Forecast(study, plan, units)
         forecast.require_hope()
         sentences, expected = forecast.sentences(), forecast.to_json()
-    if save is not None:
-        write_json(save, plan.to_json(), "the plan")
+    if place is not None:
+        place.write_json(plan.to_json())
     if json:
         print_json(_document(plan) | {"expected": expected})
         return

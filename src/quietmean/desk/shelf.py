@@ -13,6 +13,7 @@ import msgspec
 
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
+from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.planning.automatic import Choice
 from quietmean.studies.audit import Head, heads_in
@@ -24,6 +25,7 @@ from quietmean.studies.signed import is_signed_document
 
 _STATUS = status_path(Path(".store")).name
 _RECEIPT = ".receipt.json"
+_REFUSED = "refused on"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Shelf:
     def sign(self, name: str, approval: OwnerApproval) -> Path:
         """Writes what was signed for a study, and returns where it is."""
         place = self._approval(name)
-        place.write_bytes(approval.signed.to_file())
+        Output(place, "the approval", own=approval.takes_the_place_of).write(approval.signed.to_file())
         self._refusal(name).unlink(missing_ok=True)
         return place
 
@@ -65,7 +67,8 @@ class Shelf:
         """Notes that a study is refused, and takes away what was signed for it: the name of that file, or nothing."""
         place = self._approval(name)
         taken = place.name if place.exists() else ""
-        self._refusal(name).write_text(f"refused on {datetime.now(UTC).date().isoformat()}\n")
+        told = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}\n".encode()
+        Output(self._refusal(name), "the refusal", own=lambda content: content.startswith(_REFUSED.encode())).write(told)
         place.unlink(missing_ok=True)
         return taken
 

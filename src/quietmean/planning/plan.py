@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import Assumption, any_coalition
 from quietmean.core.bounds import APriori
-from quietmean.core.codec import canonical_json, digest
+from quietmean.core.codec import digest
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
+from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -183,7 +184,8 @@ class Plan:
         return cls(target, protocol, dissemination, raw["prediction"], raw["context"], domain, gated)
 
     def save(self, path: Path) -> None:
-        path.write_bytes(canonical_json(self.to_json()) + b"\n")
+        """Raises :class:`InputError` for another file that is there."""
+        Output(path, "the plan", "").write_json(self.to_json())
 
     @property
     def releases_are_copies(self) -> bool:

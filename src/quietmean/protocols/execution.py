@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.codec import to_plain
 from quietmean.core.domain import Neighbouring
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
@@ -293,8 +294,8 @@ class Execution:
         )
 
     def save(self, path: Path) -> None:
-        """Write the execution file."""
-        path.write_bytes(canonical_json(self.to_json()) + b"\n")
+        """Write the execution file. Raises :class:`InputError` for another file that is there."""
+        Output(path, "the execution", "").write_json(self.to_json())
 
 
 def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:

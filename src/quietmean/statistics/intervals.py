@@ -16,6 +16,9 @@ from quietmean.statistics.estimates import LEVEL, Flag, HypothesisTest, Z
 
 Array = NDArray[np.float64]
 
+# Times a threshold from which on chance hardly decides whether something is shown.
+_CLEAR = 1.5
+
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
     """Of a sum of variances, of which only ``sampling`` was estimated (Welch and Satterthwaite); infinite without sampling."""
@@ -62,6 +65,18 @@ def few(what: str, estimate: float, error: float, upper: float) -> list[Flag]:
     if estimate >= 2 * error:
         return []
     return [Flag("few", f"{what}: fewer than {max(math.ceil(upper), 1)}, the noise hides how many")]
+
+
+def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
+    """Of terms that are shown because something is so many times (``ratio``) what noise must leave of it.
+
+    Just above the threshold, up to 1.5 times, chance decides whether they are shown: those that are lie beyond the truth on
+    average, and their intervals hold less often.
+    """
+    if not 1 < ratio < _CLEAR:
+        return []
+    text = f"{what}: only just above the noise; such values are shown by chance, and lie too far out on average"
+    return [Flag("near-threshold", text, terms)]
 
 
 def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:

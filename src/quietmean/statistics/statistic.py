@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 
 Array = NDArray[np.float64]
@@ -104,6 +105,11 @@ class Feature(ABC):
         and the event ``TOTAL`` has all records.
         """
         return {}
+
+    @property
+    def filled_in(self) -> tuple[Column, ...]:
+        """The columns of which it counts missing cells as the middle of their bounds."""
+        return ()
 
     def family(self) -> Hashable:
         """Features of one family are released as one (:meth:`joined`); None for a feature by itself."""
@@ -234,9 +240,22 @@ class Statistic(Configured, ABC):
         """The share of all its features together: :attr:`share`, unless the statistic is of many rows that each have one."""
         return self.share
 
+    def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        """The terms that depend on a column; none stand for all of them."""
+        return ()
+
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
         """The estimates from the quantities of these features: public post-processing."""
+
+
+def require_records(statistic: Statistic, columns: Columns) -> None:
+    """Raises :class:`InputError` where a whole party is the unit: a sum over records would need a bound on their number."""
+    if columns.unit == PrivacyUnit.PARTY:
+        raise InputError(
+            f"{statistic.text} adds up records, but the unit is party, where each party counts once: ask for a mean or a "
+            "proportion, or protect records with unit record"
+        )
 
 
 def _brief(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 
 from quietmean.core.codec import canonical_json
 from quietmean.core.errors import InputError
+from quietmean.core.output import json_object
 from quietmean.node.net import Identity, Purpose, is_signed
 
 # Whatever a stranger sends, no more than this is read.
@@ -122,6 +124,16 @@ def is_signed_document(path: Path) -> bool:
     except OSError:
         return False
     return start.startswith("{") or _is_line(start)
+
+
+def is_document(purpose: Purpose) -> Callable[[bytes], bool]:
+    """Recognises files that hold a document of this purpose."""
+    return lambda content: json_object(content).get("format") == _format(purpose)
+
+
+def signed_in(purpose: Purpose, content: bytes) -> Signed:
+    """The document that a file holds as JSON. Raises :class:`InputError`."""
+    return _from_json(purpose, content.decode("utf-8", errors="replace"), "the file")
 
 
 def decode_base64(text: str, size: int, what: str) -> bytes:

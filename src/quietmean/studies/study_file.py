@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,15 @@ def study_text(study: Study) -> str:
         for table in tables[name]:
             parts += ["", f"[[{name}]]", *_lines(table)]
     return "\n".join(parts) + "\n"
+
+
+def is_study(content: bytes) -> bool:
+    """Whether a file holds a study in TOML, whatever it asks."""
+    try:
+        tables = tomllib.loads(content.decode())
+    except (ValueError, RecursionError):
+        return False
+    return "column" in tables and not set(tables) - {"study", "column", "statistic"}
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.portability import open_private
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
+from quietmean.node.storage.housekeeping import require_store
 
 SCHEMA = 8
 _TABLES = """
@@ -39,6 +40,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        require_store(path)
         self._blobs = BlobStore(path.with_name(path.name + ".vectors"))
         self._database = _connect(path)
         with self.usable():

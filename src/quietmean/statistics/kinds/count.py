@@ -11,8 +11,8 @@ from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, ColumnBlock, Table
 from quietmean.statistics.intervals import few
-from quietmean.statistics.kinds.sum import COUNTED, require_records
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.kinds.sum import COUNTED
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

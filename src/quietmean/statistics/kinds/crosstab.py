@@ -14,9 +14,8 @@ from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.histogram import counts
-from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.rows import exp_or_infinite
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
@@ -102,7 +101,7 @@ def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:
     flags: list[Flag] = []
     if (cells <= _LEAST_CELL * deviations).any():
         text = "a cell is within three standard deviations of the noise: no odds ratio or risk ratio, the difference only"
-        flags.append(Flag("small-cell", text))
+        flags.append(Flag("small-cell", text, RATIOS[:2]))
         logs = [(math.nan, math.nan, math.nan)] * 2
     else:
         odds = np.array([1 / a, -1 / b, -1 / c, 1 / d])
@@ -125,6 +124,7 @@ def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:
         interval_noise=np.vstack([found.of_noise, of_noise]),
         interval_population=np.vstack([np.asarray(found.interval_population), of_population]),
         flags=(*found.flags, *flags),
+        headline=RATIOS[:1],
     )
 
 

@@ -138,15 +138,18 @@ def _estimates(
         p_value=None if parties else np.array([t_test(*one).p_value for one in tested]),
         tests=tests,
         flags=tuple(flags),
+        headline=terms[1:],
         summary=summary,
         reason=PARTIES if parties else "",
-        method="least squares, noise in all moments; errors of constant variance",
+        method="least squares, noise in all moments; model-based: errors of constant variance",
     )
 
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     nothing, endless = np.full(len(terms), math.nan), np.full(len(terms), math.inf)
-    return Estimates(terms, nothing, endless, -endless, endless, flags=(Flag("not-identified", text),), reason=text)
+    return Estimates(
+        terms, nothing, endless, -endless, endless, flags=(Flag("not-identified", text),), headline=terms[1:], reason=text
+    )
 
 
 STATISTIC = LinearRegression

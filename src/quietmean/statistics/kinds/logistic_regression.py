@@ -109,6 +109,7 @@ def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], 
         rows,
         parties=True,
         flags=tuple(flags),
+        headline=tuple(vertex.name for vertex in covariates),
         summary=more,
         reason=REASON,
         method="one shot: least squares scaled by b n / RSS (linear discriminant analysis); noise only",
@@ -166,7 +167,7 @@ def _area(distance: float, error: float, flags: list[Flag]) -> Row:
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     rows = [*(Row.unknown(term) for term in terms), Row.unknown(AUC, (0.0, 1.0))]
-    return assembled(rows, parties=True, flags=(Flag("not-identified", text),), reason=text)
+    return assembled(rows, parties=True, flags=(Flag("not-identified", text),), headline=terms[1:], reason=text)
 
 
 STATISTIC = LogisticRegression

@@ -19,9 +19,8 @@ from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, t_tes
 from quietmean.statistics.kinds.crosstab import independence
 from quietmean.statistics.kinds.group_means import compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
-from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import footnote, printed
 
 ALL, SMD, SIZE = "all", "smd", "n"
@@ -71,6 +70,11 @@ class Table1(Statistic):
         if column.numeric:
             return ColumnBlock(column, by)
         return Table((Axis(column),) if by is None else (Axis(by), Axis(column)))
+
+    def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        names = (column.name, f"{column.name} mean", f"{column.name} sd")
+        pairs = zip(estimates.terms, estimates.groups, strict=True)
+        return tuple(term for term, (_, name) in pairs if name in names)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         by, columns_of_rows = self._by(columns), self._rows(columns)
@@ -143,11 +147,11 @@ def _numbers(
         if one is None:
             flags.append(Flag("nothing-present", f"{column.name} in {group}: too few values for the noise, left out"))
         rows += [_mean(one, column).of(group), _deviation(one, column, group, flags).of(group)]
-        if feature.by is not None or column.missing == "indicator":
+        if not feature.filled_in:
             rows.append(_missing(released, column, feature, place, size).of(group))
     known = [one for one in found if one is not None]
     if len(groups) == 2:
-        smd = compared(found, column, flags)[-1]
+        smd = compared(found, column, flags, f"{SMD} {column.name}")[-1]
         known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
         rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
     if len(groups) < 2 or len(known) < 2:
