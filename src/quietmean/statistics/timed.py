@@ -14,6 +14,7 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.fields import bins_field, boolean_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
 
 Array = NDArray[np.float64]
@@ -60,12 +61,17 @@ class Timed(Statistic, ABC):
     """Of a column of times and a boolean one, whether the event happened then or the record was censored."""
 
     by_place = ("time", "event")
+    expects = ("median", "hazard-ratio")
 
     time: str = parameter(help="the column of times, from 0 on")
     event: str = parameter(help="the boolean column: did the event happen then")
     by: str | None = parameter(None, help="the column whose levels are the arms")
     horizon: float | None = horizon_field()
     bins: int = bins_field(12)
+
+    def suppose(self, made: Supposed) -> None:
+        ratio = made.expected("hazard-ratio") or 1.0
+        made.times(self.time, self.event, self.by, ratio, median=made.expected("median"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self.table(columns),)

@@ -21,7 +21,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
-from quietmean.statistics.expectation import shares_by_widths
+from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.studies.deadlines import Deadlines, time_with_offset
@@ -257,7 +257,7 @@ class Study(BaseModel):
             context |= {"transport": self.transport, "deadlines": self.required_deadlines.describe()}
         if not self.statistics:
             return context
-        return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}
+        return context | {"statistics": [statistic.asked() for statistic in self.workload.statistics]}
 
 
 # What a field must be, by the first word of the kind of its fault. What stands there is not shown: it may be a file of data.

@@ -16,6 +16,7 @@ from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.rows import exp_or_infinite
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.supposed import Supposed
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
@@ -35,9 +36,19 @@ class Crosstab(Statistic):
     name = "crosstab"
     summary = "counts of two columns against each other, with chi-squared, odds and risk ratio"
     by_place = ("row", "column")
+    expects = ("odds-ratio",)
 
     row: str = parameter(help="the column whose levels are rows")
     column: str = parameter(help="the column whose levels are columns")
+
+    @property
+    def subject(self) -> str | None:
+        return None
+
+    def suppose(self, made: Supposed) -> None:
+        ratio = made.expected("odds-ratio")
+        if ratio is not None and all(len(made.columns[name].categories) == 2 for name in (self.row, self.column)):
+            made.happen(self.column, math.log(ratio) * made.values[self.row])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

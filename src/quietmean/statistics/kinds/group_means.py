@@ -19,6 +19,7 @@ from quietmean.statistics.intervals import degrees_of_freedom, f_test, near_thre
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, Means, differences, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 
 DIFFERENCE, SMD = "difference", "smd"
 # Noise deviations of the pooled variance below which a standardised difference is flagged.
@@ -50,10 +51,20 @@ class GroupMeans(Statistic):
     name = "group-means"
     summary = "means of a column in groups, with t-test and analysis of variance"
     by_place = ("column", "by")
+    expects = ("difference", "smd", "sd-between")
 
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose levels are the groups")
     cluster: str | None = cluster_field()
+
+    def suppose(self, made: Supposed) -> None:
+        difference, smd = made.expected("difference"), made.expected("smd")
+        spread = float(made.values[self.column].std())
+        apart = (difference / spread if spread > 0 else 0.0) if difference is not None else smd or 0.0
+        if apart and len(made.columns[self.by].categories) == 2:
+            made.correlate(self.column, [made.standardised(self.by)], [apart * float(made.values[self.by].std())])
+        if self.cluster is not None:
+            made.shift_sites(self.column, self.cluster, made.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)

@@ -18,6 +18,7 @@ from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantil
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.supposed import Supposed
 
 Array = NDArray[np.float64]
 
@@ -37,6 +38,25 @@ class LinearRegression(Regression):
 
     name = "linear-regression"
     summary = "least squares of an outcome on columns"
+
+    expects = ("slope", "correlation")
+
+    def suppose(self, made: Supposed) -> None:
+        outcome, covariates = self._sides(made.columns)
+        name = outcome.column.name
+        spread = float(made.values[name].std())
+        causes, correlations = [], []
+        for place, vertex in enumerate(covariates):
+            cause, own = made.vertex(vertex), made.expected(vertex.column.name)
+            slope = made.expected("slope") if own is None and place == 0 else own
+            found = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
+            if found is None and place == 0:
+                found = made.expected("correlation")
+            if found:
+                causes.append(made.unit(cause))
+                correlations.append(found)
+        if causes:
+            made.correlate(name, causes, correlations)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         return Vertex(columns.number(name))

@@ -20,6 +20,7 @@ from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.supposed import Supposed
 
 Array = NDArray[np.float64]
 
@@ -30,6 +31,8 @@ REASON = (
 )
 # Noise deviations that a squared distance of the classes, and the part of each class, must have.
 _LEAST_DISTANCE, _LEAST_CLASS = 2.0, 4.0
+# The odds ratio that is expected for one standard deviation of a covariate, or for a level, where nobody says.
+_USUAL_RATIO = 1.5
 # Of the slopes that rank, in noise deviations of a covariance.
 _RIDGE = 2.0
 
@@ -50,6 +53,22 @@ class LogisticRegression(Regression):
     asks_for_relations = True
 
     formula: str = parameter(help="outcome ~ column + column ..., the outcome boolean")
+
+    expects = ("odds-ratio",)
+
+    def suppose(self, made: Supposed) -> None:
+        outcome, covariates = self._sides(made.columns)
+        first = made.expected("odds-ratio")
+        stated = first is not None or any(made.expected(one.column.name) is not None for one in covariates)
+        log_odds = np.zeros(len(made.chance))
+        for place, vertex in enumerate(covariates):
+            own, cause = made.expected(vertex.column.name), made.vertex(vertex)
+            if own is not None:
+                log_odds += own * cause
+                continue
+            ratio = first if first is not None and place == 0 else 1.0 if stated else _USUAL_RATIO
+            log_odds += math.log(ratio) * (made.unit(cause) if vertex.level is None else cause)
+        made.happen(outcome.column.name, log_odds)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         outcome = columns[name]

@@ -16,6 +16,7 @@ from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.intervals import degrees_of_freedom, t_quantile
 from quietmean.statistics.random_effects import AcrossSites, Means, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -30,9 +31,14 @@ class Mean(Statistic):
     name = "mean"
     summary = "the mean of a column"
     by_place = ("column",)
+    expects = ("sd-between",)
 
     column: str = parameter(help="the column")
     cluster: str | None = cluster_field()
+
+    def suppose(self, made: Supposed) -> None:
+        if self.cluster is not None:
+            made.shift_sites(self.column, self.cluster, made.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)

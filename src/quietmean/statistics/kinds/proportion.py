@@ -38,6 +38,7 @@ class Proportion(Statistic):
     name = "proportion"
     summary = "the proportion of each level of a column"
     by_place = ("column",)
+    expects = ("proportion",)
 
     column: str = parameter(help="the column, declared with levels or as boolean")
     level: str | None = parameter(None, help="the level; by default yes, or every level")
@@ -116,7 +117,7 @@ def _proportion(released: Released, table: Table, labels: tuple[str, ...], level
     return part_of(released, table, cells[labels.index(level)], counted, f"{column.name} {level}", parties)
 
 
-def part_of(released: Released, table: Table, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
+def part_of(released: Released, table: Feature, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
     if part <= LEAST_PRESENT * error_of_part:

@@ -18,6 +18,7 @@ from quietmean.statistics.intervals import quadratic_set, t_quantile
 from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, Site, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.supposed import Supposed
 
 ALL, RATIO, DIFFERENCE, STANDARDISED = "all", "rate-ratio", "rate-difference", "standardised"
 # Noise deviations that person-time must have, and events for a ratio.
@@ -122,6 +123,7 @@ class Rates(Statistic):
     name = "rates"
     summary = "events per person-time, with rate ratio and standardised rate"
     by_place = ("events", "time")
+    expects = ("rate", "rate-ratio")
 
     events: str = parameter(help="the boolean column of events, or one of counts from 0 on")
     time: str = parameter(help="the column of person-time, from 0 on")
@@ -129,6 +131,14 @@ class Rates(Statistic):
     per: float = parameter(1.0, help="units of time that a rate is for", above=0, remedy="choose a number > 0, such as 1000")
     standard: tuple[float, ...] | None = numbers_field(None, "weights of the groups in a standard population", "standard")
     cluster: str | None = cluster_field()
+
+    def suppose(self, made: Supposed) -> None:
+        per, ratio = made.expected("rate"), made.expected("rate-ratio") or 1.0
+        rate = None if per is None else per / self.per
+        if made.columns[self.events].boolean:
+            made.times(self.time, self.events, self.by, ratio, rate=rate)
+        else:
+            made.count(self.events, self.time, self.by, ratio, rate)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)

@@ -16,6 +16,7 @@ from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.random_effects import METHOD, SEEN, Means, Pooled
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
+from quietmean.statistics.supposed import Supposed
 
 Array = NDArray[np.float64]
 
@@ -39,9 +40,13 @@ class SiteEffects(Statistic):
     name = "site-effects"
     summary = "the mean of each site, heterogeneity, and their common mean"
     by_place = ("column", "by")
+    expects = ("sd-between",)
 
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose levels are the sites")
+
+    def suppose(self, made: Supposed) -> None:
+        made.shift_sites(self.column, self.by, made.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
