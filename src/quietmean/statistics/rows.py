@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.statistics.estimates import Estimates, Z
+from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.intervals import t_quantile, t_test
 
 Array = NDArray[np.float64]
@@ -21,13 +21,16 @@ _ANYTHING: Interval = (-math.inf, math.inf)
 _NUDGE = 1e-6
 # Of e, that float64 can hold.
 _LARGEST_POWER = 700.0
+# A larger part of an interval that bins leave open is flagged.
+_MOST_OF_WIDTH = 0.25
 
 
 @dataclass(frozen=True)
 class Row:
     """One term: its value, standard errors of the noise and of the population, its range, two intervals, and its p-value.
 
-    ``group``: where JSON has an object by group, the group that the term is of.
+    ``group``: where JSON has an object by group, the group that the term is of. ``resolution``: how far below and above the value
+    the one of records without bins may lie, which both intervals contain; None where nothing is binned.
     """
 
     term: str
@@ -40,6 +43,7 @@ class Row:
     of_population: Interval
     p_value: float = math.nan
     group: str = ""
+    resolution: Interval | None = None
 
     @classmethod
     def normal(
@@ -54,14 +58,18 @@ class Row:
         return cls(term, value, errors[0], errors[1], low, high, ends[0], ends[1])
 
     @classmethod
-    def ratio(cls, term: str, log: float, noise: float, sampling: float, degrees: float = math.inf) -> Row:
+    def ratio(
+        cls, term: str, log: float, noise: float, sampling: float, degrees: float = math.inf, change: float | None = None
+    ) -> Row:
         """A ratio from its logarithm, the variances of noise and of sampling there, and the degrees of freedom of their sum;
-        tested against 1."""
+        tested against 1. ``change``: by how much bins may have moved the logarithm."""
         one, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
-        value = math.exp(log)
-        ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in (Z * one, t_quantile(degrees) * both)]
-        p_value = t_test(log, both, degrees).p_value
-        return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value)
+        value, more = math.exp(log), change or 0.0
+        reaches = [Z * one + more, t_quantile(degrees) * both + more]
+        ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in reaches]
+        p_value = t_test(math.copysign(max(abs(log) - more, 0.0), log), both, degrees).p_value
+        resolution = None if change is None else (value - math.exp(log - change), exp_or_infinite(log + change) - value)
+        return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value, resolution=resolution)
 
     @classmethod
     def unknown(cls, term: str, limits: Interval = _ANYTHING) -> Row:
@@ -69,12 +77,19 @@ class Row:
         return cls(term, math.nan, math.inf, math.inf, *limits, limits, limits)
 
     def tested(self, degrees: float = math.inf) -> Row:
-        """The same with the p-value of the test that it is 0."""
-        return replace(self, p_value=t_test(self.value, self.error, degrees).p_value)
+        """The same with the p-value of the test that it is 0, or as near to it as bins leave open."""
+        below, above = self.resolution or (0.0, 0.0)
+        nearest = max(self.value - below, 0.0) if self.value > 0 else min(self.value + above, 0.0)
+        return replace(self, p_value=t_test(nearest, self.error, degrees).p_value)
 
     def of(self, group: str) -> Row:
         """The same as a term of a group."""
         return replace(self, group=group)
+
+    @property
+    def label(self) -> str:
+        """The term with its group."""
+        return f"{self.group} {self.term}" if self.group else self.term
 
 
 def exp_or_infinite(power: float) -> float:
@@ -82,15 +97,16 @@ def exp_or_infinite(power: float) -> float:
     return math.exp(power) if power < _LARGEST_POWER else math.inf
 
 
-def assembled(rows: Sequence[Row], *, parties: bool = False, **more: Any) -> Estimates:
+def assembled(rows: Sequence[Row], *, parties: bool = False, flags: tuple[Flag, ...] = (), **more: Any) -> Estimates:
     """The estimates of all terms. ``parties``: nothing is said about a population of records; ``reason`` says why."""
     value, noise, error, low, high, p_value = np.array(
         [(row.value, row.noise, row.error, row.low, row.high, row.p_value) for row in rows], dtype=np.float64
     ).T
     grouped = any(row.group for row in rows)
     of_noise, of_population = (np.array([getattr(row, name) for row in rows]) for name in ("of_noise", "of_population"))
+    binned = any(row.resolution is not None for row in rows)
     return Estimates(
-        tuple(f"{row.group} {row.term}" if grouped else row.term for row in rows),
+        tuple(row.label for row in rows),
         value,
         noise,
         low,
@@ -100,8 +116,24 @@ def assembled(rows: Sequence[Row], *, parties: bool = False, **more: Any) -> Est
         interval_population=None if parties else of_population,
         p_value=None if parties or np.isnan(p_value).all() else p_value,
         groups=tuple((row.group, row.term) for row in rows) if grouped else (),
+        resolution=np.array([row.resolution or (0.0, 0.0) for row in rows]) if binned else None,
+        flags=(*flags, *_coarse(rows, parties)),
         **more,
     )
+
+
+def _coarse(rows: Sequence[Row], parties: bool) -> tuple[Flag, ...]:
+    """Of which terms bins make more than a quarter of the interval."""
+    terms = []
+    for row in rows:
+        low, high = row.of_noise if parties else row.of_population
+        if row.resolution is not None and math.isfinite(high - low) and sum(row.resolution) > (high - low) * _MOST_OF_WIDTH:
+            terms.append(row.label)
+    if not terms:
+        return ()
+    few = ", ".join(terms[:3]) + (f" and {len(terms) - 3} more" if len(terms) > 3 else "")
+    text = f"{few}: more than a quarter of the interval is what the bins leave open; choose more bins, or edges nearer together"
+    return (Flag("coarse-bins", text, tuple(terms)),)
 
 
 def multinomial(gradient: Array, counts: Array) -> float:
