@@ -64,9 +64,10 @@ def extent(arms: list[str], whole: Curves, used: Curves) -> dict[str, Any]:
     count = len(used.bins)
     later = [curve.events[count:].sum() + curve.censored[count:].sum() for curve in whole.each]
     return {
-        "until": float(used.bins.ends[-1]) if count else 0.0,
+        # The last time's own bin begins as good as at its end.
+        "until": float(f"{used.bins.ends[-1]:.12g}") if count else 0.0,
         "events": {arm: float(curve.events.sum()) for arm, curve in zip(arms, used.each, strict=True)},
-        "bins_left_out": len(whole.bins.shown) - len(used.bins.shown),
+        "bins_left_out": int((whole.bins.begins >= count).sum()),
         "records_left_out": max(float(sum(later)), 0.0),
     }
 

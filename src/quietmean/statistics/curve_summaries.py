@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.statistics.comparison import Curves
-from quietmean.statistics.estimates import Z
+from quietmean.statistics.estimates import Flag, Z
 from quietmean.statistics.rows import Row
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
@@ -26,18 +27,33 @@ def quantile(curve: Curve, level: float, term: str) -> Row:
     The intervals hold all times at which the band has not left the level (Brookmeyer and Crowley, Biometrics 38, 1982), to the
     ends of bins: inside of one the data say nothing. Without an estimate, but with a lower end, where the curve ends above.
     """
-    last = float(curve.bins.ends[-1])
     value = _crossing(curve.bins, curve.survival, level)
     low, high = curve.limits
     open_: Interval = _reached(curve, low, high, level)
-    both = [curve.noise_covariance, curve.noise_covariance + curve.sampling_covariance]
-    noise, population = (_reached(curve, *curve.interval(one).T, level) for one in both)
+    noise, population = (_reached(curve, *curve.interval(sampled).T, level) for sampled in (False, True))
     if math.isinf(value):
         return Row(term, math.nan, math.inf, math.inf, 0.0, math.inf, noise, population)
     # What chance moves, as if events were spread evenly in every bin.
-    errors = [_error(curve, value, curve.band(one), level) for one in both]
+    errors = [_error(curve, value, curve.band(sampled), level) for sampled in (False, True)]
     resolution = (value - open_[0], open_[1] - value)
-    return Row(term, value, *errors, 0.0, last, noise, population, resolution=resolution)
+    return Row(term, value, *errors, 0.0, math.inf, noise, population, resolution=resolution)
+
+
+def ends_of(curve: Curve, arm: str, groups: Sequence[str]) -> list[Flag]:
+    """That the curves of ``groups``, all of the risk set of one arm, end early, and where that was close."""
+    times, count = curve.bins.times.tolist(), len(curve.shown)
+    flags = []
+    if count < len(times):
+        end = f"{times[count - 1]:g}" if count else "the start"
+        text = f"arm {arm}: too few at risk for the noise after {end}, the curve ends there"
+        flags.append(Flag("curve-cut", text, tuple(f"{group} {time:g}" for group in groups for time in times[count:])))
+    near = curve.bins.ends[curve.near].tolist()
+    if near:
+        text = (
+            f"arm {arm}: hardly enough at risk for the noise from {near[0]:g} on, values there may be off by more than they say"
+        )
+        flags.append(Flag("near-threshold", text, tuple(f"{group} {time:g}" for group in groups for time in near)))
+    return flags
 
 
 def _crossing(bins: TimeBins, values: Array, level: float) -> float:
@@ -95,8 +111,8 @@ def _variance(weights: Array, covariance: Array) -> float:
 def difference_of_means(curves: Curves, term: str) -> Row:
     """Of two arms, second minus first.
 
-    The bins move both arms alike. So what they leave open is the distance to the difference in half as many bins, and at most what
-    they leave open in both arms.
+    The bins move both arms alike. So what they leave open is the distance to the difference in half as many bins, and at most
+    what they leave open in both arms.
     """
     found = [restricted_mean(curve, "") for curve in curves.each]
     last = float(curves.bins.ends[-1])

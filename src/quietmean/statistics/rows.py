@@ -71,6 +71,13 @@ class Row:
         resolution = None if change is None else (value - math.exp(log - change), exp_or_infinite(log + change) - value)
         return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value, resolution=resolution)
 
+    def widened(self, below: float, above: float) -> Row:
+        """The same where bins leave so much open below and above: both intervals are longer by it, within the range."""
+        noise, population = (
+            (max(ends[0] - below, self.low), min(ends[1] + above, self.high)) for ends in (self.of_noise, self.of_population)
+        )
+        return replace(self, of_noise=noise, of_population=population, resolution=(below, above))
+
     @classmethod
     def unknown(cls, term: str, limits: Interval = _ANYTHING) -> Row:
         """Of which the noise leaves nothing."""

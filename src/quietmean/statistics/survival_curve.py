@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 
 # A curve ends where nobody is at risk, or fewer than so many deviations of their noise.
 _LEAST_AT_RISK, _LEAST_DEVIATIONS = 0.25, 5.0
+# Up to so many times that, what is shown was selected by its noise.
+_NEAR = 1.5
 # Of e, that float64 can hold: from there on an interval is from 0 to 1.
 _LARGEST_POWER = 700.0
 
@@ -84,10 +86,16 @@ class Curve:
         return self.bins.shown[self.bins.shown < self.usable]
 
     @cached_property
+    def near(self) -> Places:
+        """The shown bins with so few at risk that they are known because noise happened to be in their favour, or nearly so."""
+        risk, errors = self.at_risk[self.shown], self.risk_noise[self.shown]
+        return self.shown[risk < _NEAR * _LEAST_DEVIATIONS * errors]
+
+    @cached_property
     def survival(self) -> Array:
         """At the end of each usable bin. Unprojected: noise may make it rise."""
         d, a = self.events[: self.usable], self.at_risk[: self.usable]
-        survival: Array = np.cumprod(1 - d / a, dtype=np.float64)
+        survival: Array = np.cumprod(1 - d / a, dtype=np.float64) + 0.0
         return survival
 
     @cached_property
@@ -163,14 +171,36 @@ class Curve:
         covariance: Array = (by_bin * variances) @ by_bin.T
         return covariance
 
-    def band(self, covariance: Array) -> Array:
-        """At each usable bin, (usable, 2), on the scale of log(-log S)."""
-        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        return np.array([_log_log(*one) for one in zip(self.survival.tolist(), errors.tolist(), strict=True)]).reshape(-1, 2)
+    @cached_property
+    def noise_errors(self) -> Array:
+        """Standard errors of the noise of survival, (usable,)."""
+        errors: Array = np.sqrt(np.maximum(np.diag(self.noise_covariance), 0.0))
+        return errors
 
-    def interval(self, covariance: Array) -> Array:
+    @cached_property
+    def sampling_errors(self) -> Array:
+        """Greenwood's standard errors, (usable,)."""
+        errors: Array = np.sqrt(np.maximum(np.diag(self.sampling_covariance), 0.0))
+        return errors
+
+    def band(self, sampled: bool) -> Array:
+        """At each usable bin, (usable, 2), for the noise, or for noise and sampling.
+
+        Sampling has its interval on the scale of log(-log S), the noise, which is normal on that of S, one of its own; their
+        distances from the estimate are added in squares (Zou and Donner, Statistics in Medicine 27, 2008).
+        """
+        survival, reach = self.survival, Z * self.noise_errors
+        alone = np.column_stack([survival, survival])
+        if sampled:
+            both = zip(survival.tolist(), self.sampling_errors.tolist(), strict=True)
+            alone = np.array([_log_log(*one) for one in both]).reshape(-1, 2)
+        below, above = np.hypot(survival - alone[:, 0], reach), np.hypot(alone[:, 1] - survival, reach)
+        ends: Array = np.clip(np.column_stack([survival - below, survival + above]), 0.0, 1.0)
+        return ends
+
+    def interval(self, sampled: bool) -> Array:
         """The band with what bins leave open beside it, (usable, 2)."""
-        band, (low, high) = self.band(covariance), self.limits
+        band, (low, high) = self.band(sampled), self.limits
         ends = np.column_stack([band[:, 0] - (self.survival - low), band[:, 1] + (high - self.survival)])
         inside: Array = np.clip(ends, 0.0, 1.0)
         return inside
@@ -186,7 +216,7 @@ class Curve:
 
 
 def up_to(bins: TimeBins, count: int) -> tuple[TimeBins, Array]:
-    """The first ``count`` bins, and the matrix that makes their counts (2 count + 1,): who leaves later is observed after them."""
+    """The first ``count`` bins, and the matrix that makes their counts: who leaves later is observed after them."""
     join = np.zeros((2 * count + 1, 2 * len(bins) + 1))
     join[:count, :count] = join[count:-1, len(bins) : len(bins) + count] = np.eye(count)
     join[-1, count : len(bins)] = join[-1, len(bins) + count :] = 1.0
@@ -207,11 +237,9 @@ def in_half_as_many(bins: TimeBins) -> tuple[TimeBins, Array]:
 
 def _log_log(value: float, error: float) -> tuple[float, float]:
     """The interval of a part of survivors with a standard error."""
-    if error == 0:
-        return value, value
-    if not 0 < value < 1:
+    if error == 0 or not 0 < value < 1:
         # No scale of logarithms: what a normal error allows.
-        return min(max(value - Z * error, 0.0), 1.0), min(max(value + Z * error, 0.0), 1.0)
+        return value - Z * error, value + Z * error
     power = Z * error / (value * -math.log(value))
     reach = math.exp(min(power, _LARGEST_POWER))
     low: float = value**reach

@@ -84,7 +84,9 @@ class TimeBins:
 
     def until(self, count: int) -> TimeBins:
         """The first ``count`` of them."""
-        return TimeBins(self.ends[:count], self.first[:count], self.last[:count], self.numbers[:count], self.shown[self.shown < count])
+        return TimeBins(
+            self.ends[:count], self.first[:count], self.last[:count], self.numbers[:count], self.shown[self.shown < count]
+        )
 
     def halves(self) -> Places:
         """For each bin its place among half as many: two neighbours are one, and bins of time 0 and of the last time stay."""

@@ -117,7 +117,8 @@ def timed_table(by: str | None, time: Axis, event: Column, columns: Columns) -> 
 
 
 def cells_by_arm(table: Table, arms: int, causes: tuple[int, ...]) -> NDArray[np.int64]:
-    """The cells of each arm, (arms, (bins + 1) len(causes)): for each cause all bins, that of time 0 first, then for each cause what is after the last.
+    """The cells of each arm, (arms, (bins + 1) len(causes)): for each cause all bins, that of time 0 first, then for each cause
+    what is after the last.
 
     ``causes`` are places of levels of the last axis; what is missing is left out.
     """

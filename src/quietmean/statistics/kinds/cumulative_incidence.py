@@ -12,6 +12,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.curve_summaries import ends_of
 from quietmean.statistics.estimates import Estimates, Flag
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.fields import bins_field, edges_field
@@ -87,7 +88,7 @@ class CumulativeIncidence(Statistic):
             names = events if self.by is None else [f"{arm}:{event}" for event in events]
             for place, name in enumerate(names):
                 rows += found.rows(place, name)
-            flags += found.cut(arm, names)
+            flags += ends_of(found.curve, arm, names)
             at_risk[arm] = found.curve.entering[bins.begins[bins.begins < found.curve.usable]].tolist()
         summary: dict[str, Any] = {"at_risk": at_risk, "exact": bins.exact}
         return assembled(
@@ -158,16 +159,6 @@ class _Incidence:
         left = np.maximum(entering - others, _LEAST)
         last = left / entering * np.clip(own / np.maximum(left - hidden, np.maximum(own, _LEAST)), None, 1.0)
         return np.minimum(np.cumsum(low * own / entering), values), np.maximum(np.cumsum(high * last), values)
-
-    def cut(self, arm: str, names: list[str]) -> list[Flag]:
-        """That the curves end early."""
-        curve = self.curve
-        times, count = curve.bins.times.tolist(), len(curve.shown)
-        if count == len(times):
-            return []
-        end = f"{times[count - 1]:g}" if count else "the start"
-        text = f"arm {arm}: too few at risk for the noise after {end}, the curves end there"
-        return [Flag("curve-cut", text, tuple(f"{name} {time:g}" for name in names for time in times[count:]))]
 
 
 STATISTIC = CumulativeIncidence

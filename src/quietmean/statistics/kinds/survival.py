@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.comparison import Curves, extent, log_rank, too_few_bins
-from quietmean.statistics.curve_summaries import quantile, restricted_mean
+from quietmean.statistics.curve_summaries import ends_of, quantile, restricted_mean
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, known
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled
@@ -35,10 +35,11 @@ class Survival(Timed):
 
     ``event`` is a boolean column: did the time end with the event, or was the record censored then? A record with any of the
     columns missing is left out; times up to 0 count as 0, and whoever is observed beyond the horizon had no event until then.
-    Where a column of whole numbers has one in each bin this is the estimate of Kaplan and Meier. Else those who are censored in a
-    bin count as at risk for half of it, and how far the curve of the records without bins may be from it is part of all intervals.
-    Each curve ends where noise leaves too few at risk; how it may go on is in the summary of the arm ("extrapolated": without an
-    interval), beside the restricted mean (area up to the horizon). The log-rank test compares arms up to where noise allows.
+    Where a column of whole numbers has one in each bin this is the estimate of Kaplan and Meier. Else those who are censored in
+    a bin count as at risk for half of it, and how far the curve of the records without bins may be from it is part of all
+    intervals. Each curve ends where noise leaves too few at risk; how it may go on is in the summary of the arm ("extrapolated":
+    without an interval), beside the restricted mean (area up to the horizon). The log-rank test compares arms up to where noise
+    allows; the summary says until when.
     """
 
     name = "survival"
@@ -50,7 +51,7 @@ class Survival(Timed):
         rows, flags, summary = [], [], {}
         for arm, curve in zip(arms, curves.each, strict=True):
             rows += _curve(curve, arm)
-            flags += _cut(curve, arm)
+            flags += ends_of(curve, arm, [arm])
             summary[arm] = _summary(curve, parties)
         for name, level in _QUANTILES.items():
             quantiles = [quantile(curve, level, arm).of(name) for arm, curve in zip(arms, curves.each, strict=True)]
@@ -74,9 +75,8 @@ class Survival(Timed):
 
 def _curve(curve: Curve, arm: str) -> list[Row]:
     """Survival at each edge."""
-    noise, both = curve.noise_covariance, curve.noise_covariance + curve.sampling_covariance
-    errors = [np.sqrt(np.maximum(np.diag(one), 0.0)).tolist() for one in (noise, both)]
-    bands = [curve.band(one).tolist() for one in (noise, both)]
+    noise, both = curve.noise_errors.tolist(), np.hypot(curve.noise_errors, curve.sampling_errors).tolist()
+    bands = [curve.band(sampled).tolist() for sampled in (False, True)]
     low, high = curve.limits
     rows = []
     for place, time in zip(curve.bins.shown.tolist(), curve.bins.times.tolist(), strict=True):
@@ -85,18 +85,9 @@ def _curve(curve: Curve, arm: str) -> list[Row]:
             continue
         value = float(curve.survival[place])
         ends = [(band[place][0], band[place][1]) for band in bands]
-        found = Row(f"{time:g}", value, errors[0][place], errors[1][place], 0.0, 1.0, *ends, group=arm)
+        found = Row(f"{time:g}", value, noise[place], both[place], 0.0, 1.0, *ends, group=arm)
         rows.append(found.widened(value - float(low[place]), float(high[place]) - value))
     return rows
-
-
-def _cut(curve: Curve, arm: str) -> list[Flag]:
-    times, count = curve.bins.times.tolist(), len(curve.shown)
-    if count == len(times):
-        return []
-    end = f"{times[count - 1]:g}" if count else "the start"
-    text = f"arm {arm}: too few at risk for the noise after {end}, the curve ends there"
-    return [Flag("curve-cut", text, tuple(f"{arm} {time:g}" for time in times[count:]))]
 
 
 def _not_reached(rows: list[Row], name: str, level: float) -> list[Flag]:
