@@ -27,6 +27,9 @@ def command(
     dates: list[str] | None = None,
     made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
     missing_codes: list[str] | None = None,
+    scale: list[str] | None = None,
+    whole: list[str] | None = None,
+    edges: list[str] | None = None,
     statistic: list[str] | None = None,
     missing: str = "centre",
     unit: PrivacyUnit = PrivacyUnit.RECORD,
@@ -68,6 +71,13 @@ def command(
         theirs unless --bounds are given.
     missing_codes
         A B ...: cells of the column before it that mean missing, such as -9 or unknown.
+    scale
+        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
+        probabilities). Default: linear.
+    whole
+        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
+    edges
+        A B ...: the column before it is cut exactly here.
     statistic
         What to compute of the columns, such as "mean(age)"; repeat for several. Default: the mean of every column, or the
         proportions of its levels.
@@ -124,6 +134,9 @@ def command(
             dates=dates,
             origins=made_from,
             codes=missing_codes,
+            scales=scale,
+            whole=whole,
+            edges=edges,
         )
         answers: dict[str, Any] = {"name": name or save.stem}
     elif sys.stdin.isatty():

@@ -52,6 +52,9 @@ def command(
     dates: list[str] | None = None,
     made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
     missing_codes: list[str] | None = None,
+    scale: list[str] | None = None,
+    whole: list[str] | None = None,
+    edges: list[str] | None = None,
     statistic: list[str] | None = None,
     parties: int | None = None,
     party_column: str | None = None,
@@ -96,6 +99,13 @@ def command(
         "bmi >= 30"; its bounds follow from theirs unless --bounds are given.
     missing_codes
         A B ...: cells of the column before it that mean missing, such as -9 or unknown.
+    scale
+        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
+        probabilities). Default: linear.
+    whole
+        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
+    edges
+        A B ...: the column before it is cut exactly here.
     statistic
         What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
         every column, or the proportions of its levels.
@@ -150,6 +160,9 @@ def command(
         dates=dates,
         origins=made_from,
         codes=missing_codes,
+        scales=scale,
+        whole=whole,
+        edges=edges,
     )
     study = Study.parse(
         {
