@@ -133,6 +133,8 @@ def _fact(value: Any) -> str:
         return ""
     if isinstance(value, int | float):
         return "not reached" if math.isinf(value) else f"{value:,.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {text}" for key, one in value.items() if (text := _fact(one)))
     if isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(one, int | float) for one in value):
         return " to ".join("not reached" if math.isinf(one) else f"{one:,.4g}" for one in value)
     return value if isinstance(value, str) else ""

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 MEDIAN = "median"
 # The part without an event at which each of them is.
-_QUANTILES = {"lower-quartile": 0.75, MEDIAN: 0.5, "upper-quartile": 0.25}
+QUANTILES = {"lower-quartile": 0.75, MEDIAN: 0.5, "upper-quartile": 0.25}
 _LOG_RANK = "log-rank"
 
 
@@ -53,7 +53,7 @@ class Survival(Timed):
             rows += _curve(curve, arm)
             flags += ends_of(curve, arm, [arm])
             summary[arm] = _summary(curve, parties)
-        for name, level in _QUANTILES.items():
+        for name, level in QUANTILES.items():
             quantiles = [quantile(curve, level, arm).of(name) for arm, curve in zip(arms, curves.each, strict=True)]
             rows += quantiles
             flags += _not_reached(quantiles, name, level)
