@@ -134,7 +134,9 @@ def _coarse(rows: Sequence[Row], parties: bool) -> tuple[Flag, ...]:
     terms = []
     for row in rows:
         low, high = row.of_noise if parties else row.of_population
-        if row.resolution is not None and math.isfinite(high - low) and sum(row.resolution) > (high - low) * _MOST_OF_WIDTH:
+        open_ = sum(row.resolution or (0.0, 0.0))
+        # Not where it is nothing but rounding.
+        if math.isfinite(high - low) and open_ > max((high - low) * _MOST_OF_WIDTH, 1e-9 * abs(row.value)):
             terms.append(row.label)
     if not terms:
         return ()
