@@ -30,13 +30,17 @@ def quantile(curve: Curve, level: float, term: str) -> Row:
     value = _crossing(curve.bins, curve.survival, level)
     low, high = curve.limits
     open_: Interval = _reached(curve, low, high, level)
-    noise, population = (_reached(curve, *curve.interval(sampled).T, level) for sampled in (False, True))
+    noise, population = (_reached(curve, *_columns(curve.interval(sampled)), level) for sampled in (False, True))
     if math.isinf(value):
         return Row(term, math.nan, math.inf, math.inf, 0.0, math.inf, noise, population)
     # What chance moves, as if events were spread evenly in every bin.
-    errors = [_error(curve, value, curve.band(sampled), level) for sampled in (False, True)]
+    error, both = (_error(curve, value, curve.band(sampled), level) for sampled in (False, True))
     resolution = (value - open_[0], open_[1] - value)
-    return Row(term, value, *errors, 0.0, math.inf, noise, population, resolution=resolution)
+    return Row(term, value, error, both, 0.0, math.inf, noise, population, resolution=resolution)
+
+
+def _columns(ends: Array) -> tuple[Array, Array]:
+    return ends[:, 0], ends[:, 1]
 
 
 def ends_of(curve: Curve, arm: str, groups: Sequence[str]) -> list[Flag]:

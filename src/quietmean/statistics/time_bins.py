@@ -43,8 +43,8 @@ class TimeBins:
         elif len(ends) > edges:
             numbers[-1] = 1.0
         shown = np.append(np.arange(1, edges - 1), len(ends) - 1)
-        known = ((0, ends[1:]), (0, first), (0, last), (1, numbers))
-        return cls(*(np.concatenate([[of_zero], of_axis]) for of_zero, of_axis in known), shown)
+        ends, first, last = (np.concatenate([[0.0], known]) for known in (ends[1:], first, last))
+        return cls(ends, first, last, np.concatenate([[1.0], numbers]), shown)
 
     def __len__(self) -> int:
         return len(self.ends)

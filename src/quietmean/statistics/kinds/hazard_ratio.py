@@ -93,12 +93,15 @@ class HazardRatio(Timed):
         sampling = np.linalg.inv(information)
         noise = sampling @ gradient @ cells.noise @ gradient.T @ sampling
         changes = used.change_in_half(_logarithms)
-        variances = zip(slopes.tolist(), np.diag(noise).tolist(), np.diag(sampling).tolist(), changes.tolist(), strict=True)
+        variances = zip(np.diag(noise).tolist(), np.diag(sampling).tolist(), changes.tolist(), strict=True)
         # No more than is sure in spite of the bins.
         sure = np.sign(slopes) * np.maximum(np.abs(slopes) - changes, 0.0)
         wald = float(sure @ np.linalg.solve(noise + sampling, sure))
         return assembled(
-            [Row.ratio(term, *one, change=change) for term, (*one, change) in zip(terms, variances, strict=True)],
+            [
+                Row.ratio(term, log, noisy, sampled, change=change)
+                for term, log, (noisy, sampled, change) in zip(terms, slopes.tolist(), variances, strict=True)
+            ],
             parties=parties,
             tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)))},
             summary=about,

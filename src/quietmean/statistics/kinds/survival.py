@@ -76,7 +76,7 @@ class Survival(Timed):
 def _curve(curve: Curve, arm: str) -> list[Row]:
     """Survival at each edge."""
     noise, both = curve.noise_errors.tolist(), np.hypot(curve.noise_errors, curve.sampling_errors).tolist()
-    bands = [curve.band(sampled).tolist() for sampled in (False, True)]
+    of_noise, of_population = (curve.band(sampled).tolist() for sampled in (False, True))
     low, high = curve.limits
     rows = []
     for place, time in zip(curve.bins.shown.tolist(), curve.bins.times.tolist(), strict=True):
@@ -84,7 +84,7 @@ def _curve(curve: Curve, arm: str) -> list[Row]:
             rows.append(Row.unknown(f"{time:g}", (0.0, 1.0)).of(arm))
             continue
         value = float(curve.survival[place])
-        ends = [(band[place][0], band[place][1]) for band in bands]
+        ends = (tuple(of_noise[place]), tuple(of_population[place]))
         found = Row(f"{time:g}", value, noise[place], both[place], 0.0, 1.0, *ends, group=arm)
         rows.append(found.widened(value - float(low[place]), float(high[place]) - value))
     return rows
