@@ -92,8 +92,7 @@ def declared(
     for name, (low, high) in zip(bounded, bounds, strict=True):
         found[name] = {"low": low, "high": high, "missing": missing}
     for name, texts in made.items():
-        # What is true or false, or has levels, has no rule for missing numbers.
-        found[name] = {**found.get(name, {}), "from": " ".join(texts)}
+        found[name] = {"missing": missing, **found.get(name, {}), "from": " ".join(texts)}
     for name, texts in _named(column, codes or (), "--missing-codes A B"):
         found[name]["missing_codes"] = texts
     for name, texts in _named(column, scales or (), "--scale SCALE"):

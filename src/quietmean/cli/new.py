@@ -31,7 +31,7 @@ def command(
     whole: list[str] | None = None,
     edges: list[str] | None = None,
     statistic: list[str] | None = None,
-    missing: str = "centre",
+    missing: str = "indicator",
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     count: Count = Count.PUBLIC,
     most_records: int | None = None,
@@ -82,7 +82,7 @@ def command(
         What to compute of the columns, such as "mean(age)"; repeat for several. Default: the mean of every column, or the
         proportions of its levels.
     missing
-        What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing.
+        What stands for a cell without a number. indicator: nothing; centre: the middle of its bounds, and answers are flagged.
     unit
         What is protected: one record, or all of a party.
     count
@@ -189,12 +189,15 @@ def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> tuple[l
 
 
 def _ask_column() -> dict[str, Any]:
+    from quietmean.statistics import INDICATOR
+
     kind = _ask("  numbers, levels or yes-no", _kind, "numbers")
     if kind == "yes-no":
         return {"boolean": True}
     if kind == "levels":
         return {"levels": _ask("  levels, separated by commas", lambda text: [one.strip() for one in text.split(",")], [])}
-    return {"low": _ask("  lowest value (public)", float), "high": _ask("  highest value (public)", float)}
+    bounds = {"low": _ask("  lowest value (public)", float), "high": _ask("  highest value (public)", float)}
+    return bounds | {"missing": INDICATOR}
 
 
 def _kind(text: str) -> str:

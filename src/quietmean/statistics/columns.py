@@ -6,9 +6,9 @@ import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -16,7 +16,8 @@ from quietmean.core.schema import nearest, require_known
 from quietmean.statistics.transforms import Transform
 
 # What may stand for a value that is missing.
-RULES = ("centre", "indicator")
+CENTRE, INDICATOR = "centre", "indicator"
+RULES = (CENTRE, INDICATOR)
 # How the bins of a column grow, where no edges are given: by equal widths, by equal factors, or by equal log odds.
 SCALES = LINEAR, LOG, LOG_ODDS = ("linear", "log", "log-odds")
 # The levels of a column that is true or false, and how cells may be written, in small letters: as people and spreadsheets in
@@ -35,8 +36,9 @@ class Column(BaseModel):
     ``since``: cells are dates, and numbers are days since that public day; the bounds of dates may be given as dates.
     ``origin`` (``from`` in a study file): the column is a public :class:`Transform` of others and stands in no file; a threshold
     is boolean, and bounds that are not declared follow from those of its columns. ``missing_codes``: cells that mean missing.
-    ``missing``, of numbers: what stands for a cell without one. ``centre``: the middle of the bounds, counted as present.
-    ``indicator``: nothing, and how many are present is estimated under the same noise. Of levels, missing is one more level.
+    ``missing``, of numbers: what stands for a cell without one. ``indicator``: nothing, and how many are present is estimated
+    under the same noise. ``centre``: the middle of the bounds, counted as present; in documents that do not say, too
+    (:data:`DeclaredColumn`). Of levels, missing is one more level.
     ``guess``: what is publicly expected, for planning only: mean and standard deviation, or the part of each level.
     How statistics that count records in bins cut a column of numbers: ``scale``, of equal width ("linear"), by equal factors
     ("log") or, for probabilities, by equal log odds ("log-odds"); ``whole``, all its values are whole numbers, and others count
@@ -50,7 +52,7 @@ class Column(BaseModel):
     # Of no meaning where the column has levels.
     low: float = 0.0
     high: float = 0.0
-    missing: str = "centre"
+    missing: str = INDICATOR
     levels: tuple[str, ...] = ()
     boolean: bool = False
     since: str = ""
@@ -153,6 +155,11 @@ class Column(BaseModel):
         return not (self.levels or self.boolean)
 
     @property
+    def fills_in(self) -> bool:
+        """Do missing cells of numbers count as the middle of the bounds?"""
+        return self.numeric and self.missing == CENTRE
+
+    @property
     def categories(self) -> tuple[str, ...]:
         """Its levels without ``missing``; none of a column of numbers."""
         return (NO, YES) if self.boolean else self.levels
@@ -174,11 +181,21 @@ class Column(BaseModel):
         more |= {"whole": True} if self.whole else {}
         more |= {"edges": list(self.edges)} if self.edges else {}
         if self.numeric:
-            rule = {} if self.missing == "centre" else {"missing": self.missing}
+            # What documents do not say is centre, for ever: their digests and encodings stay what they are.
+            rule = {} if self.missing == CENTRE else {"missing": self.missing}
             since = {"since": self.since} if self.since else {}
             bounds = {"low": self.low, "high": self.high} if {"low", "high"} <= self.model_fields_set else {}
             return {"name": self.name, **bounds, **since, **rule, **more}
         return {"name": self.name, **({"boolean": True} if self.boolean else {"levels": list(self.levels)}), **more}
+
+
+def _as_documents_say(raw: Any) -> Any:
+    return {"missing": CENTRE, **raw} if isinstance(raw, Mapping) else raw
+
+
+# A column from a study or policy file, where no rule for missing cells means centre: what was agreed on, and sealed, before there
+# was another rule keeps its meaning. A column that is made in Python, or by a command, has the rule of :class:`Column`.
+DeclaredColumn = Annotated[Column, BeforeValidator(_as_documents_say)]
 
 
 def _require_bins_within(column: Column) -> None:

@@ -113,7 +113,11 @@ class Moments(Feature):
     def demanded(self) -> tuple[Column, ...]:
         """The columns of which a missing value leaves the record out."""
         columns = dict.fromkeys(vertex.column for vertex in self.vertices)
-        return tuple(column for column in columns if not column.numeric or column.missing == "indicator")
+        return tuple(column for column in columns if not column.fills_in)
+
+    @property
+    def filled_in(self) -> tuple[Column, ...]:
+        return tuple(dict.fromkeys(vertex.column for vertex in self.vertices if vertex.column.fills_in))
 
     @property
     def groups(self) -> int:

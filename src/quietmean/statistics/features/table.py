@@ -132,7 +132,7 @@ class Axis:
             for place, edge in enumerate(self.edges):
                 if (event := self._up_to(edge, place == len(self.edges) - 1)) is not None:
                     found[event] = cells[: place + 1].sum(axis=0)
-            if self.column.missing == "indicator":
+            if not self.column.fills_in:
                 found[("present", name)] = 1.0 - cells[-1]
         return found
 
