@@ -70,3 +70,22 @@ def test_a_cumulative_distribution_is_exact_at_its_edges(cut: dict[str, object],
     # Terms have six digits.
     sure = [place for place, edge in enumerate(edges) if np.abs(kept - edge).min() > 1e-4 or float(edge).is_integer()]
     assert found.value[sure] == pytest.approx([(kept <= edge).mean() for edge in edges[sure]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(x=values(), cut=st.sampled_from(CUTS), bins=st.sampled_from([60, 5]), kind=st.sampled_from(["roc", "mann-whitney"]))
+def test_the_area_of_the_values_is_within_half_of_the_tied_pairs(x: Array, cut: dict[str, object], bins: int, kind: str) -> None:
+    """Whatever the order within bins is; of whole numbers, one a bin, it is the area itself."""
+    column = Column.model_validate({"name": "x", "low": 0, "high": 60, **cut})
+    second = np.arange(len(x)) % 3 == 0
+    kept = np.rint(x) if column.whole else x
+    inside = (kept >= 0) & (kept <= 60)
+    assume(second[inside].sum() > 1 and (~second[inside]).sum() > 1)
+    kept, second = kept[inside], second[inside]
+    one, other = kept[~second][:, None], kept[second][None, :]
+    exact = float(((other > one) + 0.5 * (other == one)).mean())
+    found = answer([column, Column(name="y", boolean=True)], f"{kind}(x, y, bins={bins})", np.column_stack([kept, second]))
+    if found.resolution is None:
+        assert found.value[0] == pytest.approx(exact)
+    else:
+        assert_within(found, np.array([exact]), [0])

@@ -193,7 +193,9 @@ def test_planned_widths_and_power_are_those_of_studies(name: str) -> None:
     print(name, planned.term, drawn.width / came.width, drawn.power, came.power, planned.flagged, came.flagged.mean())
     assert not planned.hopeless
     assert drawn.width == pytest.approx(came.width, rel=0.1)
-    assert np.median(drawn.noise) == pytest.approx(np.median(came.noise), rel=0.1)
+    # Ends of a quantile's interval are ends of bins: a hundredth of the bounds' width, at most.
+    slack = 1.0 if name.startswith("quantiles") else 0.0
+    assert np.median(drawn.noise) == pytest.approx(np.median(came.noise), rel=0.1, abs=slack)
     if planned.power is None:
         assert math.isnan(came.power)
     else:

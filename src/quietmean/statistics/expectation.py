@@ -33,6 +33,8 @@ SPREADS = (0.1, 1 / 3)
 STUDIES, _WITHOUT_GUESS, _FOR_HOPE = 200, 60, 25
 # Records are drawn one by one up to so many of all studies together, else their numbers as normal ones.
 _MOST_DRAWN = 8_000_000
+# Of vectors longer than this fewer studies are drawn, but no fewer than these.
+_LONG, _FEWEST_STUDIES = 256, 12
 # A term without bounds of its own is hopeless where noise is so many times its sampling error: an interval that ignored the noise
 # would hold the truth in 16 % of all studies.
 _MOST_NOISE = 10.0
@@ -192,6 +194,8 @@ class Expectation:
     ) -> Drawn:
         """Studies of so many times as many records and as little noise."""
         population, count = self._population(statistic, spread), self.studies if studies is None else studies
+        # Long vectors take long to decode, and their answers vary less: fewer studies tell as much.
+        count = min(count, max(_FEWEST_STUDIES, count * _LONG // population.shape[1]))
         weight = self.records * more
         noise = self.noise / less_noise / weight
         # The same for the same question, whatever the factors: more never does less by chance.

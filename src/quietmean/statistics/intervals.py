@@ -50,7 +50,11 @@ def f_test(statistic: float, first: float, second: float) -> HypothesisTest:
 
 
 def wilson(proportion: float, records: float, noise: float) -> tuple[float, float]:
-    """All p with (proportion - p)^2 <= z^2 (p (1 - p) / records + noise): Wilson's interval with the noise's variance in it."""
+    """All p with (proportion - p)^2 <= z^2 (p (1 - p) / records + noise): Wilson's interval with the noise's variance in it.
+
+    A proportion that noise moved beyond 0 or 1 counts as that: an interval of one point would look like certainty.
+    """
+    proportion = min(max(proportion, 0.0), 1.0)
     pull = Z**2 / records
     middle = (proportion + pull / 2) / (1 + pull)
     rest = middle**2 - (proportion**2 - Z**2 * noise) / (1 + pull)
@@ -60,11 +64,12 @@ def wilson(proportion: float, records: float, noise: float) -> tuple[float, floa
     return low, high
 
 
-def few(what: str, estimate: float, error: float, upper: float) -> list[Flag]:
+def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
     """A count that noise hides: what is known is an upper end, not 0 or less."""
     if estimate >= 2 * error:
         return []
-    return [Flag("few", f"{what}: fewer than {max(math.ceil(upper), 1)}, the noise hides how many")]
+    most = max(math.ceil(upper), 1)
+    return [Flag("few", f"{what}: fewer than {most}, the noise hides how many", terms, float(most))]
 
 
 def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:

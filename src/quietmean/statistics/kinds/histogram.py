@@ -56,7 +56,7 @@ def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str
     flags = [
         flag
         for term, part, error, upper in zip(terms, parts.tolist(), noise.tolist(), ends[:, 1].tolist(), strict=True)
-        for flag in few(term, part, error, upper * records)
+        for flag in few(term, part, error, upper * records, (term,))
         if error > 0
     ]
     known = ", the counts add up to the public number" if released.whole is None else ""
