@@ -36,7 +36,7 @@ def answer(columns: Columns, text: str, records: Array, noise: float = 0.0, seed
     return workload.decode(mean, noise / encoded.weight, encoded.weight)[0].estimates
 
 
-def followed(times: Array, events: Array, most: int) -> Estimates:
+def followed(times: np.ndarray[Any, Any], events: np.ndarray[Any, Any], most: int) -> Estimates:
     columns = Columns([Column(name="years", low=0, high=most, whole=True), Column(name="event", boolean=True)])
     return answer(columns, f"survival(years, event, bins={most})", np.column_stack([times, events]).astype(float))
 

@@ -47,7 +47,7 @@ def exact(columns: Columns, records: Array, *texts: str) -> list[Estimates]:
     return [answer.estimates for answer in workload.decode(mean, 0.0, float(len(records)))]
 
 
-def records_of(time: Array, died: Array, arm: Array | None = None) -> Array:
+def records_of(time: Array, died: NDArray[Any], arm: NDArray[Any] | None = None) -> Array:
     arms = np.zeros(len(time)) if arm is None else arm
     return np.column_stack([time, died, arms, died * (1 + (np.arange(len(time)) % 3 > 1))]).astype(np.float64)
 

@@ -19,8 +19,6 @@ Array = NDArray[np.float64]
 
 # So many that few pairs are in one bin, and next to no noise dearer than few.
 USUAL_BINS = 384
-# The quantile of the normal distribution at 95 %, one side.
-_ONE_SIDED = 1.6448536269514722
 # Noise deviations that each sample's size must have.
 _LEAST_SAMPLE = 4.0
 
@@ -88,20 +86,23 @@ class TwoSamples:
         return np.concatenate([of_first, of_second])
 
     @cached_property
-    def resolution(self) -> float:
-        """How far the area of the values themselves may be from that of the cells, either way: half of the pairs in one cell.
+    def tied(self) -> tuple[float, float]:
+        """Half of the pairs in one cell, as a part of all, and the variance of its noise.
 
-        With what noise may hide of these pairs, at 95 % to one side.
+        So far, either way, may the area of the values themselves be from that of the cells.
         """
-        tied = (~self.single).astype(np.float64)
-        (first, second), cells = self.counts * tied, len(tied)
-        pairs = float(first @ second) - float(tied @ np.diag(self.noise[:cells, cells:]))
-        # Of noisy counts, this counts what is of the second order twice: not too little.
-        error = math.sqrt(spread(np.concatenate([second, first]), self.noise))
-        return min(max(pairs + _ONE_SIDED * error, 0.0) / (2 * float(self.sizes.prod())), 0.5)
+        kept = (~self.single).astype(np.float64)
+        (first, second), cells = self.counts * kept, len(kept)
+        noise = self.noise * np.outer(np.tile(kept, 2), np.tile(kept, 2))
+        pairs = float(first @ second) - float(np.trace(noise[:cells, cells:]))
+        # Of noisy counts, the first order holds the second one twice.
+        second_order = float((noise[:cells, :cells] * noise[cells:, cells:]).sum())
+        variance = max(spread(np.concatenate([second, first]), noise) - second_order, 0.0)
+        every = 2 * float(self.sizes.prod())
+        return min(max(pairs / every, 0.0), 0.5), variance / every**2
 
     def row(self, term: str) -> Row:
-        """The area with its intervals, as wide as the resolution asks; what sampling adds is DeLong's variance of the cells."""
+        """The area with its intervals, as much longer as the tied pairs ask; sampling adds DeLong's variance of the cells."""
         if not self.known:
             return Row.unknown(term, (0.0, 1.0))
         cells = self.counts.shape[1]
@@ -109,8 +110,9 @@ class TwoSamples:
         for sample, size in enumerate(self.sizes.tolist()):
             part = slice(sample * cells, (sample + 1) * cells)
             sampling += multinomial(self.slopes[part], self.counts[sample]) * size / max(size - 1, 1.0)
-        found = Row.normal(term, self.area, spread(self.slopes, self.noise), sampling, (0.0, 1.0))
-        return found.widened(self.resolution, self.resolution)
+        resolution, its_noise = self.tied
+        found = Row.normal(term, self.area, spread(self.slopes, self.noise) + its_noise, sampling, (0.0, 1.0))
+        return found.widened(resolution, resolution)
 
     def test(self) -> HypothesisTest | None:
         """Mann and Whitney's: that both samples have the same distribution, ties and noise counted in."""
