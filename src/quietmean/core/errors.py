@@ -31,6 +31,12 @@ class NotYet(QuietmeanError):
     exit_code = 4
 
 
+class Outage(QuietmeanError):
+    """A disk or the memory of this machine refuses for now: the same command goes on later. Exit code 75, EX_TEMPFAIL."""
+
+    exit_code = 75
+
+
 class PeerError(QuietmeanError):
     """A peer sent something that this protocol does not allow: an error of the peer, not of the local user."""
 
