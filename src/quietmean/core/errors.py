@@ -45,6 +45,11 @@ class NumericalError(QuietmeanError):
     """A solver could not certify its answer to the stated accuracy; no number is returned instead."""
 
 
+def unfit_field(name: str, reason: str) -> InputError:
+    """A field of a document holds something else than it should."""
+    return InputError(f"field {name!r} is not as it should be: {reason}")
+
+
 def reason_of(error: BaseException) -> str:
     """Why, in the system's words, without its number and without the path, which the sentence around it has."""
     return str(getattr(error, "strerror", None) or error)

@@ -19,6 +19,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from quietmean.core.codec import decode
 from quietmean.core.errors import InputError, NotYet, Outage, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.folder.look import Looker, OwnFile, Seen
@@ -390,7 +391,4 @@ def _answer(header: bytes) -> Answer:
 
 
 def _decode(raw: bytes) -> _Content:
-    try:
-        return msgspec.msgpack.decode(raw, type=_Content)
-    except (msgspec.DecodeError, RecursionError):
-        raise PeerError("a file whose content cannot be read") from None
+    return decode(raw, _Content, lambda reason: PeerError("a file whose content cannot be read"))

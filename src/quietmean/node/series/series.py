@@ -232,7 +232,8 @@ class Series:
         Raises :class:`SeriesOver` where there is none, and :class:`ProtocolFailure` for a round without a result here, which
         counts as begun. A round that was interrupted goes on if the value is the same; else it is missed.
         """
-        self._go_on()
+        if not (self.over and self._ended):
+            self._go_on()
         number = await self._next(value)
         settings = self._settings_of(number, value)
 
@@ -298,9 +299,8 @@ class Series:
 
     def _fail(self, error: BaseException) -> None:
         """Of what goes on beside a round. Between rounds only a defect ends the series, when the next round begins."""
-        session = self._session or (None if self._standing.agreed else self._opening)
-        if session is not None:
-            session.fail(error)
+        if self._session is not None or not self._standing.agreed:
+            (self._session or self._opening).fail(error)
         elif outage_of(error, self._store.path) is None:
             self._defect = self._defect or error
 

@@ -7,7 +7,6 @@ beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are d
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,10 +17,10 @@ import numpy as np
 from quietmean.core.codec import Kept, dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
-from quietmean.node.net import ACCEPTED, Payload, VectorCodec, encode_vector
+from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
 from quietmean.node.storage.database import Database
-from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
+from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing, input_digest
 from quietmean.randomness import Seed
 
 # The first byte of what stands for kept bytes: are they in it, or in the table?
@@ -88,11 +87,11 @@ class Store(Database):
                 self._set_fact("study", study.encode())
                 self._set_fact("seed", seed.secret)
                 self._set_fact("nonce", fresh().secret)
-                self._set_fact("input", _input_digest(owner or seed, self.nonce, value, weight))
+                self._set_fact("input", input_digest(owner or seed, self.nonce, value, weight))
         if self._fact("study") != study.encode():
             raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
         known, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
-        if key is not None and known is not None and known != _input_digest(key, self.nonce, value, weight):
+        if key is not None and known is not None and known != input_digest(key, self.nonce, value, weight):
             raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
 
     # --- facts -------------------------------------------------------------------------------------------------------
@@ -496,10 +495,3 @@ class Store(Database):
 def _is_public(phase: int) -> bool:
     """Whether vectors of a phase are public, so that they need not be wiped: releases, and everything computed from them."""
     return phase > Phase.MIXING
-
-
-def _input_digest(key: Seed, nonce: bytes, value: Vector, weight: float) -> bytes:
-    # The digest is keyed, so it reveals nothing about the value, even to a reader who tries all values. The value is read in
-    # place, so that no copy of it remains in memory.
-    shape = ",".join(str(size) for size in np.shape(value))
-    return key.derive("input", nonce, shape, hashlib.sha256(encode_vector(value)).digest(), weight.hex()).secret
