@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.input_domain import InputDomain
+from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -412,9 +412,23 @@ class Protocol(Configured, ABC):
         """
         return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
 
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
+        """Where the vector of a party of that public weight has to lie to enter the result as it is; None: anywhere.
+
+        Whatever limits, clips or rejects what lies elsewhere overrides this. A plan refuses a domain that reaches beyond it.
+        """
+        return None
+
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """The same, planned for this target, for vectors of one unit in a ``domain`` no wider than the sensitivity."""
+        """The same, planned for this target, for vectors of one unit in a ``domain`` no wider than the sensitivity.
+
+        Where :meth:`value_region` does not contain it and was not asked for, with a region that does.
+        """
         return self
+
+    def noise_variance(self, target: Target) -> float | None:
+        """The expected variance of noise in the mean, per coordinate, where parameters tell it without simulation."""
+        return None
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""
