@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 import quietmean as qm
 from quietmean.cli.certify import command
 from quietmean.cli.console import print_privacy
-from quietmean.cli.privacy_page import write_privacy_page
+from quietmean.cli.pages import write_privacy_page
 from quietmean.core.assumptions import STANDING, Assumption, Key, any_coalition, usual_colluders
 from quietmean.core.codec import to_plain
 from quietmean.graphs import ExecutionTrace

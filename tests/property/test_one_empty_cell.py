@@ -30,8 +30,8 @@ from quietmean.transcript import run_lockstep
 Array = NDArray[np.float64]
 COLUMNS = Columns(
     [
-        Column(name="age", low=0, high=100, missing="indicator"),
-        Column(name="bmi", low=10, high=60),
+        Column(name="age", low=0, high=100),
+        Column(name="bmi", low=10, high=60, missing="centre"),
         Column(name="sex", levels=("f", "m")),
         Column(name="race", levels=("a", "b", "c")),
         Column(name="smoker", boolean=True),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
+from quietmean.planning.accuracy import noise_variance
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
-from quietmean.statistics import Column, Columns, Workload
+from quietmean.statistics import Answer, Column, Columns, Workload, parse_statistic, read_text
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.studies import StudyOutcome, conclude
+from quietmean.testing import example_execution
 
 DELTA = 1e-6
 
@@ -19,3 +22,73 @@ def studied(execution: Execution, colluding: int) -> StudyOutcome:
     workload = Workload(Columns([Column(name="age", low=0, high=1)]), (Mean(column="age"),), PrivacyUnit.PARTY)
     target = Target(execution.parties, 1.0, DELTA, 1, execution.sensitivity, colluding=colluding, unit=PrivacyUnit.PARTY)
     return conclude(workload, target, execution, np.full(workload.dimension, 0.5))
+
+
+COLUMNS = Columns(
+    [
+        Column(name="x", low=0, high=10, missing="indicator"),
+        Column(name="y", low=0, high=10),
+        Column(name="arm", levels=("a", "b", "nobody")),
+        Column(name="cause", levels=("none", "p", "q")),
+        Column(name="yes", boolean=True),
+        Column(name="risk", low=0, high=1),
+    ]
+)
+# One of each kind, which the test of statistics' edges compares with the registry.
+EVERY_KIND = (
+    "mean(x)",
+    "sum(x)",
+    "count(x)",
+    "variance(x)",
+    "proportion(cause)",
+    "histogram(x, bins=4)",
+    "cdf(x, bins=4)",
+    "quantiles(x, bins=8)",
+    "crosstab(arm, yes)",
+    "group-means(x, by=arm)",
+    "correlation(x, y, risk)",
+    "covariance(x, y)",
+    "linear-regression(y ~ x + arm)",
+    "survival(x, yes, by=arm, bins=4)",
+    "table-1(by=arm)",
+    "rates(yes, x, by=arm)",
+    "logistic-regression(yes ~ x + arm)",
+    "pca(x, y, risk)",
+    "roc(risk, yes, bins=4)",
+    "calibration(risk, yes, bins=4)",
+    "mann-whitney(x, by=yes, bins=4)",
+    "hazard-ratio(x, yes, by=arm, bins=4)",
+    "restricted-mean(x, yes, by=arm, bins=4)",
+    "cumulative-incidence(x, cause, by=arm, bins=4)",
+    "site-effects(x, by=cause)",
+)
+PARTIES = 6
+
+
+def records_of(count: int = 2000, seed: int = 8) -> NDArray[np.float64]:
+    """Records of COLUMNS: every eighth x is missing, and nobody is in the last arm."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.uniform(0, 10, (count, 2))
+    numbers[::8, 0] = np.nan
+    levels = [rng.integers(0, one, count) for one in (2, 3, 2)]
+    return np.column_stack([numbers, *levels, rng.random(count)]).astype(np.float64)
+
+
+def finished(
+    *texts: str, noise: float = 0.05, columns: Columns = COLUMNS, records: NDArray[np.float64] | None = None, seed: int = 1
+) -> StudyOutcome:
+    """A study of these statistics between parties without a network; ``noise``: of one party, in one coordinate."""
+    table = records_of() if records is None else records
+    workload = Workload(columns, tuple(parse_statistic(read_text(text)) for text in texts), PrivacyUnit.RECORD)
+    bare = example_execution("inca", PARTIES, rounds=4, sigma_star=noise, sigma_delta=2 * noise)
+    execution = Execution(bare.protocol, bare.schedule, bare.trace, workload.sensitivity, np.full(PARTIES, len(table) / PARTIES))
+    target = Target(PARTIES, 2.0, DELTA, workload.dimension, execution.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
+    error = float(np.sqrt(noise_variance(execution.in_result.transcript(), execution.weights)))
+    mean = workload.of_records(table).mean(axis=0) + error * np.random.default_rng(seed).standard_normal(workload.dimension)
+    return conclude(workload, target, execution, mean)
+
+
+def truth_of(outcome: StudyOutcome, records: NDArray[np.float64] | None = None) -> tuple[Answer, ...]:
+    """Its answers without noise."""
+    table = records_of() if records is None else records
+    return outcome.workload.decode(outcome.workload.of_records(table).mean(axis=0), 0.0, float(len(table)))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from quietmean.cli.columns import attach, declared
+from quietmean.cli.main import main
 from quietmean.core.errors import InputError
+from quietmean.studies.study import Study
 
 LINE = ["run", "--column", "age", "--bounds", "0", "100", "--column=sex", "--levels", "f", "m", "--column", "smoker", "--boolean"]
 
@@ -48,3 +53,32 @@ def test_other_commands_keep_their_arguments() -> None:
 def test_columns_that_are_not_declared_once(tokens: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):
         read(tokens)
+
+
+def test_how_a_column_is_cut_stands_behind_it(tmp_path: Path) -> None:
+    """From the command line to the study file, and from there to the bins."""
+    study = tmp_path / "study.toml"
+    line = "new --column cost --bounds 0 1e6 --scale log --column days --bounds 0 60 --whole --column bmi --bounds 15 45"
+    tail = ["--edges", "15", "25", "45", "--statistic", "histogram(bmi)", "--statistic", "histogram(cost, bins=3)"]
+    main([*line.split(), *tail, "--out", str(study)])
+    cost, days, bmi = Study.load(study).workload.columns
+    assert (cost.scale, days.whole, bmi.edges) == ("log", True, (15.0, 25.0, 45.0))
+    assert Study.load(study).workload.dimension == 3 + 2 + 6
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--edges", "15", "wide"], "'wide': give rising numbers"),
+        (["--edges", "15", "50"], "beyond its bounds"),
+        (["--scale", "cubic"], "scale 'cubic' is unknown"),
+        (["--scale"], "--scale SCALE follows no --column or has no value"),
+        (["--whole", "--scale", "log"], "scale and whole"),
+    ],
+)
+def test_what_is_no_way_to_cut_a_column(more: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = str(tmp_path / "study.toml")
+    with pytest.raises(SystemExit) as ended:
+        main(["new", "--column", "bmi", "--bounds", "15", "45", *more, "--out", study])
+    assert ended.value.code == 2
+    assert re.search(words, " ".join(capsys.readouterr().err.split()))

@@ -168,7 +168,7 @@ def test_new_asks_for_what_it_needs(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     study = Study.load(Path("asked.toml"))
     assert (study.name, study.epsilon, study.colluding) == ("ages", 0.5, None)
     assert [column.describe() for column in study.columns] == [
-        {"name": "age", "low": 0.0, "high": 100.0},
+        {"name": "age", "low": 0.0, "high": 100.0, "missing": "indicator"},
         {"name": "sex", "levels": ["f", "m"]},
         {"name": "smoker", "boolean": True},
     ]

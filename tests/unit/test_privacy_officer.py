@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from quietmean.cli.main import main
-from quietmean.cli.privacy_page import write_privacy_page
+from quietmean.cli.pages import write_privacy_page
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import PrivacyUnit
 from quietmean.ledger import Ledger, Refund

@@ -254,7 +254,7 @@ def test_deltas_at_other_epsilons_are_bounds_too() -> None:
 
 
 def test_a_study_reports_the_bound_under_its_name() -> None:
-    columns = [Column(name=name, low=0, high=1) for name in "ab"]
+    columns = [Column(name=name, low=0, high=1, missing="centre") for name in "ab"]
     query = Workload(Columns(columns), tuple(Mean(column=name) for name in "ab"), PrivacyUnit.RECORD)
     target = Target(8, 1.0, 1e-6, query.dimension, query.sensitivity, colluding=1, unit=PrivacyUnit.RECORD)
     plan = calibrate(target, SecAgg())

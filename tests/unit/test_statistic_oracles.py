@@ -142,15 +142,22 @@ def test_a_row_of_table_1_is_a_question_of_its_own() -> None:
 # --- rates -----------------------------------------------------------------------------------------------------------
 
 
-def test_rates_are_those_of_a_poisson_regression() -> None:
+def test_rates_are_those_of_a_poisson_regression_with_robust_errors() -> None:
     found = exact("rates(falls, years, by=arm, per=100)")
     events = np.array([FALLS[place == ARM].sum() for place in (0, 1)])
     time = np.array([YEARS[place == ARM].sum() for place in (0, 1)])
-    for term, own, observed in zip("ab", events, time, strict=True):
+    squares = [
+        ((FALLS - own / observed * YEARS)[place == ARM] ** 2).sum()
+        for place, (own, observed) in enumerate(zip(events, time, strict=True))
+    ]
+    for term, own, observed, square in zip("ab", events, time, squares, strict=True):
         assert value(found, term) == pytest.approx(100 * own / observed, rel=1e-9)
-        np.testing.assert_allclose(ends(found, term), 100 * np.array(confint_poisson(own, observed, method="score")), rtol=1e-7)
+        # The score interval of a count with so many times the variance of a Poisson count: as if there were fewer events.
+        part = square / own
+        expected = 100 * part * np.array(confint_poisson(own / part, observed, method="score"))
+        np.testing.assert_allclose(ends(found, term), expected, rtol=1e-7)
     design = np.column_stack([np.ones(len(ARM)), ARM])
-    fit = sm.GLM(FALLS, design, family=sm.families.Poisson(), exposure=YEARS).fit(tol=1e-14)
+    fit = sm.GLM(FALLS, design, family=sm.families.Poisson(), exposure=YEARS).fit(tol=1e-14, cov_type="HC0")
     assert value(found, "rate-ratio") == pytest.approx(np.exp(fit.params[1]), rel=1e-9)
     np.testing.assert_allclose(ends(found, "rate-ratio"), np.exp(fit.conf_int()[1]), rtol=1e-7)
     assert value(found, "rate-difference") == pytest.approx(100 * (events[1] / time[1] - events[0] / time[0]), rel=1e-9)
@@ -158,6 +165,27 @@ def test_rates_are_those_of_a_poisson_regression() -> None:
     assert value(alone, "all") == pytest.approx(ILL.sum() / YEARS.sum(), rel=1e-9)
     weighted = exact("rates(falls, years, by=arm, standard=3 1)")
     assert value(weighted, "standardised") == pytest.approx(float(events / time @ [0.75, 0.25]), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "time", "events", "rate"),
+    [
+        # Half at 5, half at 15, of which the bound of 12 leaves 12: their events are later.
+        ("rates(ill, years)", [5.0, 15.0], [1.0, 1.0], 1 / 17),
+        # Of three falls in 15 years 12/15 lie within the bound.
+        ("rates(falls, years)", [5.0, 15.0], [1.0, 3.0], (1 + 3 * 12 / 15) / 17),
+        ("rates(falls, years)", [5.0, np.inf], [1.0, 3.0], 1 / 17),
+        ("rates(falls, years)", [5.0, 12.0], [1.0, 3.0], 4 / 17),
+    ],
+)
+def test_events_beyond_the_time_s_bound_are_no_events(text: str, time: list[float], events: list[float], rate: float) -> None:
+    rows = np.full((2, len(COLUMNS)), 1.0)
+    rows[:, PLACES["years"]] = time
+    rows[:, PLACES["ill" if "ill" in text else "falls"]] = events
+    workload = Workload(COLUMNS, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+    encoded = workload.encode(rows)
+    found = workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
+    assert value(found, "all") == pytest.approx(rate, rel=1e-9)
 
 
 # --- regressions and components --------------------------------------------------------------------------------------

@@ -37,7 +37,9 @@ from quietmean.studies.sources import parties_of_table
 from quietmean.studies.study import Study
 from quietmean.testing import check_feature, check_statistic
 
-COLUMNS = Columns([Column(name="age", low=0, high=100), Column(name="weight", low=40, high=140)])
+COLUMNS = Columns(
+    [Column(name="age", low=0, high=100, missing="centre"), Column(name="weight", low=40, high=140, missing="centre")]
+)
 RECORDS = np.array([[50.0, 90.0], [0.0, 40.0], [100.0, 140.0], [30.0, 65.0]])
 
 
@@ -113,7 +115,7 @@ def test_answers_as_json() -> None:
     assert told["interval_noise"] == pytest.approx([45 - 1.96, 45 + 1.96], abs=1e-3)
     low, high = told["interval_population"]
     assert 0 <= low < 45 - 1.96 < 45 + 1.96 < high <= 100
-    assert (told["interval_level"], told["flags"], told["messages"]) == (0.95, [], [])
+    assert (told["interval_level"], told["flags"]) == (0.95, ["filled-in"])
     assert list(column_means(answers)) == ["age", "weight"]
 
 
@@ -127,7 +129,7 @@ def test_values_outside_are_clamped_and_missing_ones_are_the_centre() -> None:
 
 
 def test_the_mean_of_present_values() -> None:
-    columns = Columns([Column(name="age", low=0, high=100, missing="indicator"), Column(name="weight", low=50, high=150)])
+    columns = Columns([Column(name="age", low=0, high=100), Column(name="weight", low=50, high=150, missing="centre")])
     workload = Workload(columns, (Mean(column="age"), Mean(column="weight")), PrivacyUnit.RECORD)
     records = np.array([[20.0, 60.0], [np.nan, 80.0], [40.0, np.nan], [90.0, 100.0]])
     encoded = workload.encode(records)

@@ -14,7 +14,7 @@ from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
-from quietmean.statistics import Column, Columns, Statistic, read_text, what_did_not_fit
+from quietmean.statistics import INDICATOR, Column, Columns, Statistic, read_text, what_did_not_fit
 from quietmean.studies.data import Source
 from quietmean.studies.forecast import Forecast
 from quietmean.studies.local import choose_kills, run_study
@@ -30,10 +30,11 @@ class Study:
     """What several parties want to know together: columns, statistics, privacy unit, budget, whom it protects against.
 
     ``columns`` by name: ``(low, high)``, bounds chosen without looking at the data; a list of levels; ``bool``; or a
-    :class:`~quietmean.statistics.Column`. ``statistics``: texts as on the command line, such as ``"mean(age)"``, or values;
-    without any, the mean or the proportions of every column. ``epsilon`` and ``delta``: the budget for one ``unit``, a record or
-    a whole party, under replacement. ``count`` "private": how many records a party has is hidden too, up to ``most_records``, and
-    the budget is for one record that is there or not (add-remove).
+    :class:`~quietmean.statistics.Column`. Cells without a value count as nothing, unless a column fills them in. ``statistics``:
+    texts as on the command line, such as ``"mean(age)"``, or values; without any, the mean or the proportions of every column.
+    ``epsilon`` and ``delta``: the budget for one ``unit``, a record or a whole party, under replacement. ``count`` "private": how
+    many records a party has is hidden too, up to ``most_records``, and the budget is for one record that is there or not
+    (add-remove).
     ``colluding``: how many parties may put together what they see, by default one in ten;
     ``dropouts``: the fraction that may leave. Raises :class:`InputError` for what cannot be asked.
     """
@@ -184,5 +185,5 @@ def _column(name: str, declared: Declared) -> dict[str, Any]:
     if isinstance(declared, list) and all(isinstance(level, str) for level in declared):
         return {"name": name, "levels": declared}
     if isinstance(declared, tuple) and len(declared) == 2:
-        return {"name": name, "low": declared[0], "high": declared[1]}
+        return {"name": name, "low": declared[0], "high": declared[1], "missing": INDICATOR}
     raise InputError(f"column {name!r} is not declared: give (low, high), a list of its levels, bool, or a Column")

@@ -18,12 +18,14 @@ from quietmean.cli.console import (
     print_assumptions,
     print_json,
     progress,
+    warn,
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
 from quietmean.core.party import PartyId
+from quietmean.core.presenting import only_shown
 from quietmean.privacy import Adversary, PrivacyAnalysis
 from quietmean.privacy.diagnostics import diagnose
 from quietmean.privacy.loss import EXACT
@@ -33,8 +35,8 @@ from quietmean.protocols.one_shot import OneShot
 from quietmean.protocols.target import Target
 
 if TYPE_CHECKING:
+    from quietmean.ledger import Account
     from quietmean.planning.gate import GateRecord
-    from quietmean.report.officer import Stated
 
 DELTA = 1e-6
 
@@ -111,7 +113,11 @@ def command(
     happened = read_execution(raw)
     if report is not None:
         require_report("the page")
-    stated = _stated(raw, execution, report, ledger, account)
+        if not isinstance(happened, Execution):
+            raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
+        if not report.parent.is_dir():
+            raise InputError(f"report {report} cannot be written (no such file or directory): choose another place")
+    balance = _balance(report, ledger, account)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     record = _gate_of(raw, happened, hints or {})
     if record is not None:
@@ -123,8 +129,7 @@ def command(
             document = _against_coalitions(analysis, size, epsilon)
             if record is not None:
                 document["gate"] = gate_summary(record)
-            if report is not None:
-                _write_report(report, happened, delta, size, None, stated)
+            explained: dict[str, Any] = {"size": size}
         else:
             adversary = Adversary(parse_parties(corrupt or ""), read_observations(observed))
             if observe_fraction is not None:
@@ -135,14 +140,20 @@ def command(
             # The theorems are about shares that are passed on and noise that pairs have in common.
             if isinstance(happened, Execution) and _has_cancelled_noise(happened):
                 document["diagnostics"] = diagnose(analysis.transcript, adversary).sentences()
-            if report is not None:
-                _write_report(report, happened, delta, 0, adversary, stated)
+            explained = {"adversary": adversary}
     if json:
         print_json(document)
     else:
         _show(document, delta, str(analysis.terms.relation))
-        if report is not None:
-            out.print(f"explained in {report}", markup=False)
+    if report is not None and isinstance(happened, Execution):
+        # The answer first: the page only shows it.
+        with only_shown(f"page {report}", warn):
+            from quietmean.report import Stated, write_certificate_report
+
+            stated = replace(Stated.of_receipt(raw, execution.stem), account=balance)
+            write_certificate_report(happened, report, delta=delta, stated=stated, **explained)
+            if not json:
+                out.print(f"explained in {report}", markup=False)
 
 
 def _refuse_without_effect(explicit: bool, **options: object) -> None:
@@ -156,34 +167,19 @@ def _refuse_without_effect(explicit: bool, **options: object) -> None:
             )
 
 
-def _stated(raw: dict[str, Any], path: Path, report: Path | None, ledger: Path | None, account: str | None) -> Stated:
-    """What the page says besides. Raises :class:`InputError` for options that show nothing, and for an unknown account."""
-    from quietmean.report.officer import Stated
-
+def _balance(report: Path | None, ledger: Path | None, account: str | None) -> Account | None:
+    """What the page says of a ledger. Raises :class:`InputError` for options that show nothing, and for an unknown account."""
     if (ledger is None) != (account is None):
         given, missing = (f"ledger {ledger}", "--account NAME") if account is None else (f"account {account!r}", "--ledger FILE")
         raise InputError(f"{given} alone says nothing: give {missing} with it")
     if ledger is None or account is None:
-        return Stated.of_receipt(raw, path.stem)
+        return None
     if report is None:
         raise InputError(f"account {account!r} is shown on the page only: give --report FILE with it")
     from quietmean.ledger import Ledger
 
     with Ledger.open(ledger) as book:
-        return replace(Stated.of_receipt(raw, path.stem), account=book.account(account))
-
-
-def _write_report(
-    path: Path, execution: Execution | OneShot, delta: float, size: int, adversary: Adversary | None, stated: Stated
-) -> None:
-    from quietmean.report.certificate import write_certificate_report
-
-    if not isinstance(execution, Execution):
-        raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
-    try:
-        write_certificate_report(execution, path, delta=delta, size=size, adversary=adversary, stated=stated)
-    except OSError as error:
-        raise InputError(f"report {path} cannot be written ({error.strerror}): choose another place") from None
+        return book.account(account)
 
 
 def _has_cancelled_noise(execution: Execution) -> bool:

@@ -139,6 +139,9 @@ def _look(files: Files, contract: Contract, data: Path, store: Path, payer: Paye
     except InputError as error:
         # Whether the store fits depends on the data.
         return [*findings, Finding("data", False, str(error))]
+    filled = [column.name for column in contract.filled_in]
+    if filled:
+        findings.append(Finding("missing", True, f"missing cells count as the middle here: {', '.join(filled)}"))
     columns = ", ".join(files.workload.columns.names)
     findings.append(Finding("data", True, f"{data.name.partition('#')[0]} is a table with {columns}"))
     try:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from quietmean.core.errors import InputError
 
 # Options about the column before them, and how many values they take; None for all up to the next option.
-_ABOUT: dict[str, int | None] = {"--levels": None, "--boolean": 0, "--dates": 2, "--from": 1, "--missing-codes": None}
+_ABOUT: dict[str, int | None] = {
+    "--levels": None,
+    "--boolean": 0,
+    "--dates": 2,
+    "--from": 1,
+    "--missing-codes": None,
+    "--scale": 1,
+    "--whole": 0,
+    "--edges": None,
+}
 
 # Between the name of a column and its levels, inside one argument. Nobody types it.
 _BETWEEN = "\x1f"
@@ -47,6 +58,9 @@ def declared(
     dates: Sequence[str] | None = None,
     origins: Sequence[str] | None = None,
     codes: Sequence[str] | None = None,
+    scales: Sequence[str] | None = None,
+    whole: Sequence[str] | None = None,
+    edges: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """The tables [[column]] that options stand for; None of what was not given.
 
@@ -78,11 +92,27 @@ def declared(
     for name, (low, high) in zip(bounded, bounds, strict=True):
         found[name] = {"low": low, "high": high, "missing": missing}
     for name, texts in made.items():
-        # What is true or false, or has levels, has no rule for missing numbers.
-        found[name] = {**found.get(name, {}), "from": " ".join(texts)}
+        found[name] = {"missing": missing, **found.get(name, {}), "from": " ".join(texts)}
     for name, texts in _named(column, codes or (), "--missing-codes A B"):
         found[name]["missing_codes"] = texts
+    for name, texts in _named(column, scales or (), "--scale SCALE"):
+        found[name]["scale"] = " ".join(texts)
+    for name in whole or ():
+        if name not in column:
+            raise InputError("--whole follows no --column: write it behind the column that it is about")
+        found[name]["whole"] = True
+    for name, texts in _named(column, edges or (), "--edges A B"):
+        found[name]["edges"] = [_edge(name, text) for text in texts]
     return [{"name": name, **found[name]} for name in column]
+
+
+def _edge(name: str, text: str) -> float | str:
+    """A number, or a day as it is written. Raises :class:`InputError` for what is neither."""
+    with suppress(ValueError):
+        return float(text)
+    with suppress(ValueError):
+        return datetime.date.fromisoformat(text).isoformat()
+    raise InputError(f"--edges of column {name!r} has {text!r}: give rising numbers, such as --edges 0 10 100")
 
 
 def _named(columns: Sequence[str], texts: Sequence[str], flag: str) -> list[tuple[str, list[str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -19,7 +19,11 @@ from quietmean.cli.console import (
     warn,
     write_json,
 )
-from quietmean.cli.privacy_page import write_pages
+from quietmean.cli.pages import Pages
+
+if TYPE_CHECKING:
+    from quietmean.studies.by_file import Combined
+    from quietmean.studies.study import Study
 
 _COUNTED_AS_SEEN = "the privacy figures count the missing contributions as seen: they may still come"
 
@@ -51,7 +55,6 @@ def command(
     from quietmean.core.errors import InputError
     from quietmean.node.monitor import now
     from quietmean.node.preflight import package_version
-    from quietmean.statistics import combined as all_terms
     from quietmean.studies.by_file import combine
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
@@ -89,7 +92,7 @@ def command(
         "bytes": len(found.digests) * int(plan.protocol.vector_bytes(plan.target.dimension)),
         "seconds": round(time.monotonic() - begun, 3),
     }
-    pages = write_pages(path, sealed.study.name, outcome, names=names, origin=origin, notes=tuple(notes), **effort)
+    pages = Pages.beside(path)
     counted = float(outcome.execution.weights[outcome.execution.contributors()].sum())
     public = sealed.study.public_records(len(names))
     records = counted * len(names) / len(found.digests) if public is None else public
@@ -101,25 +104,32 @@ def command(
         "notes": notes,
         "expected": Forecast(sealed.study, plan, records).to_json(),
         "receipt": str(path),
-        **pages,
+        **pages.to_json(),
     }
     result = path.with_name(f"{beside}.result.json")
     write_json(result, document, "the result")
+    # The answer first: pages only show it.
     if json:
         print_json(document)
-        return
+    else:
+        _show(sealed.study, found, document)
+        out.print(f"result  {result}\nreceipt {path}", markup=False)
+    shown_to: dict[str, Any] = {"names": names, "origin": origin, "notes": tuple(notes)}
+    pages.write(sealed.study.name, outcome, tell=not json, **shown_to, **effort)
+
+
+def _show(study: Study, found: Combined, document: dict[str, Any]) -> None:
+    from quietmean.statistics import combined as all_terms
+
     out.print(printable(found.headline), markup=False)
-    terms = all_terms(outcome.answers)
+    terms = all_terms(found.outcome.answers)
     for name, estimate, error in zip(terms.terms, terms.value, terms.standard_error, strict=True):
         text = f"{name}: {number(estimate, error)}, standard error of the privacy noise {number(error, error)}"
         out.print(text, markup=False)
     print_statistics(document)
-    print_privacy(document, sealed.study)
+    print_privacy(document, study)
     for note in document["notes"]:
         out.print(note, markup=False)
-    out.print(f"result  {result}\nreceipt {path}", markup=False)
-    if pages["report"] is not None:
-        out.print(f"report  {pages['report']}\nprivacy {pages['privacy_page']}", markup=False)
 
 
 def make_folder(folder: Path) -> None:

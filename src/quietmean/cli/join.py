@@ -21,7 +21,7 @@ from quietmean.cli.console import (
 )
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
-from quietmean.cli.privacy_page import write_pages
+from quietmean.cli.pages import Pages
 
 if TYPE_CHECKING:
     from quietmean.studies.outcome import StudyOutcome
@@ -177,12 +177,12 @@ def command(
         shown.warn(budget_warnings(contract.plan.target))
         path = files.receipt(receipt)
         end = asyncio.run(take_part(ready, path, shown.say))
-        shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": end.account, "notes": tuple(end.notes)}
+        pages = Pages.beside(path)
         document = {
             **end.to_json(),
             **choice_document(choice),
             "expected": ready.forecast.to_json(),
-            **write_pages(path, files.study.name, end.outcome, **shown_to, **end.effort()),
+            **pages.to_json(),
         }
         shown.result({name: document[name] for name in _RESULT_EVENT})
     outcome, charged = end.outcome, end.account
@@ -194,6 +194,9 @@ def command(
         _show(files.study, outcome, document)
         if charged is not None:
             show_balance(charged)
+    # The answer first: it is paid for, and pages only show it.
+    shown_to: dict[str, Any] = {"names": end.names, "origin": end.origin, "account": charged, "notes": tuple(end.notes)}
+    pages.write(files.study.name, outcome, tell=not json, **shown_to, **end.effort())
 
 
 def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None:
@@ -212,7 +215,4 @@ def _show(study: Study, outcome: StudyOutcome, document: dict[str, Any]) -> None
     print_not_counted(document)
     for note in document["notes"]:
         out.print(f"note: {printable(note)}", markup=False)
-    out.print(f"receipt {document['receipt']}")
-    if document["privacy_page"] is not None:
-        out.print(f"report  {document['report']}")
-        out.print(f"privacy {document['privacy_page']}")
+    out.print(f"receipt {document['receipt']}", markup=False)

@@ -27,8 +27,11 @@ def command(
     dates: list[str] | None = None,
     made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
     missing_codes: list[str] | None = None,
+    scale: list[str] | None = None,
+    whole: list[str] | None = None,
+    edges: list[str] | None = None,
     statistic: list[str] | None = None,
-    missing: str = "centre",
+    missing: str = "indicator",
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     count: Count = Count.PUBLIC,
     most_records: int | None = None,
@@ -68,11 +71,18 @@ def command(
         theirs unless --bounds are given.
     missing_codes
         A B ...: cells of the column before it that mean missing, such as -9 or unknown.
+    scale
+        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
+        probabilities). Default: linear.
+    whole
+        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
+    edges
+        A B ...: the column before it is cut exactly here.
     statistic
         What to compute of the columns, such as "mean(age)"; repeat for several. Default: the mean of every column, or the
         proportions of its levels.
     missing
-        What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing.
+        What stands for a cell without a number. indicator: nothing; centre: the middle of its bounds, and answers are flagged.
     unit
         What is protected: one record, or all of a party.
     count
@@ -124,6 +134,9 @@ def command(
             dates=dates,
             origins=made_from,
             codes=missing_codes,
+            scales=scale,
+            whole=whole,
+            edges=edges,
         )
         answers: dict[str, Any] = {"name": name or save.stem}
     elif sys.stdin.isatty():
@@ -176,12 +189,15 @@ def _ask_all(name: str | None, epsilon: float, colluding: int | None) -> tuple[l
 
 
 def _ask_column() -> dict[str, Any]:
+    from quietmean.statistics import INDICATOR
+
     kind = _ask("  numbers, levels or yes-no", _kind, "numbers")
     if kind == "yes-no":
         return {"boolean": True}
     if kind == "levels":
         return {"levels": _ask("  levels, separated by commas", lambda text: [one.strip() for one in text.split(",")], [])}
-    return {"low": _ask("  lowest value (public)", float), "high": _ask("  highest value (public)", float)}
+    bounds = {"low": _ask("  lowest value (public)", float), "high": _ask("  highest value (public)", float)}
+    return bounds | {"missing": INDICATOR}
 
 
 def _kind(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,10 +30,9 @@ from quietmean.cli.console import (
     warn,
 )
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
-from quietmean.cli.privacy_page import write_privacy_page, write_report
+from quietmean.cli.pages import Pages
 from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.extras import can_report, no_report_sentence
 
 if TYPE_CHECKING:
     from quietmean.planning import Plan
@@ -52,6 +51,9 @@ def command(
     dates: list[str] | None = None,
     made_from: Annotated[list[str] | None, Parameter(name="--from")] = None,
     missing_codes: list[str] | None = None,
+    scale: list[str] | None = None,
+    whole: list[str] | None = None,
+    edges: list[str] | None = None,
     statistic: list[str] | None = None,
     parties: int | None = None,
     party_column: str | None = None,
@@ -64,7 +66,7 @@ def command(
     unit: PrivacyUnit = PrivacyUnit.RECORD,
     count: Count = Count.PUBLIC,
     most_records: int | None = None,
-    missing: str = "centre",
+    missing: str = "indicator",
     allocate: str = "shares",
     accept_wide: Annotated[bool, Parameter(negative="")] = False,
     round_timeout: float = 3.0,
@@ -96,6 +98,13 @@ def command(
         "bmi >= 30"; its bounds follow from theirs unless --bounds are given.
     missing_codes
         A B ...: cells of the column before it that mean missing, such as -9 or unknown.
+    scale
+        How the column before it is cut into bins: linear, log (equal factors, for costs or concentrations) or log-odds (for
+        probabilities). Default: linear.
+    whole
+        The column before it has whole numbers only, such as days or visits: one a bin where bins allow it.
+    edges
+        A B ...: the column before it is cut exactly here.
     statistic
         What to compute of the columns, such as "mean(age)" or "crosstab(sex, smoker)"; repeat for several. Default: the mean of
         every column, or the proportions of its levels.
@@ -121,8 +130,8 @@ def command(
     most_records
         With private counts: room for so many records of each party, a public number; default 20000.
     missing
-        What stands for a cell without a number. centre: the middle of its bounds; indicator: nothing, and the mean is that of the
-        present values, whose number is estimated too.
+        What stands for a cell without a number. indicator: nothing, statistics are those of the present values, whose number is
+        estimated too; centre: the middle of its bounds, and every answer that has such cells in it is flagged.
     allocate
         How statistics divide the budget. shares: as each declares; widths: so that intervals, each relative to its sampling
         error, are as narrow as they can be together.
@@ -150,6 +159,9 @@ def command(
         dates=dates,
         origins=made_from,
         codes=missing_codes,
+        scales=scale,
+        whole=whole,
+        edges=edges,
     )
     study = Study.parse(
         {
@@ -242,21 +254,31 @@ def run_local_study(
     seconds = time.monotonic() - begun
     origin = _origin(plan, names)
     local.outcome.save_receipt(folder / "receipt.json", origin)
-    pages = can_report()
-    if pages:
-        _write_reports(folder, study, local, names, origin)
-    else:
-        warn(no_report_sentence(str(folder / "receipt.json")))
+    pages = Pages(folder / "receipt.json", folder / "report.html", folder / "privacy.html")
     document = {
-        **_document(local, folder, seconds, pages),
+        **_document(local, pages, seconds),
         **choice_document(choice),
         "not_counted": local.outcome.missing(names),
         "expected": forecast.to_json(),
     }
+    # The answer first: it is paid for, and pages only show it.
     if json:
         print_json(document)
     else:
         _show(study, local, document)
+    network = local.network
+    pages.write(
+        study.name,
+        local.outcome,
+        names=names,
+        origin=origin,
+        tell=not json,
+        truth=local.truth,
+        messages=network.messages,
+        bytes=network.bytes_sent,
+        seconds=network.seconds,
+        killed=[names[party] for party in network.killed],
+    )
 
 
 def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None]:
@@ -271,7 +293,7 @@ def _watch(line: Progress, parties: int) -> Callable[[str, dict[str, Any]], None
     return report
 
 
-def _document(local: LocalStudy, folder: Path, seconds: float, pages: bool) -> dict[str, Any]:
+def _document(local: LocalStudy, pages: Pages, seconds: float) -> dict[str, Any]:
     from quietmean.statistics import column_means
 
     truth = {name: float(one.value[0]) for name, one in column_means(local.truth).items()}
@@ -285,28 +307,9 @@ def _document(local: LocalStudy, folder: Path, seconds: float, pages: bool) -> d
         "messages": local.network.messages,
         "bytes": local.network.bytes_sent,
         "seconds": round(seconds, 3),
-        "receipt": str(folder / "receipt.json"),
-        "report": str(folder / "report.html") if pages else None,
-        "privacy_page": str(folder / "privacy.html") if pages else None,
+        "receipt": str(pages.receipt),
+        **pages.to_json(),
     }
-
-
-def _write_reports(folder: Path, study: Study, local: LocalStudy, names: Sequence[str], origin: Mapping[str, Any]) -> None:
-    network, receipt = local.network, folder / "receipt.json"
-    write_report(
-        folder / "report.html",
-        study.name,
-        local.outcome,
-        receipt,
-        names=names,
-        origin=origin,
-        truth=local.truth,
-        messages=network.messages,
-        bytes=network.bytes_sent,
-        seconds=network.seconds,
-        killed=[names[party] for party in network.killed],
-    )
-    write_privacy_page(folder / "privacy.html", study.name, local.outcome, receipt, names=names, origin=origin)
 
 
 def _origin(plan: Plan, names: Sequence[str]) -> dict[str, Any]:
@@ -356,7 +359,4 @@ def _show(study: Study, local: LocalStudy, document: dict[str, Any]) -> None:
         f"{document['parties_counted']} of {len(outcome.execution.weights)} parties counted{killed}; "
         f"{document['messages']} messages, {document['bytes'] / 1000:.0f} kB, {math.ceil(document['seconds'] * 10) / 10} s"
     )
-    out.print(f"receipt  {document['receipt']}")
-    if document["report"] is not None:
-        out.print(f"report   {document['report']}")
-        out.print(f"privacy  {document['privacy_page']}")
+    out.print(f"receipt {document['receipt']}", markup=False)

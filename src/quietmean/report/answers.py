@@ -8,10 +8,9 @@ from typing import Any
 
 from quietmean.report.plots import plot
 from quietmean.report.style import inline_svg
-from quietmean.report.words import decimals_for, fixed
+from quietmean.report.words import UNKNOWN, decimals_for, fixed, plain
 from quietmean.statistics import Answer
 
-_UNKNOWN = "–"
 # A longer table is scrolled on the screen.
 _TALL = 16
 
@@ -69,9 +68,9 @@ def _table(answer: Answer, truth: Answer | None) -> dict[str, Any]:
         value, error = float(found.value[place]), float(found.standard_error[place])
         decimals = decimals_for(error)
         row = [term or answer.statistic.text, _number(value, decimals, error), _number(error, decimals, error)]
-        row.append(interval_text(found.of_noise[place].tolist()) if math.isfinite(value) and math.isfinite(error) else _UNKNOWN)
+        row.append(interval_text(found.of_noise[place].tolist()) if math.isfinite(value) and math.isfinite(error) else UNKNOWN)
         if both is not None:
-            row.append(interval_text(both[place].tolist()) if math.isfinite(value) else _UNKNOWN)
+            row.append(interval_text(both[place].tolist()) if math.isfinite(value) else UNKNOWN)
         if found.p_value is not None:
             row.append(p_text(float(found.p_value[place])))
         if truth is not None:
@@ -82,14 +81,14 @@ def _table(answer: Answer, truth: Answer | None) -> dict[str, Any]:
 
 
 def _number(value: float, decimals: int, error: float) -> str:
-    return _UNKNOWN if not (math.isfinite(value) and math.isfinite(error)) else fixed(value, decimals)
+    return fixed(value, decimals) if math.isfinite(error) else UNKNOWN
 
 
 def interval_text(ends: Sequence[float]) -> str:
     """Both ends, to two digits of their distance."""
     low, high = ends
     if math.isnan(low) or math.isnan(high):
-        return _UNKNOWN
+        return UNKNOWN
     decimals = decimals_for((high - low) / 4)
     shown = [fixed(end, decimals) if math.isfinite(end) else ("−∞" if end < 0 else "∞") for end in ends]
     return f"{shown[0]} to {shown[1]}"
@@ -98,7 +97,7 @@ def interval_text(ends: Sequence[float]) -> str:
 def p_text(p_value: float) -> str:
     """As journals print it."""
     if math.isnan(p_value):
-        return _UNKNOWN
+        return UNKNOWN
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
@@ -106,7 +105,7 @@ def _tests(answer: Answer) -> list[str]:
     found = []
     for name, test in answer.estimates.tests.items():
         if not math.isnan(test.p_value):
-            degrees = ", ".join(f"{one:,.0f}" if one >= 100 else f"{one:.3g}" for one in test.degrees)
+            degrees = ", ".join(fixed(one, 0) if one >= 100 else plain(one, 3) for one in test.degrees)
             p_value = p_text(test.p_value)
             shown = p_value if p_value.startswith("<") else f"= {p_value}"
             found.append(f"{name}: {fixed(test.statistic, 2)}, df {degrees}, p {shown}")
@@ -132,7 +131,8 @@ def _fact(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return ""
     if isinstance(value, int | float):
-        return "not reached" if math.isinf(value) else f"{value:,.4g}"
-    if isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(one, int | float) for one in value):
-        return " to ".join("not reached" if math.isinf(one) else f"{one:,.4g}" for one in value)
+        return "" if math.isnan(value) else "not reached" if math.isinf(value) else plain(value, 4)
+    if isinstance(value, list | tuple) and len(value) == 2:
+        ends = [_fact(one) for one in value]
+        return " to ".join(ends) if all(ends) else ""
     return value if isinstance(value, str) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -18,6 +18,9 @@ from quietmean.statistics import Answer, column_means, combined
 from quietmean.statistics.estimates import Estimates, Z
 
 Array = NDArray[np.float64]
+
+# What lies beyond is not drawn: pictures are of the units of the data.
+LARGEST, SMALLEST = 1e100, 1e-100
 
 
 class Outcome(Protocol):
@@ -43,7 +46,7 @@ class Outcome(Protocol):
 class StudyReport:
     """One study, as one party knows it after the end, or a machine that ran all parties.
 
-    Arrays over what was estimated have shape (terms,), in the units of the data.
+    Arrays over what was estimated have shape (terms,), in the units of the data; NaN where the noise hides it.
 
     ``only_means``: every term is a column, and its estimate the column's mean. ``bounds``: what a term can be at the least and
     at the most. ``privacy`` gives all epsilons, ``certificate`` is that of the study. ``truth`` and ``killed``
@@ -103,16 +106,15 @@ class StudyReport:
         ``more``: the fields that the outcome does not give, such as messages, bytes and seconds.
         """
         found = combined(outcome.answers)
-        drawn = found.drawable()
         by_record = outcome.target.unit == PrivacyUnit.RECORD
         return cls(
             title=title,
-            terms=list(drawn.terms),
+            terms=list(found.terms),
             only_means=len(column_means(outcome.answers)) == len(outcome.answers),
-            bounds=list(zip(drawn.low.tolist(), drawn.high.tolist(), strict=True)),
-            estimate=drawn.value,
-            standard_error=drawn.standard_error,
-            population=_population(found, drawn.terms),
+            bounds=list(zip(found.low.tolist(), found.high.tolist(), strict=True)),
+            estimate=found.value,
+            standard_error=found.standard_error,
+            population=_population(found),
             execution=outcome.execution,
             privacy=outcome.privacy,
             certificate=outcome.certificate,
@@ -121,7 +123,7 @@ class StudyReport:
             party_names=list(names),
             records=_records(outcome) if by_record else len(names),
             parties_counted=outcome.parties_counted,
-            truth=None if truth is None else combined(truth).of_terms(drawn.terms).value,
+            truth=None if truth is None else combined(truth).value,
             party_epsilon=outcome.party_epsilon,
             answers=outcome.answers,
             true_answers=truth,
@@ -131,10 +133,32 @@ class StudyReport:
     @property
     def of_noise(self) -> Array:
         """Intervals of the noise at 95 %, within the bounds, shape (terms, 2)."""
-        reach = Z * self.standard_error
-        low, high = np.array(self.bounds, dtype=np.float64).T
-        ends: Array = np.clip(np.column_stack([self.estimate - reach, self.estimate + reach]), low[:, None], high[:, None])
+        low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T
+        with np.errstate(invalid="ignore", over="ignore"):
+            reach = Z * self.standard_error
+            ends: Array = np.clip(np.column_stack([self.estimate - reach, self.estimate + reach]), low[:, None], high[:, None])
         return ends
+
+    def drawable(self) -> Self:
+        """Of what can be drawn: known, with its error; a range without an end is drawn as far as four errors from it."""
+        reach = np.where(self.standard_error > 0, 4 * self.standard_error, 1.0)
+        low, high = np.array(self.bounds, dtype=np.float64).reshape(-1, 2).T
+        # Not so large that a distance overflows.
+        known = (np.abs(self.estimate) < LARGEST) & (self.standard_error < LARGEST)
+        low, high = (
+            np.where(np.abs(low) < LARGEST, low, self.estimate - reach),
+            np.where(np.abs(high) < LARGEST, high, self.estimate + reach),
+        )
+        kept = np.flatnonzero(known & (high - low > SMALLEST))
+        return replace(
+            self,
+            terms=[self.terms[place] for place in kept.tolist()],
+            bounds=[(float(low[place]), float(high[place])) for place in kept.tolist()],
+            estimate=self.estimate[kept],
+            standard_error=self.standard_error[kept],
+            population=None if self.population is None else self.population[kept],
+            truth=None if self.truth is None else self.truth[kept],
+        )
 
     @property
     def records_total(self) -> int | None:
@@ -152,13 +176,10 @@ class StudyReport:
         return self.privacy.delta
 
 
-def _population(found: Estimates, terms: Sequence[str]) -> Array | None:
-    """The intervals of these terms, or None if there is none."""
+def _population(found: Estimates) -> Array | None:
+    """The intervals of the population, or None if there is none."""
     ends = found.of_population
-    if ends is None or np.isnan(ends).all():
-        return None
-    places = {term: place for place, term in enumerate(found.terms)}
-    return np.array([ends[places[term]] for term in terms]).reshape(len(terms), 2)
+    return None if ends is None or np.isnan(ends).all() else ends
 
 
 def _records(outcome: Outcome) -> int:

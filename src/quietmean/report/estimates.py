@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.report.data import StudyReport
+from quietmean.report.data import SMALLEST, StudyReport
 from quietmean.report.style import ESTIMATE, INK, MUTED, RULE, WIDTH, house_style
 from quietmean.report.words import fixed, plain, short, with_error
 
@@ -27,20 +28,23 @@ _REACH = 3.6
 _FARTHEST = 1.5
 
 
-def estimates_figure(report: StudyReport, width: float = WIDTH) -> Figure:
+def estimates_figure(report: StudyReport, width: float = WIDTH) -> Figure | None:
     """One row per term: left the estimate on the bounds, right a close-up of the noise with the truth, where it is known.
 
-    ``width`` in inches; a narrow one has no close-up.
+    ``width`` in inches; a narrow one has no close-up. None where nothing can be drawn.
     """
     from matplotlib.figure import Figure as NewFigure
 
+    report = report.drawable()
     count = min(len(report.terms), MOST_ROWS)
+    if count == 0:
+        return None
     height = _TOP + _PITCH * count + _BOTTOM
     with house_style():
         figure = NewFigure(figsize=(width, height))
         bottom, tall = _BOTTOM / height, _PITCH * count / height
         left = _MARGIN / width
-        closeup = width >= WIDTH and report.truth is not None and bool((report.standard_error[:count] > 0).all())
+        closeup = width >= WIDTH and report.truth is not None and bool((report.standard_error[:count] > SMALLEST).all())
         _draw_bounds(figure.add_axes((left, bottom, (0.48 if closeup else 0.89 - left), tall)), report, count, width < WIDTH)
         if report.truth is not None and closeup:
             distance = (report.truth - report.estimate)[:count] / report.standard_error[:count]
@@ -87,7 +91,8 @@ def _draw_bounds(axes: Axes, report: StudyReport, count: int, narrow: bool) -> N
         _interval(axes, row, float(place[row]), float(error[row]))
         if report.truth is not None:
             truth = float(_share(report, report.truth)[row])
-            axes.plot([truth, truth], [row - 0.24, row + 0.24], color=INK, linewidth=1.6, zorder=5)
+            if math.isfinite(truth):
+                axes.plot([truth, truth], [row - 0.24, row + 0.24], color=INK, linewidth=1.6, zorder=5)
         _row_label(axes, report, row)
 
 
@@ -128,6 +133,8 @@ def _draw_closeup(axes: Axes, distances: Array) -> None:
     for row, distance in enumerate(distances.tolist()):
         base = row + 0.26
         _noise(axes, base)
+        if math.isnan(distance):
+            continue
         if abs(distance) <= _REACH:
             axes.plot([distance, distance], [base - 0.52, base], color=INK, linewidth=1.6, zorder=5)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from quietmean.report.exchange import exchange_figure
 from quietmean.report.rendering import render_template
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, Traffic, message_table, rounds_used, statement
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _NEIGHBOURS = {
     Neighbouring.REPLACEMENT: "Neighbouring data: that unit is replaced by any other within the bounds.",
@@ -93,7 +96,8 @@ def _how_sure(report: StudyReport) -> glance.Glance:
         ]
         return _sure(report, f"± one standard error of the noise. 95 %: {'; '.join(told)}.")
     errors = [(one.estimates.standard_error, one.estimates.population) for one in report.answers]
-    smaller = [np.isfinite(both) & (2 * noise**2 <= both**2) for noise, both in errors if both is not None]
+    # The noise is the smaller error where its variance is at most half of that of both.
+    smaller = [np.isfinite(both) & (math.sqrt(2) * noise <= both) for noise, both in errors if both is not None]
     if not smaller:
         return _sure(report, "± one standard error of the noise added for privacy.")
     good = f"smaller than the sampling error in {sum(int(one.sum()) for one in smaller)} of {sum(map(len, smaller))} estimates"
@@ -143,6 +147,8 @@ def _answer(report: StudyReport) -> dict[str, Any]:
     rows = [_answer_row(report, place) for place in range(len(report.terms))]
     label = "Every estimate between its bounds"
     heads = _answer_heads(report)
+    # With sections each statistic has a figure of its own.
+    drawn = report.only_means or not report.answers
     return {
         "heading": _answer_heading(report, rows),
         "heads": list(heads.values()),
@@ -150,10 +156,14 @@ def _answer(report: StudyReport) -> dict[str, Any]:
         "what": "column" if report.only_means else "statistic",
         "noun": _nouns(report)[0],
         "truth": report.truth is not None,
-        "figure": inline_svg(estimates_figure(report), "estimates", label),
-        "narrow": inline_svg(estimates_figure(report, NARROW), "estimates-narrow", label),
+        "figure": _inline(estimates_figure(report) if drawn else None, "estimates", label),
+        "narrow": _inline(estimates_figure(report, NARROW) if drawn else None, "estimates-narrow", label),
         "figure_note": f"The picture shows the first {MOST_ROWS} rows." if len(report.terms) > MOST_ROWS else "",
     }
+
+
+def _inline(figure: Figure | None, prefix: str, label: str) -> str:
+    return "" if figure is None else inline_svg(figure, prefix, label)
 
 
 def _answer_heads(report: StudyReport) -> dict[str, str]:
@@ -190,8 +200,14 @@ def _answer_row(report: StudyReport, place: int) -> dict[str, str]:
         difference = estimate - truth
         row["truth"] = words.fixed(truth, decimals)
         # Of the rounded numbers, so that the row adds up.
-        row["distance"] = f"{words.fixed(difference / error, 1, sign=True)} s.e." if error > 0 else "no noise"
+        row["distance"] = _distance(difference, error)
     return row
+
+
+def _distance(difference: float, error: float) -> str:
+    if not math.isfinite(difference) or math.isnan(error):
+        return words.UNKNOWN
+    return f"{words.fixed(difference / error, 1, sign=True)} s.e." if error > 0 else "no noise"
 
 
 def _nouns(report: StudyReport) -> tuple[str, str]:
@@ -203,11 +219,16 @@ def _answer_heading(report: StudyReport, rows: list[dict[str, str]]) -> str:
         what = f"private mean of {rows[0]['name']}" if report.only_means else f"private {rows[0]['name']}"
         return f"The {what} is {rows[0]['estimate']} ± {rows[0]['error']}"
     nouns = _nouns(report)[1]
-    if report.truth is None or not (report.standard_error > 0).all():
-        return f"The private {nouns} of {len(rows)} {'columns' if report.only_means else 'terms'}, and how far privacy blurs them"
-    worst = float(np.max(np.abs(report.estimate - report.truth) / report.standard_error))
-    reach = f"{math.ceil(worst * 10 - 1e-9) / 10:g}"
-    return f"All {len(rows)} private {nouns} lie within {reach} standard errors of the truth"
+    known = np.isfinite(report.estimate) & np.isfinite(report.standard_error)
+    hidden = f"; the noise hides {len(rows) - int(known.sum())}" if not known.all() else ""
+    if report.truth is None or not (report.standard_error[known] > 0).all() or not (known & np.isfinite(report.truth)).any():
+        what = "columns" if report.only_means else "terms"
+        return f"The private {nouns} of {len(rows)} {what}, and how far privacy blurs them{hidden}"
+    known &= np.isfinite(report.truth)
+    worst = float(np.max(np.abs(report.estimate - report.truth)[known] / report.standard_error[known]))
+    reach = f"{math.ceil(worst * 10 - 1e-9) / 10:,.6g}" if math.isfinite(worst) else "∞"
+    who = "All" if known.all() else f"{int(known.sum())} of"
+    return f"{who} {len(rows)} private {nouns} lie within {reach} standard errors of the truth{hidden}"
 
 
 def _privacy(report: StudyReport) -> dict[str, Any]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.report.data import LARGEST, SMALLEST
 from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET, RULE, house_style
-from quietmean.report.words import fixed, plain, short
+from quietmean.report.words import UNKNOWN, fixed, plain, short
 from quietmean.statistics import Answer, Estimates
+from quietmean.statistics.estimates import Z
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +41,24 @@ _SEPARATE = ("below", "above", "missing")
 def plot(answer: Answer) -> tuple[Figure, str] | None:
     """The figure of a statistic, and what it shows in words; None for those that a table says all about."""
     draw = _DRAWN.get(answer.statistic.name)
-    return None if draw is None else draw(answer)
+    return None if draw is None else draw(replace(answer, estimates=_drawable(answer.estimates)))
+
+
+def _drawable(found: Estimates) -> Estimates:
+    """What cannot be drawn is not known: numbers without an end, and so large that their distances overflow."""
+
+    def known(values: Array) -> Array:
+        return np.where(np.abs(values) < LARGEST, values, np.nan)
+
+    both = found.of_population
+    return replace(
+        found,
+        value=known(found.value),
+        standard_error=known(found.standard_error),
+        interval_noise=known(found.of_noise),
+        interval_population=None if both is None else known(both),
+        population=None,
+    )
 
 
 def _bars(answer: Answer) -> tuple[Figure, str] | None:
@@ -93,7 +113,9 @@ def _forest(answer: Answer) -> tuple[Figure, str] | None:
     value = found.value[kept]
     if slopes:
         # Slopes have units of their own: each in standard errors of its population's estimate is comparable, and 0 stays 0.
-        error = (both[:, 1] - both[:, 0]) / (2 * 1.96)
+        error = (both[:, 1] - both[:, 0]) / (2 * Z)
+        if not (np.abs(error) > SMALLEST).all():
+            return None
         value, noise, both = value / error, noise / error[:, None], both / error[:, None]
     names = [short(found.terms[place]) or answer.statistic.text for place in kept]
     left = min(0.25 + 0.085 * max(len(name) for name in names), 2.0)
@@ -210,9 +232,13 @@ def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
         name = "" if len(arms) == 1 else short(arm, 11)
         axes.text(-0.09, top - step * row, name, transform=axes.transAxes, size=9.5, color=colour, ha="right", va="center")
         for place in range(0, len(begins), every):
-            text = f"{max(counts[place], 0.0):,.0f}" if place < len(counts) else "–"
+            text = _at_risk(counts[place]) if place < len(counts) else UNKNOWN
             where = begins[place] / max(ends[-1], 1e-300)
             axes.text(where, top - step * row, text, transform=axes.transAxes, size=9.5, color=INK, ha="center", va="center")
+
+
+def _at_risk(count: float | None) -> str:
+    return UNKNOWN if count is None else fixed(count if math.isnan(count) else max(count, 0.0), 0)
 
 
 def _roc(answer: Answer) -> tuple[Figure, str] | None:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LONGEST_NAME = 22
+UNKNOWN = "–"
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
     """To significant digits, never below the value: for epsilon."""
-    if math.isinf(value):
-        return "∞"
+    if not math.isfinite(value):
+        return _not_finite(value)
     if value == 0.0:
         return "0"
     places = digits - 1 - math.floor(math.log10(value))
@@ -39,25 +40,38 @@ def decimals_for(error: float) -> int:
 
 
 def fixed(value: float, decimals: int, sign: bool = False) -> str:
-    """With thousands separators and a true minus sign."""
+    """With thousands separators and a true minus sign; what is not known is a dash."""
+    if not math.isfinite(value):
+        return _not_finite(value)
     text = f"{value:{'+' if sign else ''},.{decimals}f}"
     if float(text.replace(",", "")) == 0.0:
         text = text.lstrip("+-")
     return text.replace("-", "−")
 
 
+def _not_finite(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else "∞" if value > 0 else "−∞"
+
+
 def with_error(estimate: float, error: float) -> str:
+    if math.isnan(estimate):
+        return "not known, the noise hides it"
     decimals = decimals_for(error)
     return f"{fixed(estimate, decimals)} ± {fixed(error, decimals if error > 0 else 0)}"
 
 
-def plain(value: float) -> str:
+def plain(value: float, digits: int = 6) -> str:
     """As short as it can be: for bounds and targets."""
-    return f"{value:,.6g}".replace("-", "−")
+    if not math.isfinite(value):
+        return _not_finite(value)
+    # No minus sign before zero.
+    return f"{value + 0.0:,.{digits}g}".replace("-", "−")
 
 
 def power(value: float) -> str:
     """1e-6 as 10⁻⁶."""
+    if not math.isfinite(value):
+        return _not_finite(value)
     mantissa, exponent = f"{value:.2e}".split("e")
     if -3 < int(exponent) < 3:
         return plain(value)

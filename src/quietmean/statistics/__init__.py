@@ -4,7 +4,7 @@ Those of other distributions register by the entry point group ``quietmean.stati
 """
 
 from quietmean.statistics.answers import Answer, column_means, combined
-from quietmean.statistics.columns import Column, Columns, missing_rule
+from quietmean.statistics.columns import INDICATOR, Column, Columns, DeclaredColumn, missing_rule
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import Axis, ColumnBlock, PrefixTable, Table
 from quietmean.statistics.registry import get_statistic, parse_statistic, read_text, registry
@@ -12,11 +12,13 @@ from quietmean.statistics.statistic import Feature, Records, Released, Statistic
 from quietmean.statistics.workload import Encoded, Workload, what_did_not_fit
 
 __all__ = [
+    "INDICATOR",
     "Answer",
     "Axis",
     "Column",
     "ColumnBlock",
     "Columns",
+    "DeclaredColumn",
     "Encoded",
     "Estimates",
     "Feature",

@@ -6,9 +6,9 @@ import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
@@ -16,9 +16,10 @@ from quietmean.core.schema import nearest, require_known
 from quietmean.statistics.transforms import Transform
 
 # What may stand for a value that is missing.
-RULES = ("centre", "indicator")
-# How the bins of a column grow, where no edges are given.
-SCALES = ("linear", "log")
+CENTRE, INDICATOR = "centre", "indicator"
+RULES = (CENTRE, INDICATOR)
+# How the bins of a column grow, where no edges are given: by equal widths, by equal factors, or by equal log odds.
+SCALES = LINEAR, LOG, LOG_ODDS = ("linear", "log", "log-odds")
 # The levels of a column that is true or false, and how cells may be written, in small letters: as people and spreadsheets in
 # several languages do.
 NO, YES = "no", "yes"
@@ -35,11 +36,13 @@ class Column(BaseModel):
     ``since``: cells are dates, and numbers are days since that public day; the bounds of dates may be given as dates.
     ``origin`` (``from`` in a study file): the column is a public :class:`Transform` of others and stands in no file; a threshold
     is boolean, and bounds that are not declared follow from those of its columns. ``missing_codes``: cells that mean missing.
-    ``missing``, of numbers: what stands for a cell without one. ``centre``: the middle of the bounds, counted as present.
-    ``indicator``: nothing, and how many are present is estimated under the same noise. Of levels, missing is one more level.
+    ``missing``, of numbers: what stands for a cell without one. ``indicator``: nothing, and how many are present is estimated
+    under the same noise. ``centre``: the middle of the bounds, counted as present; in documents that do not say, too
+    (:data:`DeclaredColumn`). Of levels, missing is one more level.
     ``guess``: what is publicly expected, for planning only: mean and standard deviation, or the part of each level.
-    How statistics that count records in bins cut a column of numbers: ``scale``, of equal width ("linear") or by equal factors
-    ("log"); ``whole``, all its values are whole numbers; ``edges``, exactly these, rising, within the bounds.
+    How statistics that count records in bins cut a column of numbers: ``scale``, of equal width ("linear"), by equal factors
+    ("log") or, for probabilities, by equal log odds ("log-odds"); ``whole``, all its values are whole numbers, and others count
+    as the nearest one; ``edges``, exactly these, rising, within the bounds.
     Raises :class:`InputError` unless exactly one of the three is declared, low < high are finite, and levels are distinct.
     """
 
@@ -49,14 +52,14 @@ class Column(BaseModel):
     # Of no meaning where the column has levels.
     low: float = 0.0
     high: float = 0.0
-    missing: str = "centre"
+    missing: str = INDICATOR
     levels: tuple[str, ...] = ()
     boolean: bool = False
     since: str = ""
     origin: str = Field(default="", alias="from")
     missing_codes: tuple[str, ...] = ()
     guess: tuple[float, ...] = ()
-    scale: str = "linear"
+    scale: str = LINEAR
     whole: bool = False
     edges: tuple[float, ...] = ()
 
@@ -116,7 +119,7 @@ class Column(BaseModel):
         """Raises :class:`InputError` for bins that nobody can make."""
         require_known("scale", self.scale, SCALES)
         stated = [
-            name for name, value in (("scale", self.scale != "linear"), ("whole", self.whole), ("edges", self.edges)) if value
+            name for name, value in (("scale", self.scale != LINEAR), ("whole", self.whole), ("edges", self.edges)) if value
         ]
         if stated and not self.numeric:
             raise InputError(f"column {self.name!r} has levels and no bins: leave {stated[0]} out")
@@ -124,6 +127,8 @@ class Column(BaseModel):
             raise InputError(f"column {self.name!r} has {' and '.join(stated)}: keep the one that says how it is to be cut")
         if self.edges and (len(self.edges) < 2 or not all(a < b for a, b in pairwise(self.edges))):
             raise InputError(f"the edges of column {self.name!r} are not two or more rising numbers: sort them")
+        if self.width:
+            _require_bins_within(self)
 
     def _check_guess(self) -> None:
         """Raises :class:`InputError` for a guess that is impossible within the bounds or the levels."""
@@ -150,6 +155,11 @@ class Column(BaseModel):
         return not (self.levels or self.boolean)
 
     @property
+    def fills_in(self) -> bool:
+        """Do missing cells of numbers count as the middle of the bounds?"""
+        return self.numeric and self.missing == CENTRE
+
+    @property
     def categories(self) -> tuple[str, ...]:
         """Its levels without ``missing``; none of a column of numbers."""
         return (NO, YES) if self.boolean else self.levels
@@ -167,15 +177,41 @@ class Column(BaseModel):
         more: dict[str, Any] = {"from": self.origin} if self.origin else {}
         more |= {"missing_codes": list(self.missing_codes)} if self.missing_codes else {}
         more |= {"guess": list(self.guess)} if self.guess else {}
-        more |= {} if self.scale == "linear" else {"scale": self.scale}
+        more |= {} if self.scale == LINEAR else {"scale": self.scale}
         more |= {"whole": True} if self.whole else {}
         more |= {"edges": list(self.edges)} if self.edges else {}
         if self.numeric:
-            rule = {} if self.missing == "centre" else {"missing": self.missing}
+            # What documents do not say is centre, for ever: their digests and encodings stay what they are.
+            rule = {} if self.missing == CENTRE else {"missing": self.missing}
             since = {"since": self.since} if self.since else {}
             bounds = {"low": self.low, "high": self.high} if {"low", "high"} <= self.model_fields_set else {}
             return {"name": self.name, **bounds, **since, **rule, **more}
         return {"name": self.name, **({"boolean": True} if self.boolean else {"levels": list(self.levels)}), **more}
+
+
+def _as_documents_say(raw: Any) -> Any:
+    return {"missing": CENTRE, **raw} if isinstance(raw, Mapping) else raw
+
+
+# A column from a study or policy file, where no rule for missing cells means centre: what was agreed on, and sealed, before there
+# was another rule keeps its meaning. A column that is made in Python, or by a command, has the rule of :class:`Column`.
+DeclaredColumn = Annotated[Column, BeforeValidator(_as_documents_say)]
+
+
+def _require_bins_within(column: Column) -> None:
+    """Raises :class:`InputError` for bins that do not go with the bounds; those of a transform may follow from its columns."""
+    name, low, high = column.name, column.low, column.high
+    if column.edges and not (low <= column.edges[0] and column.edges[-1] <= high):
+        raise InputError(
+            f"the edges of column {name!r} go from {column.edges[0]:g} to {column.edges[-1]:g}, beyond its bounds {low:g} to "
+            f"{high:g}: stay between them"
+        )
+    if column.scale == LOG and high <= 0:
+        raise InputError(f"column {name!r} has no numbers above 0, which scale log needs: leave scale out")
+    if column.scale == LOG_ODDS and not (low >= 0 and high <= 1):
+        raise InputError(f"column {name!r} has bounds beyond 0 and 1, but scale log-odds is for probabilities: leave it out")
+    if column.whole and math.floor(high) - math.ceil(low) < 1:
+        raise InputError(f"column {name!r} has fewer than two whole numbers between its bounds: leave whole out")
 
 
 def _in_days(raw: dict[str, Any]) -> dict[str, Any]:
@@ -188,6 +224,8 @@ def _in_days(raw: dict[str, Any]) -> dict[str, Any]:
     for name in ("low", "high"):
         if name in dated:
             raw[name] = float((_day(raw["name"], dated[name]) - first).days)
+    if isinstance(edges := raw.get("edges"), list | tuple):
+        raw["edges"] = [float((_day(raw["name"], one) - first).days) if _is_date(one) else one for one in edges]
     return raw
 
 
@@ -299,4 +337,6 @@ def _bounded(column: Column, before: Mapping[str, Column]) -> Column:
         return column
     ranges = {name: (before[name].low, before[name].high) if before[name].numeric else (0.0, 1.0) for name in transform.sources}
     low, high = transform.range(ranges)
-    return column.model_copy(update={"low": low, "high": high})
+    found = column.model_copy(update={"low": low, "high": high})
+    _require_bins_within(found)
+    return found

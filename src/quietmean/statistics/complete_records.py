@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from quietmean.core.schema import parameter
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Moments, Vertex, vertices_of
 from quietmean.statistics.fields import names_field, require_names, sides_of
 from quietmean.statistics.products import CentredMoments, moments_of
@@ -31,6 +32,14 @@ class OfColumns(Statistic):
 
     def _vertices(self, columns: Columns) -> tuple[Vertex, ...]:
         return tuple(Vertex(columns.number(name)) for name in self.columns)
+
+    def _terms(self, pairs: Iterable[tuple[int, int]]) -> tuple[str, ...]:
+        """The names of pairs of columns, ``age:bmi``."""
+        return tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)
+
+    def _terms_with(self, column: Column, pairs: Iterable[tuple[int, int]]) -> tuple[str, ...]:
+        """Those that have this column in them."""
+        return self._terms(pair for pair in pairs if column.name in [self.columns[place] for place in pair])
 
     def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
         """Of the columns, in their order; None where noise hides whether any record is complete."""

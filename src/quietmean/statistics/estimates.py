@@ -105,7 +105,8 @@ class Estimates:
         return self.interval_population
 
     def _interval(self, error: Array) -> Array:
-        ends = np.column_stack([self.value - Z * error, self.value + Z * error])
+        with np.errstate(invalid="ignore", over="ignore"):
+            ends = np.column_stack([self.value - Z * error, self.value + Z * error])
         return np.clip(ends, self.low[:, None], self.high[:, None])
 
     @property
@@ -113,24 +114,10 @@ class Estimates:
         """How often the interval of sampling alone would hold the population's value: by term, from 0 to 1."""
         if self.population is None:
             return None
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             sampling = np.sqrt(np.maximum(self.population**2 - self.standard_error**2, 0.0))
             ratio = np.where(self.population > 0, sampling / self.population, 1.0)
         return np.array([math.erf(Z * one / math.sqrt(2)) if math.isfinite(one) else math.nan for one in ratio])
-
-    def of_terms(self, terms: Sequence[str]) -> Self:
-        """Values, errors and ranges of some terms only."""
-        places = [self.terms.index(term) for term in terms]
-        value, error, low, high = (one[places] for one in (self.value, self.standard_error, self.low, self.high))
-        return type(self)(tuple(terms), value, error, low, high)
-
-    def drawable(self) -> Self:
-        """The terms with an estimate; a range without an end is drawn as far as four errors from it."""
-        found = self.of_terms([term for term, value in zip(self.terms, self.value.tolist(), strict=True) if math.isfinite(value)])
-        reach = np.where(np.isfinite(found.standard_error) & (found.standard_error > 0), 4 * found.standard_error, 1.0)
-        low = np.where(np.isfinite(found.low), found.low, found.value - reach)
-        high = np.where(np.isfinite(found.high), found.high, found.value + reach)
-        return type(self)(found.terms, found.value, found.standard_error, low, high)
 
     def by_term(self, values: Array | None) -> Any:
         """Plain JSON data of ``values``, shape (terms,) or (terms, 2): one, or an object by term; null for what is not known."""

@@ -43,13 +43,16 @@ def names_field(help_: str, name: str) -> Any:
 
 def bins_field(default: int) -> Any:
     """How many bins of equal width, where no edges are given."""
-    return parameter(
-        default,
-        help="bins of equal width between the bounds, where no edges are given",
-        at_least=1,
-        at_most=MOST_BINS,
-        remedy=f"choose 1 to {MOST_BINS} bins",
-    )
+    return _bins_field(default, "bins of equal width between the bounds, where no edges are given")
+
+
+def usual_bins_field(usual: int) -> Any:
+    """How many bins, where no edges are given; None is what the column declares, or the ``usual`` number."""
+    return _bins_field(None, f"bins by the column's scale, where no edges are given; default the column's edges, or {usual} bins")
+
+
+def _bins_field(default: int | None, help_: str) -> Any:
+    return parameter(default, help=help_, at_least=1, at_most=MOST_BINS, remedy=f"choose 1 to {MOST_BINS} bins")
 
 
 def edges_field() -> Any:

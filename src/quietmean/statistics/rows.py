@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.statistics.estimates import Estimates, Z
-from quietmean.statistics.intervals import t_test
+from quietmean.statistics.intervals import t_quantile, t_test
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -42,20 +42,25 @@ class Row:
     group: str = ""
 
     @classmethod
-    def normal(cls, term: str, value: float, noise: float, sampling: float, limits: Interval = _ANYTHING) -> Row:
-        """From the variances of noise and of sampling; intervals are cut at the ``limits``."""
+    def normal(
+        cls, term: str, value: float, noise: float, sampling: float, limits: Interval = _ANYTHING, degrees: float = math.inf
+    ) -> Row:
+        """From the variances of noise and of sampling, and the degrees of freedom of their sum; intervals are cut at the
+        ``limits``."""
         low, high = limits
         errors = [math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))]
-        ends = [(min(max(value - Z * one, low), high), max(min(value + Z * one, high), low)) for one in errors]
+        reaches = [Z * errors[0], t_quantile(degrees) * errors[1]]
+        ends = [(min(max(value - one, low), high), max(min(value + one, high), low)) for one in reaches]
         return cls(term, value, errors[0], errors[1], low, high, ends[0], ends[1])
 
     @classmethod
-    def ratio(cls, term: str, log: float, noise: float, sampling: float) -> Row:
-        """A ratio from its logarithm and the variances of noise and of sampling there; tested against 1."""
+    def ratio(cls, term: str, log: float, noise: float, sampling: float, degrees: float = math.inf) -> Row:
+        """A ratio from its logarithm, the variances of noise and of sampling there, and the degrees of freedom of their sum;
+        tested against 1."""
         one, both = math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))
         value = math.exp(log)
-        ends = [(math.exp(log - Z * error), exp_or_infinite(log + Z * error)) for error in (one, both)]
-        p_value = t_test(log, both, math.inf).p_value
+        ends = [(math.exp(log - reach), exp_or_infinite(log + reach)) for reach in (Z * one, t_quantile(degrees) * both)]
+        p_value = t_test(log, both, degrees).p_value
         return cls(term, value, value * one, value * both, 0.0, math.inf, ends[0], ends[1], p_value)
 
     @classmethod

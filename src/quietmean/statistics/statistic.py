@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
 
 Array = NDArray[np.float64]
@@ -104,6 +104,11 @@ class Feature(ABC):
         and the event ``TOTAL`` has all records.
         """
         return {}
+
+    @property
+    def filled_in(self) -> tuple[Column, ...]:
+        """The columns of which it counts missing cells as the middle of their bounds."""
+        return ()
 
     def family(self) -> Hashable:
         """Features of one family are released as one (:meth:`joined`); None for a feature by itself."""
@@ -233,6 +238,10 @@ class Statistic(Configured, ABC):
     def total_share(self, columns: Columns) -> float:
         """The share of all its features together: :attr:`share`, unless the statistic is of many rows that each have one."""
         return self.share
+
+    def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        """The terms that depend on a column; none stand for all of them."""
+        return ()
 
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,9 +16,10 @@ from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Sums
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.decoding import Decoder
-from quietmean.statistics.statistic import Array, Feature, Records, Statistic, presence_of, raw
+from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
 
 # So many records are encoded at a time: memory does not grow with the table.
 _ROWS = 4096
@@ -227,7 +228,18 @@ class Workload:
         """
         released = self.decoder(step).released(mean, noise, weight)
         records = released.records
-        return tuple(Answer(one, one.decode(released, self.declared), records, self.budget_part(one)) for one in self.statistics)
+        return tuple(Answer(one, self._estimates(one, released), records, self.budget_part(one)) for one in self.statistics)
+
+    def _estimates(self, statistic: Statistic, released: Released) -> Estimates:
+        """What a statistic says, and which of it counts missing cells as the middle."""
+        found = statistic.decode(released, self.declared)
+        flags = [_filled_in(one, statistic.terms_of(one, found)) for one in self.filled_in(statistic)]
+        return replace(found, flags=(*found.flags, *flags)) if flags else found
+
+    def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:
+        """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""
+        features = [feature for statistic in statistics or self.statistics for feature in statistic.features(self.declared)]
+        return tuple(dict.fromkeys(column for feature in features for column in feature.filled_in))
 
     def decoder(self, step: float = 0.0) -> Decoder:
         """How quantities of features are read from the mean vector, for units rounded to the grid of ``step``."""
@@ -243,6 +255,14 @@ class Workload:
     def largest_party_change(self, weights: Array) -> Array:
         """How many times a party's whole data can move its vector compared with one unit: shape (n,)."""
         return weights if self.unit == PrivacyUnit.RECORD else np.ones_like(weights)
+
+
+def _filled_in(column: Column, terms: tuple[str, ...]) -> Flag:
+    text = (
+        f"missing cells of {column.name} count as the middle of its bounds, {column.centre:g}: to count those that are present "
+        'only, let the column have missing = "indicator"'
+    )
+    return Flag("filled-in", text, terms)
 
 
 def _domain_of_sums(feature: Feature, scale: float) -> InputDomain:

@@ -11,6 +11,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
+from quietmean.statistics.bins import cut_evenly
 from quietmean.statistics.expectation import Expectation, Expected, best_bins
 from quietmean.statistics.kinds.histogram import Histogram
 from quietmean.studies.study import Study
@@ -111,7 +112,7 @@ class Forecast:
     def _bins(self, one: Expected) -> dict[str, int]:
         """For a histogram with a number of bins: which one serves best."""
         statistic, columns = one.statistic, self.study.workload.columns
-        if not isinstance(statistic, Histogram) or statistic.edges is not None or not columns[statistic.column].numeric:
+        if not isinstance(statistic, Histogram) or statistic.edges is not None or not cut_evenly(columns[statistic.column]):
             return {}
         share = math.sqrt(one.budget_part) or 1.0
         # One record more in a cell: the released vector has sensitivity sqrt(budget part) times the whole for it.

@@ -20,7 +20,7 @@ from quietmean.planning.automatic import AUTO, Choice, choose
 from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
-from quietmean.statistics import Column, Columns, Workload, parse_statistic
+from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
 from quietmean.statistics.expectation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
@@ -40,7 +40,7 @@ class Study(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = "study"
-    columns: tuple[Column, ...] = Field(alias="column", min_length=1)
+    columns: tuple[DeclaredColumn, ...] = Field(alias="column", min_length=1)
     # Tables with a kind; none stand for the mean of every column of numbers, the proportions of every other.
     statistics: tuple[dict[str, Any], ...] = Field(alias="statistic", default=())
     unit: PrivacyUnit = PrivacyUnit.RECORD

@@ -20,6 +20,7 @@ from quietmean.core.schema import nearest, require_known
 from quietmean.learning.estimators.certificate import FitCertificate
 from quietmean.learning.estimators.one_shot import OneShot, release
 from quietmean.sessions import Engine
+from quietmean.statistics import INDICATOR
 
 Array = NDArray[np.float64]
 Given = ParamSpec("Given")
@@ -52,10 +53,10 @@ class Private(BaseEstimator):  # type: ignore[misc]
     """The parameters that every estimator has. Nothing is looked at before ``fit``, as scikit-learn's rules want it.
 
     ``bounds``: a public (low, high) for all columns or, shape (d, 2), one for each, chosen without looking at the data. Values
-    beyond count as the nearest bound, missing ones as the middle. ``epsilon``, ``delta``: the budget of one fit for one ``unit``,
-    a record or a whole party, under replacement. ``parties``: without labels, rows are dealt out to so many, row r to party
-    r mod n. ``colluding``, ``dropouts``, ``protocol``, ``options`` as in :class:`~quietmean.Study`; ``accept_wide``: fit
-    although the noise hides what the bounds do not tell; ``engine``: what carries out a release.
+    beyond count as the nearest bound, and a row with a missing one counts as nothing. ``epsilon``, ``delta``: the budget of one
+    fit for one ``unit``, a record or a whole party, under replacement. ``parties``: without labels, rows are dealt out to so
+    many, row r to party r mod n. ``colluding``, ``dropouts``, ``protocol``, ``options`` as in :class:`~quietmean.Study`;
+    ``accept_wide``: fit although the noise hides what the bounds do not tell; ``engine``: what carries out a release.
     """
 
     def __init__(
@@ -223,7 +224,10 @@ class Private(BaseEstimator):  # type: ignore[misc]
         outcome: Mapping[str, Any] | None = None,
     ) -> OneShot:
         """One study of columns x0, x1, ... and perhaps the outcome y, whose values are the last column of each part."""
-        columns = [{"name": f"x{place}", "low": low, "high": high} for place, (low, high) in enumerate(limits.tolist())]
+        columns = [
+            {"name": f"x{place}", "low": low, "high": high, "missing": INDICATOR}
+            for place, (low, high) in enumerate(limits.tolist())
+        ]
         asked = {
             "column": [*columns, *([{"name": OUTCOME, **outcome}] if outcome else [])],
             "statistic": [dict(one) for one in statistics],
@@ -259,7 +263,7 @@ class Private(BaseEstimator):  # type: ignore[misc]
         return found
 
     def _complete(self, X: Any) -> Array:
-        """The same with the middle of the bounds for what is missing, as in the fit."""
+        """The same with the middle of the bounds for what is missing: a row that is asked about has an answer."""
         rows = self._rows(X)
         return np.where(np.isnan(rows), self._limits(self.bounds, rows.shape[1]).mean(axis=1), rows)
 

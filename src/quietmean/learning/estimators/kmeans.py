@@ -169,11 +169,13 @@ class KMeans(ClusterMixin, Private):  # type: ignore[misc]
         one = math.sqrt(1 / (1 + 2 * math.sqrt(columns)))
         place = math.sqrt(1 - one * one)
         given = []
-        for inside in filled(rows, limits):
+        for own, inside in zip(rows, filled(rows, limits), strict=True):
             vectors = np.zeros((len(inside), count, 1 + columns))
             at = (np.arange(len(inside)), _nearest(inside, self.cluster_centers_))
             vectors[*at, 0] = one
             vectors[*at, 1:] = place * (inside - middle) / reach
+            # A row with a missing value is in no cluster.
+            vectors[np.isnan(own).any(axis=1)] = 0.0
             flat = vectors.reshape(len(inside), -1)
             given.append(flat.mean(axis=0) if session.terms.unit == PrivacyUnit.PARTY else flat)
         found = session.mean(given)

@@ -13,6 +13,7 @@ from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.learning.estimators.base import OUTCOME, Array, Private, public
 from quietmean.planning.automatic import AUTO
 from quietmean.sessions import Engine
+from quietmean.statistics import INDICATOR
 
 
 class LinearRegression(RegressorMixin, Private):  # type: ignore[misc]
@@ -73,7 +74,7 @@ class LinearRegression(RegressorMixin, Private):  # type: ignore[misc]
         formula = f"{OUTCOME} ~ {' + '.join(f'x{place}' for place in range(columns))}"
         parts = [np.column_stack([one, np.asarray(other, dtype=np.float64)]) for one, other in zip(rows, outcomes, strict=True)]
         asked = [{"kind": "linear-regression", "formula": formula}]
-        (found,) = self._release(limits, parts, asked, {"low": low, "high": high}).estimates
+        (found,) = self._release(limits, parts, asked, {"low": low, "high": high, "missing": INDICATOR}).estimates
         self.intercept_ = float(found.value[0])
         self.coef_ = found.value[1:]
         self.intercept_standard_error_ = float(found.standard_error[0])

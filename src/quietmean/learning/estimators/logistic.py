@@ -235,7 +235,9 @@ class LogisticRegression(ClassifierMixin, Private):  # type: ignore[misc]
         averaging = self._session()
         half, centre = _scales(limits)
         scaled = [(one - centre) / half for one in filled(rows, limits)]
-        held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, outcomes, strict=True)]
+        # A row with a missing value has no target, and with it no gradient.
+        known = [np.where(np.isnan(one).any(axis=1), np.nan, other) for one, other in zip(rows, outcomes, strict=True)]
+        held = [(one, _targets(other, averaging.model["b"].size)) for one, other in zip(scaled, known, strict=True)]
         if self.unit == "party":
             averaging.average([self._trained(averaging.model, *own) for own in held])
         else:

@@ -84,10 +84,13 @@ class ColumnBlock(Feature):
     def domain(self) -> InputDomain:
         return InputDomain((Blocks(groups=self.groups, weight=self.presence_weight, scale=1.0),))
 
+    @property
+    def filled_in(self) -> tuple[Column, ...]:
+        return (self.column,) if self.column.fills_in and self.by is None else ()
+
     def encode(self, records: Records) -> Array:
         # A cell that counts as the middle is present.
-        indicated = self.column.missing == "indicator" or self.by is not None
-        present = records[presence_of(self.column.name)] if indicated else np.ones_like(records[self.column.name])
+        present = np.ones_like(records[self.column.name]) if self.filled_in else records[presence_of(self.column.name)]
         scaled = (records[self.column.name] - self.column.centre) / (self.column.width / 2)
         block = self._block(np.clip(scaled, -1.0, 1.0), present)
         if self.by is None:
@@ -104,7 +107,7 @@ class ColumnBlock(Feature):
         if not self.own_mean:
             return super().of_party(records)
         present = records[presence_of(self.column.name)]
-        counted = present if self.column.missing == "indicator" else np.ones_like(present)
+        counted = np.ones_like(present) if self.column.fills_in else present
         mean = float(records[self.column.name] @ counted) / max(float(counted.sum()), 1.0)
         some = np.array([float(counted.any())])
         return self.encode(
@@ -141,7 +144,7 @@ class ColumnBlock(Feature):
         if self.by is not None:
             return {}
         first = np.eye(self.size)[0]
-        return {("present", self.column.name) if self.column.missing == "indicator" else TOTAL: first}
+        return {TOTAL if self.filled_in else ("present", self.column.name): first}
 
     def _indicator(self, scale: float, step: float) -> float:
         """The indicator of presence times the scale: on the grid."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
 from quietmean.statistics.columns import Column
-from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
+from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of, raw
 
 Array = NDArray[np.float64]
 # Two vertices of the graph, in their order; both the same for a square, and None for the vertex of a 1.
@@ -26,10 +26,15 @@ _EXACT_CUTS = 16
 
 @dataclass(frozen=True)
 class Vertex:
-    """A column scaled to [-1, 1]; of a column with levels 1 for one ``level`` and -1 for all others."""
+    """A column scaled to [-1, 1]; of a column with levels 1 for one ``level`` and -1 for all others.
+
+    ``until``: a column of times, of events. A record's time beyond its bounds counts as the upper one, and so do its events: one
+    at a time beyond it is none, and a number of them counts in proportion.
+    """
 
     column: Column
     level: str | None = None
+    until: Column | None = None
 
     @property
     def name(self) -> str:
@@ -47,9 +52,18 @@ class Vertex:
     def values(self, records: Records) -> Array:
         """The scaled values, shape (rows,); anything within the bounds where one is missing."""
         found = records[self.column.name]
+        within = self._within(records)
         if self.level is not None:
-            return np.where(found == self.column.categories.index(self.level), 1.0, -1.0)
-        return np.clip((found - self.centre) / self.half, -1.0, 1.0)
+            return np.where((found == self.column.categories.index(self.level)) & (within >= 1), 1.0, -1.0)
+        return np.clip((found * within - self.centre) / self.half, -1.0, 1.0)
+
+    def _within(self, records: Records) -> Array | float:
+        """Which part of a record's time lies within its bounds, shape (rows,); 1 where there is none."""
+        if self.until is None:
+            return 1.0
+        times = records[raw(self.until.name)]
+        beyond = times > self.until.high
+        return np.where(beyond, self.until.high / np.where(beyond, times, 1.0), 1.0)
 
 
 def vertices_of(column: Column) -> tuple[Vertex, ...]:
@@ -99,7 +113,11 @@ class Moments(Feature):
     def demanded(self) -> tuple[Column, ...]:
         """The columns of which a missing value leaves the record out."""
         columns = dict.fromkeys(vertex.column for vertex in self.vertices)
-        return tuple(column for column in columns if not column.numeric or column.missing == "indicator")
+        return tuple(column for column in columns if not column.fills_in)
+
+    @property
+    def filled_in(self) -> tuple[Column, ...]:
+        return tuple(dict.fromkeys(vertex.column for vertex in self.vertices if vertex.column.fills_in))
 
     @property
     def groups(self) -> int:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Simplex
+from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import MISSING, Column
 from quietmean.statistics.statistic import TOTAL, Feature, Records, raw
 
@@ -25,14 +26,17 @@ _MOST_CELLS = 4096
 
 @dataclass(frozen=True)
 class Axis:
-    """One way to sort records: by the levels of a column, or by bins between rising ``edges``, [a, b), the last one closed.
+    """One way to sort records: by the levels of a column, or by bins between rising ``edges``.
 
+    Bins are [a, b), the last one closed, where ``closed`` is "left", and (a, b] where it is "right"; values up to the first edge
+    are then ``below``. Of a column of whole numbers any other value counts as the nearest one.
     There is a cell for every record: with ``missing`` last, and for bins ``below`` first and ``above`` before it.
     Raises :class:`InputError` for edges that do not rise or go beyond the bounds.
     """
 
     column: Column
     edges: tuple[float, ...] = ()
+    closed: str = "left"
 
     def __post_init__(self) -> None:
         column, edges = self.column, self.edges
@@ -41,18 +45,35 @@ class Axis:
             raise InputError(f"column {column.name!r} {told}")
         if edges and (len(edges) < 2 or any(b <= a for a, b in pairwise(edges))):
             raise InputError(f"the edges for column {column.name!r} are not two or more rising numbers: sort them")
-        if edges and not (column.low <= edges[0] and edges[-1] <= column.high):
+        # Edges between whole numbers, beyond the first and the last one.
+        room = 0.5 if column.whole else 0.0
+        if edges and not (column.low - room <= edges[0] and edges[-1] <= column.high + room):
             raise InputError(
                 f"the edges for column {column.name!r} go from {edges[0]:g} to {edges[-1]:g}, beyond its bounds {column.low:g} "
                 f"to {column.high:g}: stay between them"
             )
 
     @classmethod
-    def of(cls, column: Column, edges: tuple[float, ...] | None, bins: int) -> Axis:
-        """By the given edges, or ``bins`` of equal width between the column's bounds. Of a column with levels, by these."""
+    def of(
+        cls,
+        column: Column,
+        edges: tuple[float, ...] | None,
+        bins: int | None,
+        usual: int,
+        *,
+        closed: str = "left",
+        scale: str = "",
+    ) -> Axis:
+        """By the given edges, else in the given number of bins, else as the column declares or in the ``usual`` number.
+
+        ``scale``: of bins where the column states none. Of a column with levels, by these.
+        """
         if not column.numeric:
             return cls(column)
-        return cls(column, tuple(np.linspace(column.low, column.high, bins + 1).tolist()) if edges is None else edges)
+        if edges is None:
+            plain = column if bins is None else column.model_copy(update={"edges": ()})
+            edges = edges_of(plain, usual if bins is None else bins, closed=closed, scale=scale)
+        return cls(column, edges, closed)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -60,8 +81,29 @@ class Axis:
         if not self.edges:
             return (*self.column.categories, MISSING)
         last = len(self.edges) - 2
-        named = [f"[{a:g}, {b:g}{']' if place == last else ')'}" for place, (a, b) in enumerate(pairwise(self.edges))]
-        return (BELOW, *named, ABOVE, MISSING)
+        return (BELOW, *(self._label(a, b, place == last) for place, (a, b) in enumerate(pairwise(self.edges))), ABOVE, MISSING)
+
+    def _label(self, a: float, b: float, last: bool) -> str:
+        if self.column.whole:
+            first, end = self._whole_numbers(a, b, last)
+            return f"{first}" if first == end else f"{first} to {end}"
+        return f"({a:g}, {b:g}]" if self.closed == "right" else f"[{a:g}, {b:g}{']' if last else ')'}"
+
+    def _whole_numbers(self, a: float, b: float, last: bool) -> tuple[int, int]:
+        """The first and the last whole number of a bin."""
+        if self.closed == "right":
+            return math.floor(a) + 1, math.floor(b)
+        return math.ceil(a), math.floor(b) if last else math.ceil(b) - 1
+
+    @cached_property
+    def single(self) -> NDArray[np.bool_]:
+        """Which cells hold one value only, (cells,): of whole numbers, one a bin."""
+        found = np.zeros(len(self.labels), dtype=np.bool_)
+        if self.edges and self.column.whole:
+            pairs = list(pairwise(self.edges))
+            ends = [self._whole_numbers(a, b, place == len(pairs) - 1) for place, (a, b) in enumerate(pairs)]
+            found[1:-2] = [one == other for one, other in ends]
+        return found
 
     def place(self, records: Records) -> NDArray[np.int64]:
         """The cell of each record, shape (rows,)."""
@@ -69,9 +111,14 @@ class Axis:
             found = records[self.column.name]
             return np.where(np.isnan(found), len(self.labels) - 1, found).astype(np.int64)
         values, edges = records[raw(self.column.name)], np.array(self.edges)
-        cells = np.searchsorted(edges, values, side="right")
-        # The last edge belongs to the last bin.
-        cells[values == edges[-1]] = len(edges) - 1
+        if self.column.whole:
+            values = np.rint(values)
+        if self.closed == "right":
+            cells = np.searchsorted(edges, values, side="left")
+        else:
+            cells = np.searchsorted(edges, values, side="right")
+            # The last edge belongs to the last bin.
+            cells[values == edges[-1]] = len(edges) - 1
         cells[np.isnan(values)] = len(self.labels) - 1
         return cells.astype(np.int64)
 
@@ -82,11 +129,21 @@ class Axis:
         if not self.edges:
             found |= {("level", name, label): cell for label, cell in zip(self.labels, cells, strict=True)}
         else:
-            # The last edge is closed, and no other table need agree with it.
-            found |= {("below", name, edge): cells[: place + 1].sum(axis=0) for place, edge in enumerate(self.edges[:-1])}
-            if self.column.missing == "indicator":
+            for place, edge in enumerate(self.edges):
+                if (event := self._up_to(edge, place == len(self.edges) - 1)) is not None:
+                    found[event] = cells[: place + 1].sum(axis=0)
+            if not self.column.fills_in:
                 found[("present", name)] = 1.0 - cells[-1]
         return found
+
+    def _up_to(self, edge: float, last: bool) -> Hashable | None:
+        """The event of a value in the cells before an edge; None for the last of [a, b), which no other table need agree with."""
+        whole, name = self.column.whole, self.column.name
+        if self.closed == "right":
+            return ("not above", name, math.floor(edge) if whole else edge)
+        if last and not (whole and edge != math.floor(edge)):
+            return None
+        return ("not above", name, math.ceil(edge) - 1) if whole else ("below", name, edge)
 
 
 @dataclass(frozen=True)

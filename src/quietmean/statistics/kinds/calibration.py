@@ -16,9 +16,9 @@ from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag
 from quietmean.statistics.features import Table
-from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
-from quietmean.statistics.kinds.roc import table_of_scores
+from quietmean.statistics.kinds.roc import USUAL_BINS, table_of_scores
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
@@ -47,7 +47,7 @@ class Calibration(Statistic):
 
     score: str = parameter(help="the column of predicted probabilities, with bounds from 0 to 1 at most")
     outcome: str = parameter(help="the boolean column of outcomes")
-    bins: int = bins_field(16)
+    bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:

@@ -12,12 +12,14 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, PrefixTable
-from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import wilson
 from quietmean.statistics.kinds.mean import nothing_present
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.kinds.quantiles import cumulative
 from quietmean.statistics.statistic import Feature, Released, Statistic
+
+_USUAL_BINS = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -29,14 +31,14 @@ class CumulativeDistribution(Statistic):
     by_place = ("column",)
 
     column: str = parameter(help="the column")
-    bins: int = bins_field(64)
+    bins: int | None = usual_bins_field(_USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> PrefixTable:
-        return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins))
+        return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins, _USUAL_BINS))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         known = cumulative(released, self._table(columns))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.intervals import t_test
@@ -27,11 +27,17 @@ class Correlation(OfColumns):
     name = "correlation"
     summary = "correlations of columns"
 
+    def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        return self._terms_with(column, self._pairs())
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        return [(i, j) for j in range(len(self.columns)) for i in range(j)]
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         found = self._centred(released, columns)
-        pairs = [(i, j) for j in range(len(self.columns)) for i in range(j)]
+        pairs = self._pairs()
         rows = [_correlation(found, i, j) for i, j in pairs]
-        terms = tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)
+        terms = self._terms(pairs)
         flags = [
             Flag("no-correlation", f"{term}: noise hides a variance, no correlation")
             for term, row in zip(terms, rows, strict=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates, Flag
 from quietmean.statistics.kinds.variance import PARTIES
@@ -25,11 +25,17 @@ class Covariance(OfColumns):
     name = "covariance"
     summary = "variances and covariances of columns"
 
+    def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        return self._terms_with(column, self._pairs())
+
+    def _pairs(self) -> list[tuple[int, int]]:
+        return [(i, j) for j in range(len(self.columns)) for i in range(j + 1)]
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         vertices = self._vertices(columns)
         found = self._centred(released, columns)
-        pairs = [(i, j) for j in range(len(vertices)) for i in range(j + 1)]
-        terms = tuple(f"{self.columns[i]}:{self.columns[j]}" for i, j in pairs)
+        pairs = self._pairs()
+        terms = self._terms(pairs)
         sizes = np.array([vertices[i].half * vertices[j].half for i, j in pairs])
         unbiased = found.records / (found.records - 1) if found is not None and found.records > 1 else 1.0
         high = sizes * unbiased

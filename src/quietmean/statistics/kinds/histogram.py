@@ -10,10 +10,12 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Table
-from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import few, wilson
 from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+
+_USUAL_BINS = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -28,7 +30,7 @@ class Histogram(Statistic):
     by_place = ("column",)
 
     column: str = parameter(help="the column")
-    bins: int = bins_field(10)
+    bins: int | None = usual_bins_field(_USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
@@ -36,7 +38,7 @@ class Histogram(Statistic):
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> Table:
-        return Table((Axis.of(columns[self.column], self.edges, self.bins),))
+        return Table((Axis.of(columns[self.column], self.edges, self.bins, _USUAL_BINS),))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         table = self._table(columns)

@@ -10,13 +10,15 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag
 from quietmean.statistics.features import Axis, Table
-from quietmean.statistics.fields import bins_field, edges_field
+from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.two_samples import TwoSamples
 
 TERM, TEST = "probability", "mann-whitney"
+
+_USUAL_BINS = 32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -31,7 +33,7 @@ class MannWhitney(Statistic):
 
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose two levels are the groups")
-    bins: int = bins_field(32)
+    bins: int | None = usual_bins_field(_USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
@@ -41,7 +43,7 @@ class MannWhitney(Statistic):
         groups = columns.category(self.by)
         if len(groups.categories) != 2:
             raise InputError(f"{self.text} compares two groups, but column {self.by!r} has {len(groups.categories)} levels")
-        return Table((Axis.of(columns.number(self.column), self.edges, self.bins), Axis(groups)))
+        return Table((Axis.of(columns.number(self.column), self.edges, self.bins, _USUAL_BINS), Axis(groups)))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         samples = TwoSamples.of(released, self._table(columns))

@@ -15,10 +15,12 @@ from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.features import Axis, PrefixTable
-from quietmean.statistics.fields import bins_field, edges_field, numbers_field
+from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
 from quietmean.statistics.kinds.mean import nothing_present
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+
+_USUAL_BINS = 64
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Quantiles(Statistic):
 
     column: str = parameter(help="the column")
     probabilities: tuple[float, ...] = numbers_field((0.25, 0.5, 0.75), "which quantiles, between 0 and 1", "probabilities")
-    bins: int = bins_field(64)
+    bins: int | None = usual_bins_field(_USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
@@ -79,7 +81,7 @@ class Quantiles(Statistic):
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> PrefixTable:
-        return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins))
+        return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins, _USUAL_BINS))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column, known = columns[self.column], cumulative(released, self._table(columns))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
-from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.features import Edge, Moments, Vertex
 from quietmean.statistics.fields import numbers_field
-from quietmean.statistics.intervals import quadratic_set
+from quietmean.statistics.intervals import quadratic_set, t_quantile
 from quietmean.statistics.kinds.sum import require_records
 from quietmean.statistics.rows import Row, assembled, spread
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
@@ -21,17 +22,28 @@ from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 ALL, RATIO, DIFFERENCE, STANDARDISED = "all", "rate-ratio", "rate-difference", "standardised"
 # Noise deviations that person-time must have, and events for a ratio.
 _LEAST_TIME, _LEAST_EVENTS = 4.0, 3.0
-# Person-time counts half as much as events in the encoding: events are rarer, and their noise decides.
+# Person-time counts half as much as events in the encoding: events are rarer, and their noise decides. Their product costs
+# nothing then: the maximum cut has the events on one side.
 _TIME_WEIGHT = 0.5
+# Noise deviations that the sum of squares must have to be believed where it is less than a Poisson count's, and degrees of
+# freedom of the whole variance below which a Poisson count stands behind it.
+_CERTAIN, _LEAST_DEGREES = 4.0, 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Events and person-time, and the covariance of their noise, (2, 2)."""
+    """Of the records of a group the sums of e, t, e^2, e t and t^2, events and time of each; and the covariance of the noise."""
 
-    events: float
-    time: float
+    sums: Array
     noise: Array
+
+    @property
+    def events(self) -> float:
+        return float(self.sums[0])
+
+    @property
+    def time(self) -> float:
+        return float(self.sums[1])
 
     @property
     def known(self) -> bool:
@@ -42,20 +54,54 @@ class _Group:
         return self.events / self.time
 
     @property
+    def noise_of_events(self) -> float:
+        """The standard deviation."""
+        return math.sqrt(max(float(self.noise[0, 0]), 0.0))
+
+    @property
     def noise_of_rate(self) -> float:
-        return spread(np.array([1.0, -self.rate]) / self.time, self.noise)
+        return spread(np.array([1.0, -self.rate]) / self.time, self.noise[:2, :2])
+
+    @cached_property
+    def squares(self) -> tuple[float, float]:
+        """The sum of (e - r t)^2 over all records at the rate r, and the standard deviation of its noise.
+
+        It is the variance of sampling of events - r time, whatever the distribution of events.
+        """
+        rate = self.rate
+        weights = np.array([0.0, 0.0, 1.0, -2 * rate, rate**2])
+        slope = 2 * float(rate * self.sums[4] - self.sums[3])
+        gradient = weights + slope * np.array([1.0, -rate, 0.0, 0.0, 0.0]) / self.time
+        return float(weights @ self.sums), math.sqrt(spread(gradient, self.noise))
+
+    @cached_property
+    def sampling(self) -> float:
+        """The variance of sampling of events - rate time: as released; that of a Poisson count unless less is certain."""
+        found, error = self.squares
+        return found if found > _CERTAIN * error else max(found, self.events, 0.0)
 
     @property
     def sampling_of_rate(self) -> float:
-        """Of a Poisson count."""
-        return max(self.events, 0.0) / self.time**2
+        return self.sampling / self.time**2
+
+    @property
+    def degrees(self) -> float:
+        """Of that variance, by its noise (Satterthwaite)."""
+        error = self.squares[1]
+        return 2 * (self.sampling / error) ** 2 if error > 0 else math.inf
 
     def interval(self, sampling: bool) -> tuple[float, float]:
-        """All r with (events - r time)^2 <= z^2 (r time + noise of events - r time): right for few events and uncertain time."""
+        """All r with (events - r time)^2 <= q^2 (f r time + noise of events - r time), where f r time is the variance of sampling
+        at the rate itself: right for few events and uncertain time."""
         own, both, timed = self.noise[0, 0], self.noise[0, 1], self.noise[1, 1]
-        square = self.time**2 - Z**2 * timed
-        slope = -2 * self.events * self.time + Z**2 * (2 * both - (self.time if sampling else 0.0))
-        low, high = quadratic_set(square, slope, self.events**2 - Z**2 * own)
+        quantile, part = Z, 0.0
+        if sampling:
+            quantile = t_quantile(_together(self.noise_of_rate, [self.sampling_of_rate], [self]))
+            # Of no events at all nothing is seen of how they vary.
+            part = self.sampling / self.events if self.events > 0 else 1.0
+        square = self.time**2 - quantile**2 * timed
+        slope = -2 * self.events * self.time + quantile**2 * (2 * both - part * self.time)
+        low, high = quadratic_set(square, slope, self.events**2 - quantile**2 * own)
         return max(low, 0.0), max(high, 0.0)
 
 
@@ -64,9 +110,11 @@ class Rates(Statistic):
     """Events divided by person-time in each group of ``by``; of two groups also ``rate-ratio`` and ``rate-difference``, second
     against first. ``per`` multiplies: 1000 for events per 1000 units of time.
 
-    ``events`` is a boolean column, or one of counts from 0 to a cap; ``time`` is one from 0 on. Intervals of the population
-    assume that events are Poisson. With ``standard``, weights of the groups in their order, the term ``standardised`` is the
-    rate of a population with these groups. A record without the group counts nowhere.
+    ``events`` is a boolean column, or one of counts from 0 to a cap; ``time`` is one from 0 on. What a record has beyond the
+    upper bound of its time is left out: an event at a later time is none, and of a count the part within the bound counts.
+    Intervals of the population hold however events vary between records (quasi-Poisson, with the released squares); where noise
+    hides how they vary, for Poisson events, and the flag ``model-based`` says so. With ``standard``, weights of the groups in
+    their order, ``standardised`` is the rate of a population with these groups. A record without the group counts nowhere.
     """
 
     name = "rates"
@@ -95,31 +143,39 @@ class Rates(Statistic):
             raise InputError(f"column {self.time!r} is person-time, but its lower bound is {time.low:g}: declare it from 0 on")
         if self.events == self.time:
             raise InputError(f"{self.text} names one column twice: name events, then time")
-        vertices = Vertex(events, YES if events.boolean else None), Vertex(time)
+        happened, observed = Vertex(events, YES if events.boolean else None, time), Vertex(time)
         by = None if self.by is None else columns.category(self.by)
-        return Moments(tuple((None, vertex) for vertex in vertices), (1.0, _TIME_WEIGHT), by)
+        edges: tuple[Edge, ...] = ((None, happened), (None, observed), (happened, observed))
+        return Moments(edges, (1.0, _TIME_WEIGHT, _TIME_WEIGHT), by)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         feature = self._moments(columns)
         names = [ALL] if feature.by is None else list(feature.by.categories)
         groups = [_read(released, feature, place) for place in range(len(names))]
-        flags = [
-            Flag("no-person-time", f"{name}: too little person-time for the noise, no rate")
-            for name, group in zip(names, groups, strict=True)
-            if not group.known
-        ]
+        flags: list[Flag] = []
+        for name, group in zip(names, groups, strict=True):
+            if not group.known:
+                flags.append(Flag("no-person-time", f"{name}: too little person-time for the noise, no rate", (name,)))
+            elif _together(group.noise_of_rate, [group.sampling_of_rate], [group]) < _LEAST_DEGREES:
+                text = f"{name}: noise hides how events vary between records, the population's interval assumes Poisson events"
+                flags.append(Flag("model-based", text, (name,)))
         rows = [self._rate(name, group) for name, group in zip(names, groups, strict=True)]
         if len(names) == 2:
             rows += self._against(groups, flags)
         if self.standard is not None:
             rows.append(self._standardised(groups))
         for name, group in zip(names, groups, strict=True):
-            if group.events < 2 * math.sqrt(max(group.noise[0, 0], 0.0)):
-                flags.append(Flag("few", f"{name}: the noise hides how many events there are, only an upper end is known"))
+            if group.events < 2 * group.noise_of_events:
+                upper = group.interval(True)[1] * group.time if group.known else math.inf
+                text = f"{name}: the noise hides how many events there are, only an upper end is known"
+                flags.append(Flag("few", text, (name,), upper if math.isfinite(upper) else None))
+        terms = {row.term for row in rows}
+        headline = [STANDARDISED] if STANDARDISED in terms else [RATIO] if RATIO in terms else names
         return assembled(
             rows,
             flags=tuple(flags),
-            method="Poisson events; score interval of Fieller's form with the noise, log scale for the ratio",
+            headline=tuple(headline),
+            method="score interval of Fieller's form with the noise and the released squares, log scale for the ratio",
         )
 
     def _rate(self, name: str, group: _Group) -> Row:
@@ -133,17 +189,21 @@ class Rates(Statistic):
         one, two = groups
         if not (one.known and two.known):
             return [Row.unknown(RATIO, (0.0, math.inf)), Row.unknown(DIFFERENCE)]
-        errors = (math.sqrt(max(group.noise[0, 0], 0.0)) for group in groups)
-        if any(group.events <= _LEAST_EVENTS * error for group, error in zip(groups, errors, strict=True)):
-            flags.append(Flag("few-events", "a group has too few events for the noise: no rate ratio, the difference only"))
+        if any(group.events <= _LEAST_EVENTS * group.noise_of_events for group in groups):
+            text = "a group has too few events for the noise: no rate ratio, the difference only"
+            flags.append(Flag("few-events", text, (RATIO,)))
             ratio = Row.unknown(RATIO, (0.0, math.inf))
         else:
             slopes = [np.array([1 / group.events, -1 / group.time]) for group in groups]
-            noise = sum(spread(slope, group.noise) for slope, group in zip(slopes, groups, strict=True))
-            ratio = Row.ratio(RATIO, math.log(two.rate / one.rate), noise, 1 / one.events + 1 / two.events)
-        noise, sampling = one.noise_of_rate + two.noise_of_rate, one.sampling_of_rate + two.sampling_of_rate
-        difference = Row.normal(DIFFERENCE, (two.rate - one.rate) * self.per, noise * self.per**2, sampling * self.per**2)
-        return [ratio, difference.tested()]
+            noise = sum(spread(slope, group.noise[:2, :2]) for slope, group in zip(slopes, groups, strict=True))
+            parts = [group.sampling / group.events**2 for group in groups]
+            degrees = _together(noise, parts, groups)
+            ratio = Row.ratio(RATIO, math.log(two.rate / one.rate), noise, sum(parts), degrees)
+        noise = (one.noise_of_rate + two.noise_of_rate) * self.per**2
+        parts = [group.sampling_of_rate * self.per**2 for group in groups]
+        degrees = _together(noise, parts, groups)
+        difference = Row.normal(DIFFERENCE, (two.rate - one.rate) * self.per, noise, sum(parts), degrees=degrees)
+        return [ratio, difference.tested(degrees)]
 
     def _standardised(self, groups: list[_Group]) -> Row:
         """The weighted mean of rates (direct standardisation)."""
@@ -151,24 +211,34 @@ class Rates(Statistic):
             return Row.unknown(STANDARDISED, (0.0, math.inf))
         weights = np.array(self.standard) / sum(self.standard) * self.per
         used = [(weight, group) for weight, group in zip(weights.tolist(), groups, strict=True) if weight]
-        return Row.normal(
-            STANDARDISED,
-            sum(weight * group.rate for weight, group in used),
-            sum(weight**2 * group.noise_of_rate for weight, group in used),
-            sum(weight**2 * group.sampling_of_rate for weight, group in used),
-        )
+        noise = sum(weight**2 * group.noise_of_rate for weight, group in used)
+        parts = [weight**2 * group.sampling_of_rate for weight, group in used]
+        degrees = _together(noise, parts, [group for _, group in used])
+        return Row.normal(STANDARDISED, sum(weight * group.rate for weight, group in used), noise, sum(parts), degrees=degrees)
+
+
+def _together(noise: float, parts: list[float], groups: list[_Group]) -> float:
+    """Degrees of freedom of a sum of variances: of the noise, which is known, and of sampling in each group."""
+    loose = sum(part**2 / group.degrees for part, group in zip(parts, groups, strict=True) if part > 0)
+    return (noise + sum(parts)) ** 2 / loose if loose > 0 else math.inf
 
 
 def _read(released: Released, feature: Moments, place: int) -> _Group:
-    """Events and person-time of a group, over all its records."""
-    (_, events), (_, time) = feature.edges
-    readers = np.zeros((2, feature.size))
+    """Sums over all records of a group."""
+    (_, events), (_, time), _ = feature.edges
     begin = place * feature.block
-    readers[0, [begin, begin + 1]] = events.centre, events.half
-    readers[1, [begin, begin + 2]] = time.centre, time.half
-    readers *= released.weight
-    found = readers @ released.mean(feature)
-    return _Group(float(found[0]), float(found[1]), readers @ released.covariance(feature) @ readers.T)
+    one, e, t, product, *squares = np.eye(feature.size)[begin : begin + feature.block]
+    counted, observed = events.centre * one + events.half * e, time.centre * one + time.half * t
+
+    def squared(vertex: Vertex, single: Array, square: Array) -> Array:
+        found: Array = vertex.centre**2 * one + 2 * vertex.centre * vertex.half * single + vertex.half**2 * square
+        return found
+
+    # An event that is there or not is its own square.
+    square = counted if events.level is not None else squared(events, e, squares[0])
+    both = events.centre * observed + events.half * (time.centre * e + time.half * product)
+    readers = np.array([counted, observed, square, both, squared(time, t, squares[-1])]) * released.weight
+    return _Group(readers @ released.mean(feature), readers @ released.covariance(feature) @ readers.T)
 
 
 STATISTIC = Rates

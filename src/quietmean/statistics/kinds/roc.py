@@ -13,7 +13,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag
 from quietmean.statistics.features import Axis, Table
-from quietmean.statistics.fields import bins_field, boolean_column, edges_field
+from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 
 AUC = "auc"
 KINDS = ("sensitivity", "specificity", "ppv", "npv")
+
+USUAL_BINS = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -39,7 +41,7 @@ class Roc(Statistic):
 
     score: str = parameter(help="the column of scores")
     outcome: str = parameter(help="the boolean column of outcomes")
-    bins: int = bins_field(16)
+    bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
@@ -65,10 +67,13 @@ class Roc(Statistic):
         )
 
 
-def table_of_scores(score: str, outcome: str, edges: tuple[float, ...] | None, bins: int, columns: Columns) -> Table:
+def table_of_scores(score: str, outcome: str, edges: tuple[float, ...] | None, bins: int | None, columns: Columns) -> Table:
     """Bins of the score against the outcome. Raises :class:`InputError` for an outcome that is not boolean."""
     return Table(
-        (Axis.of(columns.number(score), edges, bins), Axis(boolean_column(columns, outcome, "whether a record has the outcome")))
+        (
+            Axis.of(columns.number(score), edges, bins, USUAL_BINS),
+            Axis(boolean_column(columns, outcome, "whether a record has the outcome")),
+        )
     )
 
 

@@ -72,6 +72,11 @@ class Table1(Statistic):
             return ColumnBlock(column, by)
         return Table((Axis(column),) if by is None else (Axis(by), Axis(column)))
 
+    def terms_of(self, column: Column, estimates: Estimates) -> tuple[str, ...]:
+        names = (column.name, f"{column.name} mean", f"{column.name} sd")
+        pairs = zip(estimates.terms, estimates.groups, strict=True)
+        return tuple(term for term, (_, name) in pairs if name in names)
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         by, columns_of_rows = self._by(columns), self._rows(columns)
         groups = [ALL] if by is None else list(by.categories)
@@ -143,7 +148,7 @@ def _numbers(
         if one is None:
             flags.append(Flag("nothing-present", f"{column.name} in {group}: too few values for the noise, left out"))
         rows += [_mean(one, column).of(group), _deviation(one, column, group, flags).of(group)]
-        if feature.by is not None or column.missing == "indicator":
+        if not feature.filled_in:
             rows.append(_missing(released, column, feature, place, size).of(group))
     known = [one for one in found if one is not None]
     if len(groups) == 2:

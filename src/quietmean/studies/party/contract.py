@@ -149,6 +149,11 @@ class Contract:
         return self.study.columns
 
     @property
+    def filled_in(self) -> Sequence[Column]:
+        """The columns whose missing cells count as the middle of their bounds."""
+        return self.study.workload.filled_in()
+
+    @property
     def relays(self) -> list[str]:
         return relays_of(self.parties)
 
@@ -223,6 +228,7 @@ class Contract:
             "party": self.own.name,
             "statistics": [statistic.text for statistic in self.study.workload.statistics],
             "columns": [column.describe() for column in self.study.workload.columns],
+            "filled_in": [column.name for column in self.filled_in],
             "unit": str(target.unit),
             "neighbouring": str(target.neighbouring),
             "epsilon_a_priori": self.epsilon_a_priori,
@@ -298,7 +304,7 @@ class Contract:
         return [
             ("study", self.study.name),
             ("asks for", _listed([statistic.text for statistic in self.study.workload.statistics])),
-            ("of", _listed([_column(column) for column in self.study.workload.columns])),
+            ("of", _listed([_column(column, column in self.filled_in) for column in self.used])),
             ("protects", f"{_UNITS[target.unit]}, under {target.neighbouring}{self._counts()}"),
             ("costs at most", f"epsilon {_up(self.epsilon_a_priori)} {at}, known beforehand: {plan.a_priori.enforced_by}"),
             ("against", f"any {target.colluding} of the {target.parties} parties together, and who sees the result"),
@@ -324,11 +330,11 @@ def _party_json(party: Signatory) -> dict[str, Any]:
     return {"name": party.name, "key": party.key, "address": None if party.address is None else format_address(party.address)}
 
 
-def _column(column: Column) -> str:
+def _column(column: Column, filled_in: bool) -> str:
     if column.boolean:
         return f"{column.name} (yes or no)"
     said = ", ".join(column.levels) or f"{column.low:g} to {column.high:g}"
-    return f"{column.name} ({said})"
+    return f"{column.name} ({said}{'; missing cells count as the middle here' if filled_in else ''})"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from quietmean.core.portability import mode_of
 from quietmean.core.schema import nearest
 from quietmean.node.net import number_of, parse_public_key
 from quietmean.protocols import get_protocol
-from quietmean.statistics import Column, get_statistic
+from quietmean.statistics import Column, DeclaredColumn, get_statistic
 from quietmean.studies.audit import AuditLog
 from quietmean.studies.party.contract import Asked, Signatory
 
@@ -86,7 +86,7 @@ class _File(BaseModel):
     audit: Audit = Audit()
     # Where this site has the folder of studies whose messages are files.
     folder: str | None = None
-    column: tuple[Column, ...] = ()
+    column: tuple[DeclaredColumn, ...] = ()
 
 
 @dataclass(frozen=True)

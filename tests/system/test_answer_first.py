@@ -1,0 +1,234 @@
+"""Whatever fails in a page or a picture, the answer is printed, its receipt stored, and the exit code 0.
+
+Every function of the folder ``report`` raises once, in every command that makes pages.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import quietmean.report
+from quietmean.cli.main import main
+from quietmean.node.net import Identity
+from quietmean.studies import local
+from quietmean.studies.local import LocalStudy
+from support.outcomes import PARTIES, finished, truth_of
+from support.site_policy import BETWEEN_TWO, write_policy
+
+ERRORS: tuple[type[Exception], ...] = (ValueError, KeyError, MemoryError, RecursionError, OSError, ZeroDivisionError)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function of the folder, or a method of a class in it."""
+
+    owner: Any
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.owner.__name__}.{self.name}"
+
+
+def parts() -> list[Part]:
+    modules = [importlib.import_module(f"quietmean.report.{one.name}") for one in pkgutil.iter_modules(quietmean.report.__path__)]
+    found: list[Part] = []
+    for module in modules:
+        for name, one in vars(module).items():
+            if getattr(one, "__module__", None) != module.__name__:
+                continue
+            if isinstance(one, FunctionType):
+                found.append(Part(module, name))
+            elif isinstance(one, type):
+                found += [
+                    Part(one, inner)
+                    for inner, each in vars(one).items()
+                    if isinstance(each, FunctionType | property | classmethod)
+                ]
+    # What dataclasses write themselves.
+    return [part for part in found if not (part.name.startswith("__") and part.name != "__init__")]
+
+
+def everywhere(part: Part) -> Iterator[Any]:
+    """All that hold it: a function is imported by others under its name."""
+    if isinstance(part.owner, type):
+        yield part.owner
+        return
+    it = vars(part.owner)[part.name]
+    yield from (module for module in list(sys.modules.values()) if getattr(module, "__dict__", {}).get(part.name) is it)
+
+
+@dataclass
+class Broken:
+    """One part that raises; ``times``: how often it did."""
+
+    error: type[Exception]
+    times: int = 0
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        self.times += 1
+        raise self.error("no picture")
+
+
+def injected(part: Part, error: type[Exception], run: Callable[[], Path]) -> tuple[int, Path]:
+    """Runs with the part broken; returns how often it was asked for, and what the run returned."""
+    broken = Broken(error)
+
+    def replacement(*given: Any, **named: Any) -> Any:
+        return broken(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner in list(everywhere(part)):
+            kind = type(vars(owner)[part.name]) if isinstance(owner, type) else None
+            patch.setattr(owner, part.name, kind(replacement) if kind in (property, classmethod) else replacement)
+        receipt = run()
+    return broken.times, receipt
+
+
+def every_part(run: Callable[[], Path], answer: str, every: int, capsys: pytest.CaptureFixture[str]) -> int:
+    """How many parts were asked for, each of which cost a page and nothing else; of ``every`` so many parts one is broken."""
+    asked = 0
+    for part, error in zip(parts()[::every], itertools.cycle(ERRORS), strict=False):
+        capsys.readouterr()
+        times, receipt = injected(part, error, run)
+        if not times:
+            continue
+        output = capsys.readouterr()
+        assert answer in output.out, part
+        assert json.loads(receipt.read_text()), part
+        warnings = [line for line in output.err.splitlines() if "was not made" in line]
+        assert 1 <= len(warnings) <= 2, (part, output.err)
+        assert all(line.startswith("quietmean: ") for line in warnings), part
+        assert "Traceback" not in output.err, part
+        asked += 1
+    return asked
+
+
+# All of them take minutes.
+EVERY = pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("x,yes\n" + "\n".join(f"{row % 10},{row % 2}" for row in range(60 * PARTIES)))
+    return tmp_path
+
+
+RUN = ["run", "--data", "t.csv", "--parties", str(PARTIES), "--column", "x", "--bounds", "0", "10", "--protocol", "local-dp"]
+
+
+def canned(texts: Sequence[str]) -> Callable[..., LocalStudy]:
+    outcome = finished(*texts)
+    network = SimpleNamespace(killed=[1], messages=3, bytes_sent=4, seconds=0.5)
+    study = LocalStudy(outcome, network, truth_of(outcome))  # type: ignore[arg-type]
+    return lambda *_, **__: study
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("texts", "needed"),
+    [
+        (["mean(x)"], 45),
+        (["survival(x, yes, by=arm, bins=4)", "site-effects(x, by=cause)", "roc(risk, yes, bins=4)", "table-1(by=arm)"], 60),
+    ],
+)
+def test_run(
+    table: Path, every: int, texts: list[str], needed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(local, "run_study", canned(texts))
+    numbers = itertools.count()
+
+    def run() -> Path:
+        folder = f"out{next(numbers)}"
+        main([*RUN, "--epsilon", "4", "--out", folder])
+        return Path(folder, "receipt.json")
+
+    assert every_part(run, "parties counted", every, capsys) >= needed / every - 2
+
+
+def test_json_is_printed_before_pages(table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(local, "run_study", canned(["mean(x)"]))
+    seen: list[str] = []
+
+    def page(*_: Any) -> None:
+        seen.append(capsys.readouterr().out)
+
+    monkeypatch.setattr("quietmean.report.write_study_report", page)
+    monkeypatch.setattr("quietmean.report.write_officer_page", page)
+    main([*RUN, "--epsilon", "4", "--out", "out", "--json"])
+    assert json.loads(seen[0])["report"] == "out/report.html"
+
+
+@EVERY
+def test_certify(table: Path, every: int, capsys: pytest.CaptureFixture[str]) -> None:
+    finished("mean(x)").save_receipt(table / "r.json")
+    numbers = itertools.count()
+
+    def run() -> Path:
+        main(["certify", "r.json", "--report", f"page{next(numbers)}.html"])
+        return Path("r.json")
+
+    assert every_part(run, "worst party, ex post", every, capsys) >= 60 / every - 2
+
+
+STUDY = """
+[study]
+name = "ages"
+epsilon = 0.5
+delta = 1e-6
+colluding = 0
+protocol = "local-dp"
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+
+
+@EVERY
+def test_join(
+    tmp_path: Path,
+    every: int,
+    monkeypatch: pytest.MonkeyPatch,
+    free_ports: Callable[[int], list[int]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After the end the same command shows the same result again, from the store."""
+    monkeypatch.chdir(tmp_path)
+    entries = []
+    for name, port in zip(("ada", "bob"), free_ports(2), strict=True):
+        identity = Identity.generate()
+        identity.save(tmp_path / f"{name}.key")
+        entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\nkey = "{identity.public_key}"\n')
+        Path(f"{name}.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+    Path("roster.toml").write_text("\n".join(entries))
+    Path("study.toml").write_text(STUDY)
+    write_policy(Path("policy.toml"), **BETWEEN_TWO)
+    shared = ["study.toml", "--roster", "roster.toml", "--yes", "--no-ledger", "--policy", "policy.toml"]
+    lines = [["join", *shared, "--data", f"{name}.csv", "--key", f"{name}.key"] for name in ("ada", "bob")]
+    processes = [
+        subprocess.Popen([sys.executable, "-m", "quietmean.cli.main", *line], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for line in lines
+    ]
+    for process in processes:
+        errors = process.communicate(timeout=120)[1]
+        assert process.returncode == 0, errors.decode()
+
+    def run() -> Path:
+        main(lines[0])
+        return Path("study-ada.receipt.json")
+
+    assert every_part(run, "parties counted", every, capsys) >= 45 / every - 2
