@@ -92,7 +92,9 @@ class Plan:
         """Raises :class:`InputError` for a stated domain of which the protocol would move some values."""
         name = self.protocol.name
         if self.protocol.domain != ANY_DOMAIN:
-            raise InputError(f"protocol {name} takes {self.protocol.domain} only, and the domain has others: name another protocol")
+            raise InputError(
+                f"protocol {name} takes {self.protocol.domain} only, and the domain has others: name another protocol"
+            )
         region = self.protocol.value_region(self.target)
         if region is not None and not region.contains(domain):
             raise InputError(

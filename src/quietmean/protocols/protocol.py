@@ -413,17 +413,11 @@ class Protocol(Configured, ABC):
         return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
 
     def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
-        """Where the vector of a party of that public weight has to lie to enter the result as it is; None: anywhere.
-
-        Whatever limits, clips or rejects what lies elsewhere overrides this. A plan refuses a domain that reaches beyond it.
-        """
+        """Where a vector of that public weight is held as it is, for whoever clips or limits; a plan refuses any other domain."""
         return None
 
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """The same, planned for this target, for vectors of one unit in a ``domain`` no wider than the sensitivity.
-
-        Where :meth:`value_region` does not contain it and was not asked for, with a region that does.
-        """
+        """The same, planned for this target, with a region that holds a ``domain`` of one unit, unless another was asked for."""
         return self
 
     def noise_variance(self, target: Target) -> float | None:
