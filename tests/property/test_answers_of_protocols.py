@@ -206,7 +206,7 @@ def test_all_kinds_at_once(protocol: str, protects: Protects, sizes: tuple[int, 
     found = of_all_kinds(protocol, protects)
     if found is None:
         return
-    firsts = [0, 37] if machines else range(0, len(CORNERS), 5)
+    firsts = [37] if machines else range(0, len(CORNERS), 11)
     tables = [*(at_corners(first, sizes) for first in firsts), random_tables(1, sizes)]
     for one in tables:
         require_the_answer_of_pooled_records(*found, one, machines=machines)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import LARGEST_COORDINATE, Ball, Box
 from quietmean.core.grid import LARGEST_UNITS, check_step, within
+from quietmean.core.input_domain import LARGEST_COORDINATE, Ball, Box
 from quietmean.core.numbers import Numbers, whole_numbers
 from quietmean.core.party import Vector
 from quietmean.core.rounding import round_up
