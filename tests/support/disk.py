@@ -112,7 +112,9 @@ def failing_disk(trouble: Trouble | None = None, *, reads: bool = False) -> Iter
         return connected(path, Connection)
 
     def connected(path: Path, factory: type[sqlite3.Connection]) -> sqlite3.Connection:
-        with patch.object(database.sqlite3, "connect", lambda *given, **more: opened(*given, **more, factory=factory)):
+        with patch(
+            "quietmean.node.storage.database.sqlite3.connect", lambda *given, **more: opened(*given, **more, factory=factory)
+        ):
             return plain(path)
 
     def open_private(path: Path, flags: int) -> int:

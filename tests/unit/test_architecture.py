@@ -338,7 +338,6 @@ def _inside(folder: tuple[str, ...], arrows: set[tuple[tuple[str, ...], tuple[st
 OWNERS = {
     "node/tasks.py": {"create_task"},
     "api/sessions.py": {"run_coroutine_threadsafe"},
-    "api/joining.py": {"run_coroutine_threadsafe"},
 }
 MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor"}
 

@@ -99,8 +99,8 @@ class Plan:
         region = self.protocol.value_region(self.target)
         if region is not None and not region.contains(domain):
             raise InputError(
-                f"protocol {name} holds {region.text}, but the domain reaches beyond that, with coordinates from {domain.low:g} to "
-                f"{domain.high:g}: leave out the options that say where values lie, or name another protocol"
+                f"protocol {name} holds {region.text}, but the domain reaches beyond that, with coordinates from {domain.low:g} "
+                f"to {domain.high:g}: leave out the options that say where values lie, or name another protocol"
             )
 
     @property
