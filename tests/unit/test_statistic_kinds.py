@@ -14,8 +14,10 @@ from quietmean.core.codec import canonical_json, to_plain
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns, Estimates, Statistic, Workload, parse_statistic, read_text, registry
+from quietmean.statistics.features import Axis
 from quietmean.statistics.kinds.crosstab import independence
 from quietmean.statistics.survival_curve import Curve
+from quietmean.statistics.time_bins import TimeBins
 from quietmean.testing import check_statistic
 from support.json_documents import faults
 
@@ -420,13 +422,13 @@ def arms() -> tuple[Array, Array]:
 
 def test_curves_without_noise_are_kaplan_meiers() -> None:
     times, arm = arms()
-    columns = Columns([Column(name="t", low=0, high=12), Column(name="e", boolean=True), Column(name="arm", levels=("a", "b"))])
-    # An event at the end of a year lies in the middle of its bin.
-    records = np.column_stack([times - 0.5, (times <= 10).astype(float), arm])
+    time = Column(name="t", low=0, high=12, whole=True)
+    columns = Columns([time, Column(name="e", boolean=True), Column(name="arm", levels=("a", "b"))])
+    records = np.column_stack([times, (times <= 10).astype(float), arm])
     workload = Workload(columns, (statistic("survival(t, e, by=arm, horizon=10, bins=10)"),), PrivacyUnit.RECORD)
     encoded = workload.encode(records)
     found = workload.decode(encoded.vector / encoded.weight, 0.0, encoded.weight)[0].estimates
-    assert not found.flags
+    assert [flag.code for flag in found.flags] == ["not-reached"]
     samples = []
     for place in (0, 1):
         own = times[arm == place]
@@ -441,29 +443,36 @@ def test_curves_without_noise_are_kaplan_meiers() -> None:
     assert found.tests["log-rank"].statistic == pytest.approx(oracle.statistic**2, rel=1e-9)
     assert found.tests["log-rank"].p_value == pytest.approx(oracle.pvalue, rel=1e-9)
     told = found.to_json()["estimate"]
-    assert list(told) == ["a", "b"]
+    assert list(told) == ["a", "b", "lower-quartile", "median", "upper-quartile"]
     assert list(told["a"])[:2] == ["1", "2"]
+
+
+def years(count: int) -> TimeBins:
+    """Time 0, and so many years after it."""
+    axis = Axis(Column(name="t", low=0, high=count), tuple(float(year) for year in range(count + 1)), closed="right")
+    return TimeBins.of(axis, count + 1)
 
 
 def test_a_cut_curve_goes_on_with_the_usual_hazard() -> None:
     """Where hardly anybody is at risk the tail is that of the mean hazard before; where many are, their own."""
-    events, censored = np.array([20.0, 20.0, 3.0, 0.0]), np.array([0.0, 100.0, 2.0, 0.0])
-    noise = np.diag(np.full(9, 4.0))
-    curve = Curve(np.arange(1.0, 5.0), events, censored, 1.0, noise)
-    assert curve.usable == 2
-    usual = 40 / (146 + 126 - 50)
-    risk, error = curve.at_risk[2:], curve.risk_noise[2:]
+    events, censored = np.array([0.0, 20.0, 20.0, 3.0, 0.0]), np.array([0.0, 0.0, 100.0, 2.0, 0.0])
+    # None of those at time 0.
+    noise = np.diag([0.0, *[4.0] * 4, 0.0, *[4.0] * 5])
+    curve = Curve(years(4), events, censored, 1.0, noise)
+    assert curve.usable == 3
+    usual = 40 / (146 + 146 + 126 - 50)
+    risk, error = curve.at_risk[3:], curve.risk_noise[3:]
     np.testing.assert_allclose(risk, [5.0, 1.0])
     np.testing.assert_allclose(error, [17**0.5, 3.0])
     hazards = (np.array([3.0, 0.0]) + 5 * error * usual) / (risk + 5 * error)
     np.testing.assert_allclose(curve.extrapolated, curve.survival[-1] * np.cumprod(1 - hazards))
-    assert len(Curve(np.array([1.0]), np.array([100.0]), np.array([0.0]), 100.0, np.zeros((3, 3))).extrapolated) == 0
-    assert len(Curve(np.array([1.0]), np.array([1.0]), np.array([0.0]), 1.0, np.zeros((3, 3))).extrapolated) == 0
+    assert len(Curve(years(1), np.array([0.0, 100.0]), np.zeros(2), 100.0, np.zeros((5, 5))).extrapolated) == 0
+    assert len(Curve(years(1), np.zeros(2), np.zeros(2), 0.0, np.zeros((5, 5))).extrapolated) == 0
 
 
 def test_those_censored_in_a_bin_are_at_risk_for_half_of_it() -> None:
-    events, censored = np.array([5.0, 4.0, 2.0]), np.array([6.0, 2.0, 8.0])
-    curve = Curve(np.array([1.0, 2.0, 3.0]), events, censored, 30.0, np.zeros((7, 7)))
-    left = np.array([57.0, 46.0, 40.0])
+    events, censored = np.array([0.0, 5.0, 4.0, 2.0]), np.array([0.0, 6.0, 2.0, 8.0])
+    curve = Curve(years(3), events, censored, 30.0, np.zeros((9, 9)))
+    left = np.array([57.0, 57.0, 46.0, 40.0])
     np.testing.assert_allclose(curve.at_risk, left - censored / 2)
     np.testing.assert_allclose(curve.survival, np.cumprod(1 - events / (left - censored / 2)))

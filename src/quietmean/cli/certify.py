@@ -22,6 +22,7 @@ from quietmean.cli.console import (
     warn,
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
+from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
@@ -252,17 +253,19 @@ def parse_parties(text: str) -> frozenset[PartyId]:
 
 def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
     """Intercepted messages (party, round) from a JSON file; none without a file. Raises :class:`InputError` for other content."""
-    import msgspec
-
     if path is None:
         return frozenset()
+
+    def unreadable(reason: str) -> InputError:
+        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): mend it")
+
     try:
-        pairs = msgspec.json.decode(path.read_bytes(), type=list[tuple[int, int]])
+        raw = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"file {path} does not exist: check the path") from None
-    except (OSError, msgspec.DecodeError) as error:
-        raise InputError(f"file {path} cannot be read as a list of [party, round] ({reason_of(error)}): mend it") from None
-    return frozenset(pairs)
+    except OSError as error:
+        raise unreadable(reason_of(error)) from None
+    return frozenset(decode_json(raw, list[tuple[int, int]], unreadable))
 
 
 def _show(document: dict[str, Any], delta: float, relation: str) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from quietmean.core.codec import canonical_json, digest
+from quietmean.core.errors import InputError
 from quietmean.core.extensions import sources
 from quietmean.core.folders import cache_folder
+from quietmean.core.json_file import read_json
 from quietmean.core.portability import replace_durably
 from quietmean.protocols import registry
 
@@ -26,9 +26,8 @@ class PlanCache:
         self._directory = directory or cache_folder() / "plans"
 
     def find(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            found = msgspec.json.decode(self._path(asked).read_bytes())
-            return found if isinstance(found, dict) else None
+        with contextlib.suppress(OSError, InputError):
+            return read_json(self._path(asked))
         return None
 
     def keep(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:

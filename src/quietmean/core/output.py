@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
 import os
 import stat
 import threading
@@ -13,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from quietmean.core.codec import canonical_json
+from quietmean.core.codec import canonical_json, decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.portability import owner_only, sync_folder
 
@@ -162,11 +160,10 @@ def require_apart(outputs: Iterable[Output], *others: Path) -> None:
 
 def json_object(content: bytes) -> dict[str, Any]:
     """The JSON object in a file; an empty one if it holds something else."""
-    with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(content)
-        if isinstance(found, dict):
-            return found
-    return {}
+    try:
+        return decode_json(content, dict[str, Any], InputError)
+    except InputError:
+        return {}
 
 
 def has_fields(*names: str) -> Recognises:

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
 from quietmean.core.output import Output
@@ -104,11 +103,9 @@ class Shelf:
     def node(self, name: str) -> tuple[NodeView, dict[str, Any]]:
         """Raises :class:`InputError` for a status that cannot be read."""
         status = read_status(self.nodes()[name])
-        try:
-            view = msgspec.convert({field: status.get(field) for field in NodeView.__dataclass_fields__}, NodeView)
-        except msgspec.ValidationError:
-            raise InputError(f"the status of {name} is not as it should be: was it edited?") from None
-        return view, status
+        wrong = InputError(f"the status of {name} is not as it should be: was it edited?")
+        fields = {field: status.get(field) for field in NodeView.__dataclass_fields__}
+        return convert(fields, NodeView, lambda reason: wrong), status
 
     def receipt(self, name: str) -> dict[str, Any]:
         return read_json(self.results()[name])

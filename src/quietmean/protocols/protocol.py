@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.input_domain import InputDomain
+from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -412,9 +412,17 @@ class Protocol(Configured, ABC):
         """
         return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
 
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
+        """Where a vector of that public weight is held as it is, for whoever clips or limits; a plan refuses any other domain."""
+        return None
+
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """The same, planned for this target, for vectors of one unit in a ``domain`` no wider than the sensitivity."""
+        """The same, planned for this target, with a region that holds a ``domain`` of one unit, unless another was asked for."""
         return self
+
+    def noise_variance(self, target: Target) -> float | None:
+        """The expected variance of noise in the mean, per coordinate, where parameters tell it without simulation."""
+        return None
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""

@@ -132,6 +132,8 @@ def _fact(value: Any) -> str:
         return ""
     if isinstance(value, int | float):
         return "" if math.isnan(value) else "not reached" if math.isinf(value) else plain(value, 4)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {text}" for key, one in value.items() if (text := _fact(one)))
     if isinstance(value, list | tuple) and len(value) == 2:
         ends = [_fact(one) for one in value]
         return " to ".join(ends) if all(ends) else ""

@@ -20,6 +20,7 @@ from quietmean.report.style import COALITION, ESTIMATE, INK, MUTED, OVER, QUIET,
 from quietmean.report.words import UNKNOWN, fixed, plain, short
 from quietmean.statistics import Answer, Estimates
 from quietmean.statistics.estimates import Z
+from quietmean.statistics.kinds.survival import QUANTILES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,24 +171,23 @@ def _cell(axes: Axes, row: int, column: int, value: float) -> None:
 
 def _survival(answer: Answer) -> tuple[Figure, str] | None:
     found = answer.estimates
-    arms = list(dict.fromkeys(group for group, _ in found.groups))
-    if not 1 <= len(arms) <= _MOST_ARMS or not all(_is_number(time) for _, time in found.groups):
-        return None
-    if not (np.isfinite(found.value) & np.isfinite(found.standard_error)).any():
-        return None
     # Of competing events: curves that rise from 0.
     rising = answer.statistic.name != "survival"
+    points = {place: group for place, (group, _) in enumerate(found.groups) if rising or group not in QUANTILES}
+    arms = list(dict.fromkeys(points.values()))
+    if not 1 <= len(arms) <= _MOST_ARMS or not all(_is_number(found.groups[place][1]) for place in points):
+        return None
+    known = np.isfinite(found.value) & np.isfinite(found.standard_error)
+    if not known[list(points)].any():
+        return None
+    last = max(float(found.groups[place][1]) for place in points)
     arms_below, dashed = 0.24 * (len(arms) + 1), False
     with _canvas(2.7, bottom=0.65 + arms_below, left=1.2) as (figure, axes):
-        last = max(float(time) for _, time in found.groups)
         for arm, colour in zip(arms, _COLOURS, strict=False):
-            kept = [
-                place
-                for place, (group, _) in enumerate(found.groups)
-                if group == arm and math.isfinite(found.value[place]) and math.isfinite(found.standard_error[place])
-            ]
+            kept = [place for place, group in points.items() if group == arm and known[place]]
             times = np.array([0.0, *(float(found.groups[place][1]) for place in kept)])
-            curve = _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=0.0 if rising else 1.0)
+            begin, steps = 0.0 if rising else 1.0, bool(_of_arm(found, arm, "exact", False))
+            curve = _band(axes, times, found, colour, rising=1 if rising else -1, places=kept, first=begin, steps=steps)
             dashed |= _extrapolated(axes, found, arm, curve, colour)
             if len(arms) > 1:
                 axes.plot([], [], color=colour, label=short(arm))
@@ -205,14 +205,19 @@ def _survival(answer: Answer) -> tuple[Figure, str] | None:
 
 def _extrapolated(axes: Axes, found: Estimates, arm: str, curve: Array, colour: str) -> bool:
     """Goes on, dashed and without a band, where a curve of survival (1 and its known bins) was cut. Returns whether it was."""
-    summary = found.summary.get(arm)
-    later = summary.get("extrapolated", []) if isinstance(summary, Mapping) else []
+    later = _of_arm(found, arm, "extrapolated", [])
     if not later:
         return False
     times = [float(time) for group, time in found.groups if group == arm][-len(later) - 1 :]
     # It never rises, from the end of what is drawn on.
     axes.plot(times, np.minimum([curve[-1], *later], curve[-1]), color=colour, linewidth=1.2, linestyle=(0, (2, 2)))
     return True
+
+
+def _of_arm(found: Estimates, arm: str, name: str, otherwise: Any) -> Any:
+    """What a summary says of an arm, or of all of them."""
+    own = found.summary.get(arm, found.summary)
+    return own.get(name, otherwise) if isinstance(own, Mapping) else otherwise
 
 
 def _numbers_at_risk(axes: Axes, answer: Answer, arms: Sequence[str]) -> None:
@@ -287,15 +292,20 @@ def _band(
     rising: int,
     places: Sequence[int] | None = None,
     first: float | None = None,
+    steps: bool = False,
 ) -> Array:
-    """Draws a curve with both bands, monotone for the eye; ``first`` is known exactly. Returns the curve."""
+    """Draws a curve with both bands, monotone for the eye; ``first`` is known exactly. Returns the curve.
+
+    ``steps``: level between points, where it moves; else what is between them is not known, and points are joined.
+    """
+    style: Any = {"step": "post"} if steps else {}
     kept = list(range(len(found.terms))) if places is None else list(places)
     begin = [] if first is None else [first]
     for ends, alpha in ((_both(found)[kept], _PALE), (found.of_noise[kept], _DARK)):
         low, high = (_monotone(np.concatenate([begin, column]), rising) for column in ends.T)
-        axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
+        axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, **style)
     curve = _monotone(np.concatenate([begin, found.value[kept]]), rising)
-    axes.plot(x, curve, color=colour, linewidth=1.8)
+    axes.plot(x, curve, color=colour, linewidth=1.8, drawstyle="steps-post" if steps else "default")
     return curve
 
 

@@ -22,7 +22,7 @@ _NUDGE = 1e-6
 # Of e, that float64 can hold.
 _LARGEST_POWER = 700.0
 # A larger part of an interval that bins leave open is flagged.
-_MOST_OF_WIDTH = 0.25
+_MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _coarse(rows: Sequence[Row], parties: bool) -> tuple[Flag, ...]:
         low, high = row.of_noise if parties else row.of_population
         open_ = sum(row.resolution or (0.0, 0.0))
         # Not where it is nothing but rounding.
-        if math.isfinite(high - low) and open_ > max((high - low) * _MOST_OF_WIDTH, 1e-9 * abs(row.value)):
+        if math.isfinite(high - low) and open_ > max((high - low) * _MOST_OF_WIDTH, _ROUNDING * max(abs(row.value), 1.0)):
             terms.append(row.label)
     if not terms:
         return ()

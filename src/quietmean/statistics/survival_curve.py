@@ -1,4 +1,4 @@
-"""Kaplan-Meier curves and the log-rank test from binned counts with noise."""
+"""Kaplan-Meier curves from binned counts with noise, and what bins leave open."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.statistics.estimates import HypothesisTest, Z
-from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.estimates import Z
+from quietmean.statistics.time_bins import Places, TimeBins
 
 Array = NDArray[np.float64]
 
-# A curve ends where fewer are at risk than so many, or than so many deviations of their noise.
-_LEAST_AT_RISK, _LEAST_DEVIATIONS = 10.0, 5.0
-# The log-rank test leaves out bins with so few at risk, in all or in one arm.
-_LEAST_TESTED, _LEAST_IN_ARM = 20.0, 2.0
+# A curve ends where nobody is at risk, or fewer than so many deviations of their noise.
+_LEAST_AT_RISK, _LEAST_DEVIATIONS = 0.25, 5.0
+# Up to so many times that, what is shown was selected by its noise.
+_NEAR = 1.5
 # Of e, that float64 can hold: from there on an interval is from 0 to 1.
 _LARGEST_POWER = 700.0
 
@@ -27,26 +27,38 @@ class Curve:
     """One arm. ``events`` and ``censored``: counts by bin, (bins,); ``after``: who is still observed at the end.
 
     ``noise``: the covariance of the noise of events, censored and after, in this order, (2 bins + 1, 2 bins + 1). Those censored
-    in a bin are at risk in half of it.
+    in a bin of one time are at risk for its events, those in a bin of many times for half of them.
     """
 
-    times: Array
+    bins: TimeBins
     events: Array
     censored: Array
     after: float
     noise: Array
 
     @cached_property
+    def counts(self) -> Array:
+        """Events, censored and after: (2 bins + 1,)."""
+        return np.concatenate([self.events, self.censored, [self.after]])
+
+    @cached_property
+    def entering(self) -> Array:
+        """Who is observed when a bin begins, (bins,)."""
+        left = self.events + self.censored
+        entering: Array = self.after + np.cumsum(left[::-1])[::-1]
+        return entering
+
+    @cached_property
     def risk_slopes(self) -> Array:
         """How the numbers at risk follow from events, censored and after: (bins, 2 bins + 1)."""
         bins = len(self.events)
         later = np.triu(np.ones((bins, bins)))
-        return np.hstack([later, later - 0.5 * np.eye(bins), np.ones((bins, 1))])
+        return np.hstack([later, later - np.diag(1 - self.bins.share), np.ones((bins, 1))])
 
     @cached_property
     def at_risk(self) -> Array:
         """By bin, (bins,)."""
-        at_risk: Array = self.risk_slopes @ np.concatenate([self.events, self.censored, [self.after]])
+        at_risk: Array = self.risk_slopes @ self.counts
         return at_risk
 
     @cached_property
@@ -56,23 +68,53 @@ class Curve:
         deviations: Array = np.sqrt(np.maximum(variances, 0.0))
         return deviations
 
+    def bins_with(self, deviations: float) -> int:
+        """In how many bins, from the first, so many deviations of its noise are at risk."""
+        least = np.maximum(_LEAST_AT_RISK, deviations * self.risk_noise)
+        # Without noise everybody may have the event: those at risk after that are nobody.
+        enough = (self.at_risk >= least) & (self.at_risk > self.events - least)
+        return len(enough) if enough.all() else int(np.argmin(enough))
+
     @cached_property
     def usable(self) -> int:
         """In how many bins, from the first, enough are at risk."""
-        least = np.maximum(_LEAST_AT_RISK, _LEAST_DEVIATIONS * self.risk_noise)
-        enough = (self.at_risk >= least) & (self.at_risk > self.events)
-        return len(enough) if enough.all() else int(np.argmin(enough))
+        return self.bins_with(_LEAST_DEVIATIONS)
+
+    @cached_property
+    def shown(self) -> Places:
+        """The usable bins before edges."""
+        return self.bins.shown[self.bins.shown < self.usable]
+
+    @cached_property
+    def near(self) -> Places:
+        """The shown bins with so few at risk that they are known because noise happened to be in their favour, or nearly so."""
+        risk, errors = self.at_risk[self.shown], self.risk_noise[self.shown]
+        return self.shown[risk < _NEAR * _LEAST_DEVIATIONS * errors]
 
     @cached_property
     def survival(self) -> Array:
         """At the end of each usable bin. Unprojected: noise may make it rise."""
         d, a = self.events[: self.usable], self.at_risk[: self.usable]
-        survival: Array = np.cumprod(1 - d / a, dtype=np.float64)
+        survival: Array = np.cumprod(1 - d / a, dtype=np.float64) + 0.0
         return survival
 
     @cached_property
+    def limits(self) -> tuple[Array, Array]:
+        """Between which the curve of the same records without bins is at the end of each usable bin, but for noise.
+
+        The lower one if all who are censored in a bin left before its events, the upper one if after.
+        """
+        count = self.usable
+        d, entering = self.events[:count], self.entering[:count]
+        hidden = np.where(self.bins.numbers[:count] == 1, 0.0, np.maximum(self.censored[:count], 0.0))
+        fewest = np.maximum(entering - hidden, np.maximum(d, _LEAST_AT_RISK))
+        low = np.cumprod(1 - d / fewest, dtype=np.float64)
+        high = np.cumprod(1 - d / np.maximum(entering, _LEAST_AT_RISK), dtype=np.float64)
+        return np.minimum(low, self.survival), np.maximum(high, self.survival)
+
+    @cached_property
     def extrapolated(self) -> Array:
-        """After the usable bins, (bins - usable,): never rising, without an interval. Empty if there is nothing to go on from.
+        """At the edges after the usable bins: never rising, without an interval. Empty if there is nothing to go on from.
 
         Each hazard is drawn towards the mean of the usable bins as if so many more had been at risk as make a bin usable: few
         at risk tell little, and a curve that went on level would say that nobody has the event any more.
@@ -82,93 +124,124 @@ class Curve:
             return np.zeros(0)
         usual = max(float(self.events[:count].sum() / self.at_risk[:count].sum()), 0.0)
         weight = np.maximum(_LEAST_DEVIATIONS * self.risk_noise[count:], 1.0)
-        hazards = (self.events[count:] + weight * usual) / (np.maximum(self.at_risk[count:], 0.0) + weight)
+        # What is usual in a bin, not at one time.
+        expected = weight * np.where(self._instant[count:], 0.0, usual)
+        hazards = (self.events[count:] + expected) / (np.maximum(self.at_risk[count:], 0.0) + weight)
         later: Array = np.clip(self.survival[-1], 0.0, 1.0) * np.cumprod(1 - np.clip(hazards, 0.0, 1.0), dtype=np.float64)
-        return later
+        return later[self.bins.shown[len(self.shown) :] - count]
+
+    @property
+    def _instant(self) -> NDArray[np.bool_]:
+        """The bins of time 0 and, beside another one, of the last time."""
+        instant: NDArray[np.bool_] = np.zeros(len(self.bins), dtype=np.bool_)
+        instant[0] = True
+        instant[len(self.bins.shown) + 1 :] = True
+        return instant
 
     @cached_property
-    def log_slopes(self) -> Array:
-        """Of log survival by the counts, (usable, 2 bins + 1)."""
+    def slopes(self) -> Array:
+        """Of survival by the counts, (usable, 2 bins + 1)."""
         count = self.usable
         d, a = self.events[:count], self.at_risk[:count]
-        direct = np.zeros((count, len(self.noise)))
-        direct[np.arange(count), np.arange(count)] = -1 / (a - d)
-        slopes: Array = np.cumsum(direct + (d / (a * (a - d)))[:, None] * self.risk_slopes[:count], axis=0)
-        return slopes
+        hazards = (d / a**2)[:, None] * self.risk_slopes[:count]
+        hazards[np.arange(count), np.arange(count)] -= 1 / a
+        return self._accumulated(hazards)
+
+    def _accumulated(self, changes: Array) -> Array:
+        """Changes of survival, (usable, m), from those of the part that survives each bin."""
+        before, kept = 1.0, 1 - self.events[: self.usable] / self.at_risk[: self.usable]
+        total, found = np.zeros(changes.shape[1]), np.zeros_like(changes)
+        for place, part in enumerate(kept.tolist()):
+            total = total * part + before * changes[place]
+            found[place], before = total, before * part
+        return found
 
     @cached_property
-    def log_noise(self) -> Array:
-        """Covariance of the noise of log survival, (usable, usable)."""
-        noise: Array = self.log_slopes @ self.noise @ self.log_slopes.T
+    def noise_covariance(self) -> Array:
+        """Of the noise of survival, (usable, usable)."""
+        noise: Array = self.slopes @ self.noise @ self.slopes.T
         return noise
 
     @cached_property
-    def log_sampling(self) -> Array:
-        """Greenwood's covariance of log survival, (usable, usable)."""
-        d, a = self.events[: self.usable], self.at_risk[: self.usable]
-        terms = np.cumsum(np.maximum(d, 0.0) / (a * (a - d)))
-        places = np.arange(self.usable)
-        covariance: Array = terms[np.minimum(places[:, None], places)]
+    def sampling_covariance(self) -> Array:
+        """Greenwood's, of survival, (usable, usable)."""
+        hazards = self.events[: self.usable] / self.at_risk[: self.usable]
+        variances = np.maximum(hazards * (1 - hazards), 0.0) / self.at_risk[: self.usable]
+        by_bin = self._accumulated(np.eye(self.usable))
+        covariance: Array = (by_bin * variances) @ by_bin.T
         return covariance
 
-    def interval(self, covariance: Array) -> Array:
-        """At each usable bin, (usable, 2), on the scale of log(-log S)."""
-        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-        ends = []
-        for value, error in zip(self.survival.tolist(), errors.tolist(), strict=True):
-            if error == 0:
-                ends.append((value, value))
-            elif not 0 < value < 1:
-                # No scale of logarithms: what a normal error allows.
-                ends.append((min(max(value - Z * error, 0.0), 1.0), min(max(value + Z * error, 0.0), 1.0)))
-            else:
-                power = Z * error / -math.log(value)
-                reach = math.exp(min(power, _LARGEST_POWER))
-                ends.append((value**reach, value ** (1 / reach)))
-        return np.array(ends).reshape(-1, 2)
+    @cached_property
+    def noise_errors(self) -> Array:
+        """Standard errors of the noise of survival, (usable,)."""
+        errors: Array = np.sqrt(np.maximum(np.diag(self.noise_covariance), 0.0))
+        return errors
 
-    def when(self, values: Array, level: float) -> float:
-        """When a curve (usable,) first is at ``level`` or below: the end of that bin, infinite if it never is."""
-        below = np.nonzero(values <= level)[0]
-        return float(self.times[below[0]]) if len(below) else math.inf
+    @cached_property
+    def sampling_errors(self) -> Array:
+        """Greenwood's standard errors, (usable,)."""
+        errors: Array = np.sqrt(np.maximum(np.diag(self.sampling_covariance), 0.0))
+        return errors
 
-    def restricted_mean(self) -> tuple[float, float, float]:
-        """The area under the curve to the last time, and its variances of noise and of sampling; NaN if the curve ends before."""
-        if self.usable < len(self.times):
-            return math.nan, math.inf, math.inf
-        widths = np.diff(np.concatenate([[0.0], self.times]))
-        curve = np.concatenate([[1.0], self.survival])
-        area = float(widths @ (curve[1:] + curve[:-1]) / 2)
-        weights = (widths + np.append(widths[1:], 0.0)) / 2 * self.survival
-        return area, float(weights @ self.log_noise @ weights), float(weights @ self.log_sampling @ weights)
+    def band(self, sampled: bool) -> Array:
+        """At each usable bin, (usable, 2), for the noise, or for noise and sampling.
+
+        Sampling has its interval on the scale of log(-log S), the noise, which is normal on that of S, one of its own; their
+        distances from the estimate are added in squares (Zou and Donner, Statistics in Medicine 27, 2008).
+        """
+        survival, reach = self.survival, Z * self.noise_errors
+        alone = np.column_stack([survival, survival])
+        if sampled:
+            both = zip(survival.tolist(), self.sampling_errors.tolist(), strict=True)
+            alone = np.array([_log_log(*one) for one in both]).reshape(-1, 2)
+        below, above = np.hypot(survival - alone[:, 0], reach), np.hypot(alone[:, 1] - survival, reach)
+        ends: Array = np.clip(np.column_stack([survival - below, survival + above]), 0.0, 1.0)
+        return ends
+
+    def interval(self, sampled: bool) -> Array:
+        """The band with what bins leave open beside it, (usable, 2)."""
+        band, (low, high) = self.band(sampled), self.limits
+        ends = np.column_stack([band[:, 0] - (self.survival - low), band[:, 1] + (high - self.survival)])
+        inside: Array = np.clip(ends, 0.0, 1.0)
+        return inside
+
+    def joined(self, bins: TimeBins, join: Array) -> Curve:
+        """In other bins, with the matrix that makes their counts from these."""
+        counts, own = join @ self.counts, len(bins)
+        return Curve(bins, counts[:own], counts[own:-1], float(counts[-1]), join @ self.noise @ join.T)
+
+    def halved(self) -> Curve:
+        """The same in half as many bins."""
+        return self.joined(*in_half_as_many(self.bins))
 
 
-def log_rank(curves: list[Curve], noise: Array) -> HypothesisTest | None:
-    """That all arms have the same hazard; ``noise`` is the covariance of the counts of all curves, one after the other.
+def up_to(bins: TimeBins, count: int) -> tuple[TimeBins, Array]:
+    """The first ``count`` bins, and the matrix that makes their counts: who leaves later is observed after them."""
+    join = np.zeros((2 * count + 1, 2 * len(bins) + 1))
+    join[:count, :count] = join[count:-1, len(bins) : len(bins) + count] = np.eye(count)
+    join[-1, count : len(bins)] = join[-1, len(bins) + count :] = 1.0
+    return bins.until(count), join
 
-    None where too few are at risk in every bin.
-    """
-    arms, size = len(curves), len(curves[0].noise)
-    risk = np.array([curve.at_risk for curve in curves])
-    events = np.array([curve.events for curve in curves])
-    kept = (risk.sum(axis=0) > _LEAST_TESTED) & (risk.min(axis=0) > _LEAST_IN_ARM)
-    if not kept.any():
-        return None
-    score, sampling, slopes = np.zeros(arms), np.zeros((arms, arms)), np.zeros((arms, arms * size))
-    for place in np.nonzero(kept)[0]:
-        r, d = risk[:, place], events[:, place]
-        total, died = float(r.sum()), float(d.sum())
-        part = r / total
-        score += d - died * part
-        # Of the hypergeometric distribution, ties included.
-        spread = max(died, 0.0) * max(total - died, 0.0) / (total - 1)
-        sampling += spread * (np.diag(part) - np.outer(part, part))
-        own, by_risk = np.eye(arms) - part[:, None], -died * (np.eye(arms) / total - part[:, None] / total)
-        for arm, curve in enumerate(curves):
-            block = slice(arm * size, (arm + 1) * size)
-            slopes[:, block] += by_risk[:, arm, None] * curve.risk_slopes[place]
-            slopes[:, arm * size + place] += own[:, arm]
-    free = slice(0, arms - 1)
-    covariance = (sampling + slopes @ noise @ slopes.T)[free, free]
-    statistic = float(score[free] @ np.linalg.pinv(covariance, hermitian=True) @ score[free])
-    return chi_squared_test(statistic, arms - 1.0)
+
+def in_half_as_many(bins: TimeBins) -> tuple[TimeBins, Array]:
+    """Half as many bins, and the matrix that makes their counts."""
+    places = bins.halves()
+    fewer = int(places[-1]) + 1
+    by_bin = np.zeros((fewer, len(bins)))
+    by_bin[places, np.arange(len(bins))] = 1.0
+    join = np.zeros((2 * fewer + 1, 2 * len(bins) + 1))
+    join[:fewer, : len(bins)] = join[fewer:-1, len(bins) : -1] = by_bin
+    join[-1, -1] = 1.0
+    return bins.joined(places), join
+
+
+def _log_log(value: float, error: float) -> tuple[float, float]:
+    """The interval of a part of survivors with a standard error."""
+    if error == 0 or not 0 < value < 1:
+        # No scale of logarithms: what a normal error allows.
+        return value - Z * error, value + Z * error
+    power = Z * error / (value * -math.log(value))
+    reach = math.exp(min(power, _LARGEST_POWER))
+    low: float = value**reach
+    high: float = value ** (1 / reach)
+    return low, high

@@ -2,50 +2,58 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
+from quietmean.statistics.bins import edges_of
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.comparison import Curves
 from quietmean.statistics.features import Axis, Table
-from quietmean.statistics.fields import bins_field, boolean_column
+from quietmean.statistics.fields import bins_field, boolean_column, edges_field
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
+from quietmean.statistics.time_bins import TimeBins
 
 Array = NDArray[np.float64]
+
+USUAL_BINS = 12
 
 # The arm where no column divides the records.
 ALL = "all"
 
 
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """The curves of all arms, and the covariance of the noise of all their counts, one arm after the other."""
+def time_axis(
+    what: str, columns: Columns, name: str, horizon: float | None, bins: int, edges: tuple[float, ...] | None
+) -> tuple[Axis, int]:
+    """Bins (a, b] of a column from 0 to the horizon, and how many edges they have without that of the last time's own bin.
 
-    each: list[Curve]
-    noise: Array
-
-    @property
-    def times(self) -> Array:
-        """The ends of the bins."""
-        return self.each[0].times
-
-
-def time_axis(what: str, columns: Columns, name: str, horizon: float | None, bins: int) -> Axis:
-    """Bins of a column from 0 to the horizon. Raises :class:`InputError` where its bounds do not hold both."""
+    By the given edges, else the column's own, else ``bins`` of them. Times up to 0 count as 0, later ones than the horizon as
+    observed after it. Raises :class:`InputError` where the column's bounds do not hold both.
+    """
     time = columns.number(name)
-    last = time.high if horizon is None else horizon
+    given = edges if edges is not None else time.edges if bins == USUAL_BINS else ()
+    last = horizon if horizon is not None else given[-1] if given else time.high
     if time.low > 0 or not last <= time.high:
         raise InputError(
             f"{what} needs times from 0 to the horizon {last:g}, but column {name!r} has bounds {time.low:g} to {time.high:g}: "
             "declare bounds that hold both"
         )
-    return Axis(time, tuple(np.linspace(0.0, last, bins + 1).tolist()))
+    if edges is not None and not (edges[0] >= 0 and edges[-1] > 0 and all(a < b for a, b in pairwise(edges))):
+        raise InputError(f"{what} needs edges that rise from 0 on: sort them, and leave those below 0 out")
+    cut = time.model_copy(update={"edges": given, "whole": time.whole and not given})
+    found = edges_of(cut, bins, low=0.0, high=float(last), closed="right")
+    # Whoever is last seen at the horizon is at risk for all events before.
+    before = math.ceil(last) - 1.0 if time.whole else math.nextafter(last, 0.0)
+    own = (before,) if before > found[-2] else ()
+    return Axis(time, (*found[:-1], *own, found[-1]), closed="right"), len(found)
 
 
 def horizon_field() -> float | None:
@@ -67,7 +75,8 @@ class Timed(Statistic, ABC):
     event: str = parameter(help="the boolean column: did the event happen then")
     by: str | None = parameter(None, help="the column whose levels are the arms")
     horizon: float | None = horizon_field()
-    bins: int = bins_field(12)
+    bins: int = bins_field(USUAL_BINS)
+    edges: tuple[float, ...] | None = edges_field()
 
     def suppose(self, made: Supposed) -> None:
         ratio = made.expected("hazard-ratio") or 1.0
@@ -83,24 +92,28 @@ class Timed(Statistic, ABC):
     def table(self, columns: Columns) -> Table:
         """Arms, then times, then events."""
         event = boolean_column(columns, self.event, "whether the event happened")
-        return timed_table(self.by, time_axis(self.name, columns, self.time, self.horizon, self.bins), event, columns)
+        return timed_table(self.by, self._axis(columns)[0], event, columns)
+
+    def _axis(self, columns: Columns) -> tuple[Axis, int]:
+        return time_axis(self.text, columns, self.time, self.horizon, self.bins, self.edges)
 
     def curves(self, released: Released, columns: Columns) -> Curves:
         table, arms = self.table(columns), len(self.arms(columns))
+        bins = TimeBins.of(*self._axis(columns))
+        count = len(bins)
         # Events and censored by bin, and who is still observed after the last.
-        join = np.zeros((2 * self.bins + 1, 2 * self.bins + 2))
-        join[: 2 * self.bins, : 2 * self.bins] = np.eye(2 * self.bins)
-        join[-1, 2 * self.bins :] = 1.0
+        join = np.zeros((2 * count + 1, 2 * count + 2))
+        join[: 2 * count, : 2 * count] = np.eye(2 * count)
+        join[-1, 2 * count :] = 1.0
         # Levels of the event are no and yes.
         cells = cells_by_arm(table, arms, (1, 0))
         counts = released.mean(table) * released.weight
         every = np.kron(np.eye(arms), join)
         noise = every @ released.covariance(table)[np.ix_(cells.ravel(), cells.ravel())] @ every.T * released.weight**2
-        times, size = np.array(table.axes[-2].edges[1:]), len(join)
-        each = []
+        size, each = len(join), []
         for arm in range(arms):
             own, block = join @ counts[cells[arm]], slice(arm * size, (arm + 1) * size)
-            each.append(Curve(times, own[: self.bins], own[self.bins : -1], float(own[-1]), noise[block, block]))
+            each.append(Curve(bins, own[:count], own[count:-1], float(own[-1]), noise[block, block]))
         return Curves(each, noise)
 
 
@@ -110,13 +123,13 @@ def timed_table(by: str | None, time: Axis, event: Column, columns: Columns) -> 
 
 
 def cells_by_arm(table: Table, arms: int, causes: tuple[int, ...]) -> NDArray[np.int64]:
-    """The cells of each arm, (arms, (bins + 1) len(causes)): for each cause all bins, then for each cause what is after the last.
+    """The cells of each arm, (arms, (bins + 1) len(causes)): for each cause all bins, that of time 0 first, then for each cause
+    what is after the last.
 
     ``causes`` are places of levels of the last axis; what is missing is left out.
     """
     cells = np.arange(table.size).reshape(table.shape)
     by_arm = cells[:arms] if len(table.axes) == 3 else cells[None]
-    bins = slice(1, table.shape[-2] - 2)
-    within = [by_arm[:, bins, cause] for cause in causes]
-    after = by_arm[:, table.shape[-2] - 2, :][:, list(causes)]
-    return np.hstack([*within, after])
+    # What is up to the first edge, 0, comes first.
+    last = table.shape[-2] - 2
+    return np.hstack([*(by_arm[:, :last, cause] for cause in causes), by_arm[:, last, :][:, list(causes)]])

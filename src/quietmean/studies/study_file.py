@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from quietmean.core.codec import decode_toml
+from quietmean.core.errors import InputError
 from quietmean.studies.study import Study
 
 
@@ -28,8 +29,8 @@ def study_text(study: Study) -> str:
 def is_study(content: bytes) -> bool:
     """Whether a file holds a study in TOML, whatever it asks."""
     try:
-        tables = tomllib.loads(content.decode())
-    except (ValueError, RecursionError):
+        tables = decode_toml(content, InputError)
+    except InputError:
         return False
     return "column" in tables and not set(tables) - {"study", "column", "statistic"}
 

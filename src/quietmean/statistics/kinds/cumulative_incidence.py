@@ -12,17 +12,22 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter, require_known
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.curve_summaries import ends_of
 from quietmean.statistics.estimates import Estimates, Flag
-from quietmean.statistics.features import Table
-from quietmean.statistics.fields import bins_field
+from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
-from quietmean.statistics.timed import ALL, cells_by_arm, horizon_field, time_axis, timed_table
+from quietmean.statistics.time_bins import TimeBins
+from quietmean.statistics.timed import ALL, USUAL_BINS, cells_by_arm, horizon_field, time_axis, timed_table
 
 Array = NDArray[np.float64]
+
+# Fewer than this of a record is nobody.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -30,7 +35,9 @@ class CumulativeIncidence(Statistic):
     """The part of the records that had each event up to the end of each bin, where one event keeps the others from happening.
 
     ``cause`` has a level for each event, and ``censored`` is the level of records that had none until their time: by default the
-    first. Each curve ends where too few are at risk for the noise. A record with any of the columns missing is left out.
+    first. Bins are (a, b], times up to 0 count as 0, and whoever is observed beyond the horizon had no event until then. Where a
+    column of whole numbers has one in each bin this is the estimate of Aalen and Johansen; else both intervals contain what the
+    bins leave open. Each curve ends where noise leaves too few at risk. A record with any of the columns missing is left out.
     """
 
     name = "cumulative-incidence"
@@ -43,7 +50,8 @@ class CumulativeIncidence(Statistic):
     censored: str | None = parameter(None, help="the level of records without an event, by default the first")
     by: str | None = parameter(None, help="the column whose levels are the arms")
     horizon: float | None = horizon_field()
-    bins: int = bins_field(12)
+    bins: int = bins_field(USUAL_BINS)
+    edges: tuple[float, ...] | None = edges_field()
 
     def suppose(self, made: Supposed) -> None:
         ratio = made.expected("hazard-ratio") or 1.0
@@ -58,7 +66,10 @@ class CumulativeIncidence(Statistic):
             require_known("censored", self.censored, cause.categories)
         if self.by == self.cause:
             raise InputError(f"{self.text} has the column {self.by!r} for arms and for events: name two columns")
-        return timed_table(self.by, time_axis(self.name, columns, self.time, self.horizon, self.bins), cause, columns)
+        return timed_table(self.by, self._axis(columns)[0], cause, columns)
+
+    def _axis(self, columns: Columns) -> tuple[Axis, int]:
+        return time_axis(self.text, columns, self.time, self.horizon, self.bins, self.edges)
 
     def _causes(self, columns: Columns) -> tuple[list[str], tuple[int, ...]]:
         """The events, and the places of their levels with that of being censored last."""
@@ -71,7 +82,7 @@ class CumulativeIncidence(Statistic):
         table = self._table(columns)
         arms = [ALL] if self.by is None else list(columns.category(self.by).categories)
         events, causes = self._causes(columns)
-        times = np.array(table.axes[-2].edges[1:])
+        bins = TimeBins.of(*self._axis(columns))
         parties = columns.unit == PrivacyUnit.PARTY
         rows: list[Row] = []
         flags: list[Flag] = []
@@ -79,22 +90,21 @@ class CumulativeIncidence(Statistic):
         for arm, cells in zip(arms, cells_by_arm(table, len(arms), causes), strict=True):
             counts = released.mean(table)[cells] * released.weight
             noise = released.covariance(table)[np.ix_(cells, cells)] * released.weight**2
-            found = _Incidence.of(times, counts, noise, len(events))
-            for place, event in enumerate(events):
-                name = event if self.by is None else f"{arm}:{event}"
+            found = _Incidence.of(bins, counts, noise, len(events))
+            names = events if self.by is None else [f"{arm}:{event}" for event in events]
+            for place, name in enumerate(names):
                 rows += found.rows(place, name)
-            if found.curve.usable < len(times):
-                end = f"{times[found.curve.usable - 1]:g}" if found.curve.usable else "the start"
-                flags.append(Flag("curve-cut", f"arm {arm}: too few at risk for the noise after {end}, the curves end there"))
-            at_risk[arm] = found.curve.at_risk[: found.curve.usable].tolist()
-        summary: dict[str, Any] = {"at_risk": at_risk}
+            flags += ends_of(found.curve, arm, names)
+            at_risk[arm] = found.curve.entering[bins.begins[bins.begins < found.curve.usable]].tolist()
+        summary: dict[str, Any] = {"at_risk": at_risk, "exact": bins.exact}
         return assembled(
             rows,
             parties=parties,
             flags=tuple(flags),
             summary=summary,
+            headline=tuple(row.label for row in rows if row.term == f"{bins.times[-1]:g}"),
             reason=PARTIES_DIFFER if parties else "",
-            method="Aalen-Johansen of bins, censored at risk for half of theirs; gradient by all cells for noise and sampling",
+            method="Aalen-Johansen of bins (a, b], with what they leave open; gradient by all cells for noise and sampling",
         )
 
 
@@ -108,35 +118,53 @@ class _Incidence:
     events: Array
 
     @classmethod
-    def of(cls, times: Array, counts: Array, noise: Array, kinds: int) -> _Incidence:
+    def of(cls, bins: TimeBins, counts: Array, noise: Array, kinds: int) -> _Incidence:
         """From cells: each event by bin, censored by bin, then what is after the last bin."""
-        bins = len(times)
-        join = np.zeros((2 * bins + 1, len(counts)))
-        join[:bins, : kinds * bins] = np.tile(np.eye(bins), kinds)
-        join[bins : 2 * bins, kinds * bins : (kinds + 1) * bins] = np.eye(bins)
-        join[-1, (kinds + 1) * bins :] = 1.0
+        count = len(bins)
+        join = np.zeros((2 * count + 1, len(counts)))
+        join[:count, : kinds * count] = np.tile(np.eye(count), kinds)
+        join[count : 2 * count, kinds * count : (kinds + 1) * count] = np.eye(count)
+        join[-1, (kinds + 1) * count :] = 1.0
         joined = join @ counts
-        curve = Curve(times, joined[:bins], joined[bins:-1], float(joined[-1]), join @ noise @ join.T)
+        curve = Curve(bins, joined[:count], joined[count:-1], float(joined[-1]), join @ noise @ join.T)
         return cls(curve, counts, noise, join)
 
     def rows(self, place: int, name: str) -> list[Row]:
-        """The cumulative incidence of one event at the end of each bin."""
-        curve, bins = self.curve, len(self.curve.times)
+        """The cumulative incidence of one event at each edge."""
+        curve = self.curve
         usable = curve.usable
-        own = np.arange(place * bins, place * bins + usable)
+        own = np.arange(place * len(curve.bins), place * len(curve.bins) + usable)
         risk = curve.at_risk[:usable]
         before = np.concatenate([[1.0], curve.survival])[:usable]
         parts = self.counts[own] / risk
         # Survival before each bin, and the hazard in it.
-        by_survival = np.vstack([np.zeros(len(self.counts)), (curve.survival[:, None] * curve.log_slopes) @ self.events])[:usable]
+        by_survival = np.vstack([np.zeros(len(self.counts)), curve.slopes @ self.events])[:usable]
         by_hazard = (np.eye(len(self.counts))[own] - parts[:, None] * (curve.risk_slopes[:usable] @ self.events)) / risk[:, None]
         values = np.cumsum(before * parts)
         slopes = np.cumsum(by_survival * parts[:, None] + before[:, None] * by_hazard, axis=0)
-        found = []
-        for time, value, slope in zip(curve.times.tolist(), values.tolist(), slopes, strict=False):
-            noise, sampling = spread(slope, self.noise), multinomial(slope, self.counts)
-            found.append(Row.normal(f"{time:g}", value, noise, sampling, (0.0, 1.0)).of(name))
-        return found + [Row.unknown(f"{time:g}", (0.0, 1.0)).of(name) for time in curve.times[usable:].tolist()]
+        low, high = self._limits(self.counts[own], values)
+        rows = []
+        for end in curve.shown.tolist():
+            noise, sampling = spread(slopes[end], self.noise), multinomial(slopes[end], self.counts)
+            found = Row.normal(f"{curve.bins.ends[end]:g}", float(values[end]), noise, sampling, (0.0, 1.0)).of(name)
+            rows.append(found.widened(float(values[end] - low[end]), float(high[end] - values[end])))
+        later = curve.bins.times[len(curve.shown) :].tolist()
+        return rows + [Row.unknown(f"{time:g}", (0.0, 1.0)).of(name) for time in later]
+
+    def _limits(self, own: Array, values: Array) -> tuple[Array, Array]:
+        """Between which the incidence of one event, (usable,), is for the same records without bins, but for noise.
+
+        The lower one if it came first in each bin, then the others and the censored; the upper one if it came last.
+        """
+        curve, count = self.curve, self.curve.usable
+        low, high = (np.concatenate([[1.0], np.clip(one, 0.0, 1.0)])[:count] for one in curve.limits)
+        entering = np.maximum(curve.entering[:count], _LEAST)
+        single = curve.bins.numbers[:count] == 1
+        others = np.where(single, 0.0, np.maximum(curve.events[:count] - own, 0.0))
+        hidden = np.where(single, 0.0, np.maximum(curve.censored[:count], 0.0))
+        left = np.maximum(entering - others, _LEAST)
+        last = left / entering * np.clip(own / np.maximum(left - hidden, np.maximum(own, _LEAST)), None, 1.0)
+        return np.minimum(np.cumsum(low * own / entering), values), np.maximum(np.cumsum(high * last), values)
 
 
 STATISTIC = CumulativeIncidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +12,25 @@ from numpy.typing import NDArray
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.statistics.columns import Columns
+from quietmean.statistics.comparison import Curves, extent, too_few_bins
 from quietmean.statistics.estimates import Estimates, Flag
 from quietmean.statistics.features import Table
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.timed import Curves, Timed
+from quietmean.statistics.timed import Timed
 
 Array = NDArray[np.float64]
 
-# Bins with so few at risk, in all or in one arm, are left out; and an arm with fewer noise deviations of events there.
-_LEAST_TESTED, _LEAST_IN_ARM, _LEAST_EVENTS = 20.0, 2.0, 3.0
+# An arm with fewer noise deviations of events has no hazard.
+_LEAST_EVENTS = 3.0
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Events and person-time, (arms, bins) each, of the bins that are used, and how they follow from all counts."""
+    """Events and person-time in widths of bins, (arms, bins) each, and how they follow from all counts."""
 
     events: Array
     time: Array
@@ -38,18 +40,15 @@ class _Cells:
 
     @classmethod
     def of(cls, curves: Curves) -> _Cells:
-        arms, size = len(curves.each), len(curves.each[0].noise)
-        bins = len(curves.times)
-        widths = np.diff(np.concatenate([[0.0], curves.times]))
+        arms, size, bins = len(curves.each), 2 * len(curves.bins) + 1, len(curves.bins)
         events, time = np.zeros((arms, bins, arms * size)), np.zeros((arms, bins, arms * size))
         for arm, curve in enumerate(curves.each):
             block = slice(arm * size, (arm + 1) * size)
             events[arm, :, block] = np.eye(bins, size)
-            # Who has the event, or is censored, in a bin was observed for half of it.
-            time[arm, :, block] = widths[:, None] * (curve.risk_slopes - 0.5 * np.eye(bins, size))
-        counts = np.concatenate([np.concatenate([one.events, one.censored, [one.after]]) for one in curves.each])
-        risk = np.array([curve.at_risk for curve in curves.each])
-        kept = (risk.sum(axis=0) > _LEAST_TESTED) & (risk.min(axis=0) > _LEAST_IN_ARM) & ((time @ counts) > 0).all(axis=0)
+            # Who has the event in a bin was observed for half of it. The width of a bin is part of its baseline hazard.
+            time[arm, :, block] = curve.risk_slopes - 0.5 * np.eye(bins, size)
+        counts = np.concatenate([curve.counts for curve in curves.each])
+        kept = ((time @ counts) > 0).all(axis=0)
         events, time = events[:, kept], time[:, kept]
         return cls(events @ counts, time @ counts, events, time, curves.noise)
 
@@ -65,7 +64,9 @@ class HazardRatio(Timed):
     """The hazard of each arm over that of the first, the same in all bins (proportional hazards), by Poisson regression of binned
     events on person-time with a constant baseline hazard in each bin. The test ``wald``: all hazards are equal.
 
-    Bins with too few at risk are left out.
+    Arms are compared as long as noise leaves enough at risk in each; the summary says until when, and what is left out. The
+    distance to the ratio in half as many bins is what the bins leave open, part of both intervals and of the test; with fewer
+    than 12 bins, unless each has one whole number, that is not known, and there is no ratio.
     """
 
     name = "hazard-ratio"
@@ -77,27 +78,47 @@ class HazardRatio(Timed):
         return super().table(columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        arms = self.arms(columns)
-        cells = _Cells.of(self.curves(released, columns))
+        arms, curves = self.arms(columns), self.curves(released, columns)
         terms = [f"{arm}/{arms[0]}" for arm in arms[1:]]
-        parties = columns.unit == PrivacyUnit.PARTY
-        slopes = _fit(cells) if cells.enough() else None
-        if slopes is None:
+        if curves.coarse:
+            return _unknown(terms, Flag("few-bins", too_few_bins("a hazard ratio"), tuple(terms)))
+        used = curves.compared()
+        about, cells = extent(arms, curves, used), _Cells.of(used)
+        slopes = _logarithms(used)
+        if slopes is None or not cells.enough():
             text = "an arm has too few events for the noise in the bins where both are at risk: no hazard ratio"
-            unknown = [Row.unknown(term, (0.0, math.inf)) for term in terms]
-            return assembled(unknown, parties=True, flags=(Flag("few-events", text),), reason=text)
+            return _unknown(terms, Flag("few-events", text, tuple(terms)), about)
+        parties = columns.unit == PrivacyUnit.PARTY
         information, gradient = _information(cells, slopes), _score_slopes(cells, slopes)
         sampling = np.linalg.inv(information)
         noise = sampling @ gradient @ cells.noise @ gradient.T @ sampling
-        variances = zip(terms, slopes.tolist(), np.diag(noise).tolist(), np.diag(sampling).tolist(), strict=True)
-        wald = float(slopes @ np.linalg.solve(noise + sampling, slopes))
+        changes = used.change_in_half(_logarithms)
+        variances = zip(np.diag(noise).tolist(), np.diag(sampling).tolist(), changes.tolist(), strict=True)
+        # No more than is sure in spite of the bins.
+        sure = np.sign(slopes) * np.maximum(np.abs(slopes) - changes, 0.0)
+        wald = float(sure @ np.linalg.solve(noise + sampling, sure))
         return assembled(
-            [Row.ratio(*one) for one in variances],
+            [
+                Row.ratio(term, log, noisy, sampled, change=change)
+                for term, log, (noisy, sampled, change) in zip(terms, slopes.tolist(), variances, strict=True)
+            ],
             parties=parties,
             tests={} if parties else {"wald": chi_squared_test(wald, float(len(terms)))},
+            summary=about,
             reason=PARTIES_DIFFER if parties else "",
-            method="piecewise Poisson regression, half of the bin for who leaves in it; with the noise, log scale",
+            method="piecewise Poisson regression, half of the bin for who leaves in it; with the noise and the bins, log scale",
         )
+
+
+def _unknown(terms: list[str], flag: Flag, about: dict[str, Any] | None = None) -> Estimates:
+    rows = [Row.unknown(term, (0.0, math.inf)) for term in terms]
+    return assembled(rows, parties=True, flags=(flag,), summary=about or {}, reason=flag.message)
+
+
+def _logarithms(curves: Curves) -> Array | None:
+    """Of the hazard ratios; None where there are none."""
+    cells = _Cells.of(curves)
+    return _fit(cells) if cells.events.size else None
 
 
 def _parts(cells: _Cells, slopes: Array) -> tuple[Array, Array]:

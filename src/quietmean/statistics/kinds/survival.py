@@ -7,23 +7,39 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z, known
+from quietmean.statistics.comparison import Curves, extent, log_rank, too_few_bins
+from quietmean.statistics.curve_summaries import ends_of, quantile, restricted_mean
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, known
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Released
-from quietmean.statistics.survival_curve import Curve, log_rank
+from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.timed import Timed
+
+Array = NDArray[np.float64]
+
+MEDIAN = "median"
+# The part without an event at which each of them is.
+QUANTILES = {"lower-quartile": 0.75, MEDIAN: 0.5, "upper-quartile": 0.25}
+_LOG_RANK = "log-rank"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Survival(Timed):
-    """The part of the records without an event up to the end of each of ``bins`` from 0 to the horizon, for each arm.
+    """The part of the records without an event up to the end of each bin (a, b], for each arm, and when it falls to a half, and
+    to three and one quarters (``median``, ``lower-quartile``, ``upper-quartile``).
 
     ``event`` is a boolean column: did the time end with the event, or was the record censored then? A record with any of the
-    columns missing is left out. Each curve ends where too few are at risk for the noise; how it may go on is in the
-    summary of the arm ("extrapolated": without an interval), beside the median and the restricted mean (area up to the horizon).
+    columns missing is left out; times up to 0 count as 0, and whoever is observed beyond the horizon had no event until then.
+    Where a column of whole numbers has one in each bin this is the estimate of Kaplan and Meier. Else those who are censored in
+    a bin count as at risk for half of it, and how far the curve of the records without bins may be from it is part of all
+    intervals. Each curve ends where noise leaves too few at risk; how it may go on is in the summary of the arm ("extrapolated":
+    without an interval), beside the restricted mean (area up to the horizon). The log-rank test compares arms up to where noise
+    allows; the summary says until when.
     """
 
     name = "survival"
@@ -31,61 +47,97 @@ class Survival(Timed):
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         arms, curves = self.arms(columns), self.curves(released, columns)
-        test = None if len(arms) < 2 else log_rank(curves.each, curves.noise)
-        return _estimates(arms, curves.each, curves.times, test, columns.unit == PrivacyUnit.PARTY)
+        parties = columns.unit == PrivacyUnit.PARTY
+        rows, flags, summary = [], [], {}
+        for arm, curve in zip(arms, curves.each, strict=True):
+            rows += _curve(curve, arm)
+            flags += ends_of(curve, arm, [arm])
+            summary[arm] = _summary(curve, parties)
+        for name, level in QUANTILES.items():
+            quantiles = [quantile(curve, level, arm).of(name) for arm, curve in zip(arms, curves.each, strict=True)]
+            rows += quantiles
+            flags += _not_reached(quantiles, name, level)
+        last = f"{curves.bins.times[-1]:g}"
+        tests, why = ({}, []) if len(arms) < 2 or parties else _compared(curves)
+        if tests:
+            summary[_LOG_RANK] = _about_test(arms, curves)
+        return assembled(
+            rows,
+            parties=parties,
+            tests=tests,
+            flags=(*flags, *why),
+            summary=summary,
+            headline=(*(f"{MEDIAN} {arm}" for arm in arms), *(f"{arm} {last}" for arm in arms)),
+            reason=PARTIES_DIFFER if parties else "",
+            method="Kaplan-Meier of bins (a, b], with what they leave open; Greenwood with the noise, log-log ends",
+        )
 
 
-def _estimates(
-    arms: list[str], curves: list[Curve], times: np.ndarray[Any, np.dtype[np.float64]], test: HypothesisTest | None, parties: bool
-) -> Estimates:
-    pairs = [(arm, f"{time:g}") for arm in arms for time in times.tolist()]
-    rows: list[list[float]] = []
-    flags, summary = [], {}
-    for arm, curve in zip(arms, curves, strict=True):
-        noise, both = curve.log_noise, curve.log_noise + curve.log_sampling
-        errors = [curve.survival * np.sqrt(np.maximum(np.diag(one), 0.0)) for one in (noise, both)]
-        found = np.column_stack([curve.survival, *errors, curve.interval(noise), curve.interval(both)])
-        unknown = [math.nan, math.inf, math.inf, 0.0, 1.0, 0.0, 1.0]
-        rows += found.tolist() + [unknown] * (len(times) - curve.usable)
-        if curve.usable < len(times):
-            end = f"{times[curve.usable - 1]:g}" if curve.usable else "the start"
-            flags.append(Flag("curve-cut", f"arm {arm}: too few at risk for the noise after {end}, the curve ends there"))
-        summary[arm] = _summary(curve, parties)
-    table = np.array(rows)
-    return Estimates(
-        tuple(f"{arm} {time}" for arm, time in pairs),
-        table[:, 0],
-        table[:, 1],
-        np.zeros(len(table)),
-        np.ones(len(table)),
-        population=None if parties else table[:, 2],
-        interval_noise=table[:, 3:5],
-        interval_population=None if parties else table[:, 5:7],
-        tests={} if test is None or parties else {"log-rank": test},
-        flags=tuple(flags),
-        summary=summary,
-        groups=tuple(pairs),
-        reason=PARTIES_DIFFER if parties else "",
-        method="Kaplan-Meier of bins, censored at risk for half of theirs; Greenwood with the noise, log-log ends",
-    )
+def _curve(curve: Curve, arm: str) -> list[Row]:
+    """Survival at each edge."""
+    noise, both = curve.noise_errors.tolist(), np.hypot(curve.noise_errors, curve.sampling_errors).tolist()
+    of_noise, of_population = (curve.band(sampled).tolist() for sampled in (False, True))
+    low, high = curve.limits
+    rows = []
+    for place, time in zip(curve.bins.shown.tolist(), curve.bins.times.tolist(), strict=True):
+        if place >= curve.usable:
+            rows.append(Row.unknown(f"{time:g}", (0.0, 1.0)).of(arm))
+            continue
+        value = float(curve.survival[place])
+        ends = (tuple(of_noise[place]), tuple(of_population[place]))
+        found = Row(f"{time:g}", value, noise[place], both[place], 0.0, 1.0, *ends, group=arm)
+        rows.append(found.widened(value - float(low[place]), float(high[place]) - value))
+    return rows
+
+
+def _not_reached(rows: list[Row], name: str, level: float) -> list[Flag]:
+    arms = [row.term for row in rows if math.isnan(row.value)]
+    if not arms:
+        return []
+    text = f"{name} of {', '.join(arms)}: the curve does not fall to {level:g} as far as it is known"
+    return [Flag("not-reached", text, tuple(f"{name} {arm}" for arm in arms))]
+
+
+def _compared(curves: Curves) -> tuple[dict[str, HypothesisTest], list[Flag]]:
+    """The log-rank test, or why there is none."""
+    unknown = {_LOG_RANK: HypothesisTest(math.nan, (len(curves.each) - 1.0,), math.nan)}
+    if curves.coarse:
+        return unknown, [Flag("few-bins", too_few_bins("the log-rank test"))]
+    test = log_rank(curves.compared())
+    if test is None:
+        return unknown, [Flag("few-at-risk", "log-rank: an arm has too few at risk for the noise from the start", (_LOG_RANK,))]
+    return {_LOG_RANK: test}, []
+
+
+def _about_test(arms: list[str], curves: Curves) -> dict[str, Any]:
+    """What the log-rank test is of, and how far its statistic is from that of half as many bins."""
+    used = curves.compared()
+    if curves.coarse or not len(used.bins):
+        return extent(arms, curves, used)
+
+    def statistic(some: Curves) -> Array | None:
+        test = log_rank(some)
+        return None if test is None else np.array([test.statistic])
+
+    return {**extent(arms, curves, used), "resolution": float(used.change_in_half(statistic)[0])}
 
 
 def _summary(curve: Curve, parties: bool) -> dict[str, Any]:
     """Median and restricted mean with their intervals, and the numbers at risk."""
-    area, noise, sampling = curve.restricted_mean()
+    mean, median = restricted_mean(curve, ""), quantile(curve, 0.5, "")
+    begins = curve.bins.begins
     found: dict[str, Any] = {
-        "at_risk": curve.at_risk[: curve.usable].tolist(),
+        "at_risk": curve.entering[begins[begins < curve.usable]].tolist(),
         "extrapolated": curve.extrapolated.tolist(),
-        "median": curve.when(curve.survival, 0.5),
-        "restricted_mean": known(area),
-        "restricted_mean_standard_error": known(math.sqrt(noise)),
+        "exact": curve.bins.exact,
+        "median": math.inf if math.isnan(median.value) else median.value,
+        "restricted_mean": known(mean.value),
+        "restricted_mean_standard_error": known(mean.noise),
     }
     if not parties:
         # All times at which the band has not left one half.
-        band = curve.interval(curve.log_noise + curve.log_sampling)
-        found["median_interval_population"] = [curve.when(band[:, 0], 0.5), curve.when(band[:, 1], 0.5)]
-        reach = Z * math.sqrt(noise + sampling)
-        found["restricted_mean_interval_population"] = known([area - reach, area + reach])
+        found["median_interval_population"] = list(median.of_population)
+        found["restricted_mean_interval_population"] = None if math.isnan(mean.value) else list(mean.of_population)
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.portability import limit_memory
@@ -75,7 +76,7 @@ def sheets_of_others(location: Location) -> Sheets:
         raise InputError(f"{location.name} is protected by a password: save it without")
     if done.returncode:
         raise _unreadable(location)
-    sheets = msgspec.msgpack.decode(done.stdout, type=list[tuple[str, list[list[Any]]]])
+    sheets = decode(done.stdout, list[tuple[str, list[list[Any]]]], lambda reason: _unreadable(location))
     return [(name, _filled(enumerate(rows, 1), location)) for name, rows in sheets]
 
 
