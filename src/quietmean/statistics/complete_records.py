@@ -11,6 +11,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Moments, Vertex, vertices_of
 from quietmean.statistics.fields import names_field, require_names, sides_of
+from quietmean.statistics.known_levels import KnownLevels
 from quietmean.statistics.products import CentredMoments, moments_of
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
@@ -60,7 +61,8 @@ class OfColumns(Statistic):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Regression(Statistic):
-    """Of an outcome on columns. A column with levels has a vertex for each level but the first."""
+    """Of an outcome on columns. A column with levels has a vertex for each level but the first; levels that the noise hides are
+    left out of the fit."""
 
     by_place = ("formula",)
 
@@ -91,7 +93,11 @@ class Regression(Statistic):
         outcome, names = sides_of(self.formula)
         return self._outcome(outcome, columns), tuple(vertex for name in names for vertex in vertices_of(columns[name]))
 
-    def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
+    def _known(self, released: Released, columns: Columns) -> KnownLevels:
+        """The covariates of which the noise leaves enough."""
+        return KnownLevels.of(released, self._moments(columns), self._sides(columns)[1])
+
+    def _centred(self, released: Released, columns: Columns, covariates: tuple[Vertex, ...]) -> CentredMoments | None:
         """Of the covariates and then the outcome; None where noise hides whether any record is complete."""
-        outcome, covariates = self._sides(columns)
+        outcome, _ = self._sides(columns)
         return CentredMoments.of(released, self._moments(columns), (*covariates, outcome))

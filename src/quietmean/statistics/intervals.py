@@ -65,11 +65,16 @@ def wilson(proportion: float, records: float, noise: float) -> tuple[float, floa
 
 
 def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
-    """A count that noise hides: what is known is an upper end, not 0 or less."""
+    """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
     if estimate >= 2 * error:
         return []
     most = max(math.ceil(upper), 1)
     return [Flag("few", f"{what}: fewer than {most}, the noise hides how many", terms, float(most))]
+
+
+def most_of(count: float, error: float) -> int:
+    """The number that a count which noise hides is below, at the level of all intervals."""
+    return math.floor(max(count, 0.0) + Z * error) + 1
 
 
 def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:

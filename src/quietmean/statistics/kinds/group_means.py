@@ -10,12 +10,12 @@ import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import Summary, summary
+from quietmean.statistics.block_summary import Summary, present_in, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import ColumnBlock, Crossed
 from quietmean.statistics.fields import cluster_field
-from quietmean.statistics.intervals import degrees_of_freedom, f_test, near_threshold, t_quantile, t_test
+from quietmean.statistics.intervals import degrees_of_freedom, f_test, most_of, near_threshold, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.random_effects import AcrossSites, Means, differences, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
@@ -84,8 +84,8 @@ class GroupMeans(Statistic):
         known = {group: one for group, one in found.items() if one is not None}
         rows = [_mean(group, one, column) for group, one in found.items()]
         flags = [
-            Flag("group-left-out", f"group {group}: too few for its noise, left out", (group,))
-            for group in groups
+            left_out(f"group {group}", (group,), released, block, place)
+            for place, group in enumerate(groups)
             if group not in known
         ]
         tests: dict[str, HypothesisTest] = {}
@@ -108,6 +108,12 @@ class GroupMeans(Statistic):
             limits = (-column.width, column.width)
             across.add(DIFFERENCE, differences(means.of(0), means.of(1)), limits, tested=True, noise=partial(means.noise, [0, 1]))
         return across.estimates((DIFFERENCE,) if len(groups) == 2 else ())
+
+
+def left_out(what: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, place: int) -> Flag:
+    """What is said of a group that noise hides, by its place."""
+    upper = most_of(*present_in(released, block, place))
+    return Flag("group-left-out", f"{what}: fewer than {upper} values, too few for the noise, left out", terms, upper)
 
 
 def _mean(group: str, one: Summary | None, column: Column) -> _Row:

@@ -32,7 +32,8 @@ _NO_VARIANCE = 1e-12
 class LinearRegression(Regression):
     """Least squares of an outcome on columns, ``bmi ~ age + sex``, over the records that have all of them.
 
-    A column with levels has a term ``sex[m]`` for each level but the first. Intervals assume errors of the same variance for all
+    A column with levels has a term ``sex[m]`` for each level but the first; a level that so few
+    have that the noise hides it is left out. Intervals assume errors of the same variance for all
     records. Noise in the covariates is counted in the errors, and its own part is subtracted from their variances.
     """
 
@@ -64,10 +65,14 @@ class LinearRegression(Regression):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         outcome, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        found = self._centred(released, columns)
+        known = self._known(released, columns)
+        found = self._centred(released, columns, known.covariates)
         if found is None or found.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
-        return _fit(found, outcome, covariates, terms, columns.unit == PrivacyUnit.PARTY)
+        if not known.covariates:
+            return known.completed(_unknown(terms, "the noise hides all covariates"), terms)
+        kept = (INTERCEPT, *(vertex.name for vertex in known.covariates))
+        return known.completed(_fit(found, outcome, known.covariates, kept, columns.unit == PrivacyUnit.PARTY), terms)
 
 
 def _fit(

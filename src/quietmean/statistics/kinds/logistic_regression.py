@@ -79,7 +79,8 @@ class LogisticRegression(Regression):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         _, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        found = self._centred(released, columns)
+        known = self._known(released, columns)
+        found = self._centred(released, columns, known.covariates)
         if found is None or found.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
         mean, error = (
@@ -88,10 +89,22 @@ class LogisticRegression(Regression):
         )
         if 1 - abs(mean) <= _LEAST_CLASS * error:
             return _unknown(terms, "the outcome is nearly always the same, or the noise hides whether it is not: no regression")
-        inverse, flags = inverse_of(found, len(covariates))
+        all_terms = (*terms, AUC)
+        if not known.covariates:
+            return known.completed(_unknown(terms, "the noise hides all covariates"), all_terms)
+        inverse, flags = inverse_of(found, len(known.covariates))
         if inverse is None:
-            return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
-        return _fit(found, inverse, covariates, flags)
+            return known.completed(
+                _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
+            )
+        fitted = known.completed(_fit(found, inverse, known.covariates, flags), all_terms)
+        # Nothing is known of what is left out, and it ranks nobody.
+        left_out = [vertex.name for vertex in covariates if vertex not in known.covariates]
+        if not (left_out and fitted.summary):
+            return fitted
+        signs, ranking = dict.fromkeys(left_out, "unclear"), dict.fromkeys(left_out, 0.0)
+        more = {"signs": fitted.summary["signs"] | signs, "ranking": fitted.summary["ranking"] | ranking}
+        return replace(fitted, summary={**fitted.summary, **more})
 
 
 def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], flags: list[Flag]) -> Estimates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,15 +65,16 @@ class Proportion(Statistic):
         parties = columns.unit == PrivacyUnit.PARTY
         found = [_proportion(released, table, labels, term, column, parties) for term in terms]
         values = np.array([row[:3] for row in found])
+        named = terms if one is None else (WHOLE,)
         return Estimates(
-            terms if one is None else (WHOLE,),
+            named,
             values[:, 0],
             values[:, 1],
             np.zeros(len(terms)),
             np.ones(len(terms)),
             population=None if parties else values[:, 2],
             interval_population=None if parties else np.array([row[3] for row in found]),
-            flags=tuple(flag for row in found for flag in row[4]),
+            flags=tuple(replace(flag, terms=(term,)) for term, row in zip(named, found, strict=True) for flag in row[4]),
             reason=PARTIES_DIFFER if parties else "",
             method="linear; Wilson's interval with the noise in it",
         )
