@@ -26,7 +26,8 @@ class PlanCache:
         self._directory = directory or cache_folder() / "plans"
 
     def find(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, InputError):
+        # What has no JSON, such as an epsilon that is no number, was never answered.
+        with contextlib.suppress(OSError, InputError, ValueError):
             return read_json(self._path(asked))
         return None
 

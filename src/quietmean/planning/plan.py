@@ -257,6 +257,12 @@ class Plan:
         return min(self.charge.epsilon(self.target.delta), self.a_priori.pure)
 
     @property
+    def promises_target(self) -> bool:
+        """Does it promise :attr:`epsilon_a_priori` of at most the target's epsilon?"""
+        protocol = self.protocol
+        return protocol.is_private and protocol.keeps_target and (self.gated or not protocol.gated)
+
+    @property
     def grid(self) -> float:
         """The step of the public grid on which all vectors lie that are sent, 32 bits each; 0 where they are float64."""
         return self.protocol.grid

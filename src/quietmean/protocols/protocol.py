@@ -94,6 +94,7 @@ class Protocol(Configured, ABC):
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
     ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
     ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
+    ``keeps_target``: a plan promises beforehand, whatever happens, no more than its target; where it has a gate, with the gate.
     ``gated``: a gate before the release can be held: plans see to it that nearly all histories pass it.
     ``has_transcript``: false where a view has no linear-Gaussian description; then only ``guarantee`` is certified.
     """
@@ -117,6 +118,7 @@ class Protocol(Configured, ABC):
     hides_counts: ClassVar[bool] = True
     has_transcript: ClassVar[bool] = True
     gated: ClassVar[bool] = False
+    keeps_target: ClassVar[bool] = True
 
     # --- from what is written to a value, and to one that is complete ---
 
