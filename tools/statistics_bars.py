@@ -348,8 +348,23 @@ def planned(seeds: int) -> Iterator[Line]:
         yield Line(f"planned width of the noise's interval, {text}", bar, told, len(widths), kept, reason)
 
 
+def wrong_models(seeds: int) -> Iterator[Line]:
+    """Of the population's interval, and of tests of nothing, where data are not as a model has them."""
+    from model_bars import EPSILON, SIZES, measured, questions
+
+    count = max(seeds // 4, 100)
+    for question in questions():
+        for size in SIZES:
+            held, rejected, flagged = measured(question, size, count)
+            told = f"{100 * held:.1f} %, rejects {100 * rejected:.1f} %, flagged {100 * flagged:.0f} %"
+            kept = held >= 0.93 and flagged < 0.1
+            what = f"coverage of {question.what}, {size:,} records, epsilon {EPSILON:g}"
+            yield Line(what, "at least 93 %, flagged in less than 10 %", told, count, kept, question.reason)
+
+
 PARTS: tuple[Callable[[int], Iterator[Line]], ...] = (
     cells, another_library, clinics, lung, fair, planned, errors_of_first_kind, log_rank, heavy_tail, coverage,
+    wrong_models,
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from quietmean.privacy import Charge
 from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.report import Stated, write_certificate_report
-from quietmean.statistics.expectation import made_up
+from quietmean.statistics.allocation import made_up
 from quietmean.studies import Study, StudyOutcome, conclude
 from quietmean.testing import example_execution
 from support.browsers import FLAGS, axe_path, browser_path, driver

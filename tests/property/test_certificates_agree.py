@@ -59,6 +59,8 @@ def test_three_ways_to_one_certificate(name: str, tmp_path_factory: pytest.TempP
     def agree(execution: Execution, number: int) -> None:
         path = folder / "execution.json"
         execution = certifiable(execution)
+        # The same number draws another execution elsewhere, and no file is overwritten.
+        path.unlink(missing_ok=True)
         execution.save(path)
         for place, corrupt in enumerate(coalitions(execution.parties, number)):
             certificate = qm.certify(execution, corrupt)

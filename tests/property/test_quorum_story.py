@@ -95,7 +95,9 @@ async def process(world: World, own: NodeSettings, disk: Disk) -> Attempt:
     assert own.quorum is not None
     quorum = Quorum(own.quorum.minimum, own.quorum.start_by, own.quorum.smaller, disk.bound.add)
     links = {other: world.link(party, other) for other in range(PARTIES) if other != party}
-    one = Gathering(own, quorum, cast(Store, disk), links, lambda event: None, lambda: MORNING.timestamp() + loop.time())
+    one = Gathering(
+        own, quorum, cast(Store, disk), links, lambda event: None, wall_clock=lambda: MORNING.timestamp() + loop.time()
+    )
     world.running[party] = one
     one.start()
     try:

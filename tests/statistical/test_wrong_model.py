@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from statsmodels.datasets import randhie
 
 from quietmean.core.domain import Count
-from quietmean.statistics import Column, Columns, Estimates
+from quietmean.statistics import Column, Columns, Estimates, random_effects
 from quietmean.statistics.kinds import rates
 from support.coverage import released, workload_of
 
@@ -58,9 +58,14 @@ class Held:
 
     @classmethod
     def of(
-        cls, text: str, draw: Callable[[np.random.Generator, int], Array], count: int, truth: dict[str, float]
+        cls,
+        text: str,
+        draw: Callable[[np.random.Generator, int], Array],
+        count: int,
+        truth: dict[str, float],
+        columns: Columns = COLUMNS,
     ) -> dict[str, Held]:
-        workload = workload_of(COLUMNS, text)
+        workload = workload_of(columns, text)
         held, rejected = dict.fromkeys(truth, 0), dict.fromkeys(truth, 0)
         for seed in range(SEEDS):
             rng = np.random.default_rng((SEED, seed))
@@ -119,3 +124,40 @@ def test_a_coin_of_events_has_the_rates_of_a_poisson_process(private: bool) -> N
     events = float(records[:, 1].sum())
     assert answer.estimates.value[0] == pytest.approx(events / records[:, 0].sum(), rel=1e-6)
     assert high - low == pytest.approx(2 * 1.96 * math.sqrt(events) / records[:, 0].sum(), rel=0.01)
+
+
+SITES = Columns(
+    [
+        Column(name="y", low=0, high=100),
+        Column(name="arm", levels=("a", "b")),
+        Column(name="site", levels=tuple("uvwxyz")),
+    ]
+)
+
+
+def at_six_sites(rng: np.random.Generator, count: int) -> Array:
+    """Standard deviation 3 between sites, 10 within; what arm b adds has one of 1.5 between sites."""
+    site, arm = rng.integers(0, 6, count), rng.random(count) < 0.5
+    y = 50 + rng.normal(0, 3, 6)[site] + rng.normal(0, 10, count) + arm * rng.normal(2, 1.5, 6)[site]
+    return np.column_stack([y, arm, site]).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("text", "term", "truth"),
+    [
+        ("site-effects(y, by=site)", "random", 51.0),
+        ("mean(y, cluster=site)", "", 51.0),
+        ("group-means(y, by=arm, cluster=site)", "difference", 2.0),
+    ],
+)
+def test_means_of_sites_that_differ_hold_for_sites_like_these(text: str, term: str, truth: float) -> None:
+    found = Held.of(text, at_six_sites, 2000, {term: truth}, SITES)[term]
+    print(text, found)
+    assert 0.916 <= found.interval <= 0.984
+
+
+def test_means_of_sites_that_differ_do_not_without_their_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of all records holds in 30 % of the studies, a normal interval of random effects in 89 %."""
+    assert Held.of("mean(y)", at_six_sites, 2000, {"": 51.0}, SITES)[""].interval < 0.5
+    monkeypatch.setattr(random_effects.Pooled, "degrees", math.inf)
+    assert Held.of("mean(y, cluster=site)", at_six_sites, 2000, {"": 51.0}, SITES)[""].interval < 0.916

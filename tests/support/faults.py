@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import ProtocolFailure
+from quietmean.core.errors import Outage, ProtocolFailure
 from quietmean.core.party import NoiseSource, PartyId, Units, Vector
+from quietmean.node.monitor import Event, Stalled
 from quietmean.node.net import Identity, Roster, RosterEntry, Traffic
-from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
+from quietmean.node.session import NodeResult, NodeSettings, Patience, Session, endure, kept_result
 from quietmean.node.storage import Store
 from quietmean.planning import Plan
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
@@ -33,6 +34,7 @@ from support.virtual_time import run_virtually
 STUDY = "ab" * 32
 # No run lasts longer, in virtual seconds; a study that does is stuck.
 _LONGEST = 10_000.0
+_RESTART_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class FaultOutcome:
     """``results`` of the parties that finished; ``failures`` (by party) of those that gave up; ``gone``: left for good.
 
     ``writes``: how many durable writes each party made in its first life. ``handed``, ``handed_late``: see
-    :class:`MemoryNetwork`.
+    :class:`MemoryNetwork`. ``stalled``: what each party said of its own machine.
     """
 
     faults: FaultPlan
@@ -76,6 +78,7 @@ class FaultOutcome:
     seconds: float
     handed: frozenset[tuple[int, int, PartyId, PartyId]]
     handed_late: frozenset[tuple[int, int, PartyId, PartyId]]
+    stalled: tuple[tuple[str, ...], ...] = ()
 
 
 def check_run(plan: Plan, values: Vector, outcome: FaultOutcome, weights: NDArray[np.float64] | None = None) -> None:
@@ -222,6 +225,7 @@ class World:
         self._roster = Roster(tuple(entries))
         self._failures: dict[PartyId, ProtocolFailure] = {}
         self._defects: list[BaseException] = []
+        self._told: list[list[Event]] = [[] for _ in values]
 
     async def run(self) -> FaultOutcome:
         loop = asyncio.get_running_loop()
@@ -242,18 +246,23 @@ class World:
             loop.time(),
             frozenset(network.handed),
             frozenset(network.handed_late),
+            tuple(tuple(event.reason for event in told if isinstance(event, Stalled)) for told in self._told),
         )
 
     async def _live(self, party: PartyId) -> NodeResult | None:
         """All lives of a party."""
-        crashes = list(self._faults.crashes.get(party, ()))
-        for life in range(len(crashes) + 1):
-            crash = crashes[life] if life < len(crashes) else None
+        crashes = iter(self._faults.crashes.get(party, ()))
+        crash = next(crashes, None)
+        for life in itertools.count():
             try:
                 return await self._one_life(party, crash, life)
             except ProtocolFailure as error:
                 self._failures[party] = error
                 return None
+            except Outage as outage:
+                # It ends with this sentence, and a service manager starts it again.
+                self._told[party].append(Stalled(str(outage)))
+                await asyncio.sleep(_RESTART_SECONDS)
             except _Died:
                 if crash is None or crash.away is None:
                     return None
@@ -261,6 +270,7 @@ class World:
                 if crash.restored_to is not None:
                     for file in _files(self._directory / f"{party}.store"):
                         _copy(_backup(file), file)
+                crash = next(crashes, None)
         return None
 
     async def _one_life(self, party: PartyId, crash: Crash | None, life: int) -> NodeResult:
@@ -303,10 +313,21 @@ class World:
             store.die()
 
     async def _run_session(self, party: PartyId, store: MortalStore) -> NodeResult:
-        settings = self._settings(party)
-        session = Session(settings, store, self._network.links(party), Traffic(), lambda event: None)
-        self._network.sessions[party] = session
-        return await session.run()
+        settings, attempts = self._settings(party), itertools.count()
+
+        async def attempt() -> NodeResult:
+            restarted = next(attempts) > 0
+            if restarted:
+                store.reopen()
+                if (before := kept_result(store)) is not None:
+                    return before
+            links = self._network.links(party)
+            session = Session(settings, store, links, Traffic(), lambda event: None, restarted=restarted)
+            self._network.sessions[party] = session
+            return await session.run()
+
+        patience = Patience(self._told[party].append, settings)
+        return await endure(attempt, store.path, patience, lambda: self._network.die(party))
 
     def _settings(self, party: PartyId) -> NodeSettings:
         return _RunSettings(

@@ -135,6 +135,12 @@ class MemoryNetwork:
             except PeerError as error:
                 session.refused(f"party {sender}", str(error))
                 return
+            except ConnectionAbortedError:
+                # The session has ended with an error, and drops the connection.
+                return
+            except Exception as error:
+                session.fail(error)
+                return
             await self._travel(receiver, sender)
             asking = self.sessions.get(sender)
             if asking is not None and self.deaths[sender] == lives[0] and not self._happens(self._conditions.answer_loss):

@@ -92,8 +92,11 @@ def test_the_file_is_the_study(tmp_path: Path) -> None:
     assert qm.Study.load(tmp_path / "study.toml") == study
     assert StudyTerms.load(tmp_path / "study.toml").colluding == 3
     assert study.plan(10).target.colluding == 3
+    # The same again is the same file; nothing else takes its place.
+    study.save(tmp_path / "study.toml")
     with pytest.raises(qm.InputError, match="exists already"):
-        study.save(tmp_path / "study.toml")
+        qm.Study(COLUMNS, ["mean(age)"], colluding=2, **COST).save(tmp_path / "study.toml")
+    assert qm.Study.load(tmp_path / "study.toml") == study
 
 
 @pytest.mark.parametrize(

@@ -330,3 +330,47 @@ def _inside(folder: tuple[str, ...], arrows: set[tuple[tuple[str, ...], tuple[st
         if here[:depth] == folder == there[:depth] and here[depth] != there[depth]:
             graph.setdefault(here[depth], set()).add(there[depth])
     return graph
+
+
+# --- errors that nobody takes, and bytes of strangers -------------------------------------------------------------------
+
+# Where tasks are made, each with an owner; and where another thread waits for what it hands to a loop.
+OWNERS = {
+    "node/tasks.py": {"create_task"},
+    "api/sessions.py": {"run_coroutine_threadsafe"},
+}
+MAKERS = {"create_task", "ensure_future", "run_coroutine_threadsafe", "run_in_executor"}
+
+
+def made_in(text: str) -> set[str]:
+    """Names of the functions called in it that begin work beside their caller."""
+    calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    names = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+    return names & MAKERS
+
+
+def test_every_task_has_an_owner() -> None:
+    """What one raises would else be seen by nobody: the node lives on, and answers nobody."""
+    for path in modules():
+        place = path.relative_to(PACKAGE).as_posix()
+        assert made_in(path.read_text()) == OWNERS.get(place, set()), path
+
+
+def test_tasks_without_an_owner_are_found() -> None:
+    assert made_in("async def f():\n    asyncio.create_task(g())") == {"create_task"}
+    assert made_in("from asyncio import ensure_future\nensure_future(g())") == {"ensure_future"}
+    assert made_in("loop.create_connection(g)") == set()
+
+
+def test_one_function_knows_the_errors_of_the_decoder() -> None:
+    """msgspec raises UnicodeDecodeError and RecursionError, too: who names only its own lets a stranger's bytes through."""
+    for path in modules():
+        if path.relative_to(PACKAGE).as_posix() == "core/codec.py":
+            continue
+        names = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+        assert not names & {"DecodeError", "ValidationError", "MsgspecError"}, path
+        assert "RecursionError" not in path.read_text(), path
+        text = path.read_text()
+        assert "msgspec.json.decode" not in text, path
+        assert "msgspec.msgpack.decode" not in text, path
+        assert "msgspec.convert" not in text, path

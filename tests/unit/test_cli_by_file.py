@@ -130,13 +130,13 @@ def test_what_is_refused_before_anything_is_kept(capsys: pytest.CaptureFixture[s
     keys = next(Path().glob("south-*.studykeys"))
     before = keys.read_bytes()
     assert "unattended = true" in refused([*GIVE, "--yes"], capsys)
-    assert "holds something else" in refused([*GIVE, "--accept", digest, "--out", "south.csv"], capsys)
-    assert "does not exist" in refused([*GIVE, "--accept", digest, "--out", "no/south.contribution"], capsys)
+    assert "exists already" in refused([*GIVE, "--accept", digest, "--out", "south.csv"], capsys)
+    assert "no folder no" in refused([*GIVE, "--accept", digest, "--out", "no/south.contribution"], capsys)
     assert keys.read_bytes() == before
     assert Path("south.csv").read_text().startswith("age")
     main([*GIVE, "--accept", digest])
     north = [part.replace("south", "north") for part in GIVE]
-    assert "holds something else" in refused([*north, "--accept", digest, "--out", "south.contribution"], capsys)
+    assert "exists already" in refused([*north, "--accept", digest, "--out", "south.contribution"], capsys)
     main([*north, "--accept", digest])
 
 

@@ -77,7 +77,7 @@ def test_unknown_schema_is_refused(path: Path) -> None:
 
 def test_what_is_no_store_is_refused(path: Path, tmp_path: Path) -> None:
     path.write_bytes(b"no database at all, but long enough to look like a file with some content" * 20)
-    with pytest.raises(InputError, match="not usable"):
+    with pytest.raises(InputError, match="is no store"):
         opened(path)
     with pytest.raises(InputError, match="cannot be opened"):
         opened(tmp_path / "nowhere" / "store")

@@ -40,7 +40,7 @@ def pages(outcome: StudyOutcome, truth: tuple[Answer, ...] | None) -> list[str]:
     """The report, and the page for who answers for the data."""
     report = StudyReport.of_outcome("study", outcome, NAMES, truth=truth, messages=1, bytes=1, seconds=1.0)
     officer = OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, Stated.of_receipt(outcome.receipt(), "study"))
-    return [render(report), render_template("officer.html", officer=officer.sections())]
+    return [render(report), render_template("officer.html", whose="", officer=officer.sections())]
 
 
 @st.composite

@@ -65,7 +65,7 @@ def _report(execution: Execution, *, colluding: int = 2, truth: bool = True, tar
 
 def _page(report: StudyReport, folder: Path) -> str:
     path = folder / "report.html"
-    write_study_report(report, path)
+    write_study_report(report, path, force=True)
     return path.read_text(encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from quietmean.report.answers import answer_sections, p_text
 from quietmean.report.plots import plot, roc_figure
 from quietmean.statistics import Answer
-from quietmean.statistics.expectation import made_up
+from quietmean.statistics.allocation import made_up
 from quietmean.studies import Study
 
 COLUMNS: list[dict[str, Any]] = [

@@ -55,6 +55,10 @@ KINDS = [
     "restricted-mean(x, yes, by=arm, bins=4)",
     "cumulative-incidence(x, cause, by=arm, bins=4)",
     "site-effects(x, by=arm)",
+    "mean(x, cluster=cause)",
+    "proportion(yes, cluster=cause)",
+    "group-means(x, by=arm, cluster=cause)",
+    "rates(yes, x, by=arm, cluster=cause)",
 ]
 
 
@@ -148,11 +152,12 @@ def test_nothing_is_made_up(text: str, name: str) -> None:
 
 # They add up records.
 OF_RECORDS = ("sum", "count", "histogram", "crosstab", "table-1", "rates", "site-effects")
+CLUSTERED = "cluster="
 
 
 @pytest.mark.parametrize("text", KINDS)
 def test_parties_count_once(text: str) -> None:
-    if text.startswith(OF_RECORDS):
+    if text.startswith(OF_RECORDS) or CLUSTERED in text:
         with pytest.raises(InputError, match="the unit is party"):
             decoded(text, ordinary(), 0.01, 1, PrivacyUnit.PARTY)
         return
@@ -186,6 +191,11 @@ def test_parties_count_once(text: str) -> None:
         ("restricted-mean(x, yes)", "nothing present", "curve-cut"),
         ("cumulative-incidence(x, cause)", "nothing present", "curve-cut"),
         ("site-effects(x, by=arm)", "one arm", "one-site"),
+        ("mean(x, cluster=arm)", "one arm", "one-site"),
+        ("group-means(x, by=cause, cluster=arm)", "one arm", "one-site"),
+        ("proportion(yes, cluster=arm)", "one arm", "one-site"),
+        ("rates(yes, x, cluster=arm)", "no value of x", "one-site"),
+        ("rates(yes, x, by=arm, cluster=cause)", "no arm", "group-left-out"),
         ("site-effects(x, by=arm)", "no value of x", "group-left-out"),
         ("table-1(x, by=arm)", "one arm", "nothing-present"),
         ("table-1(x, by=arm)", "no value of x", "nothing-present"),
@@ -198,3 +208,31 @@ def test_a_flag_says_what_is_missing(text: str, name: str, code: str) -> None:
     for seed in range(3):
         codes = [flag.code for flag in decoded(text, RECORDS[name](), 4.0, seed).flags]
         assert code in codes, codes
+
+
+@pytest.mark.parametrize("text", KINDS)
+@pytest.mark.parametrize("noise", [1e-6, 0.01, 0.3])
+def test_headlines_and_flags_name_terms_of_the_answer(text: str, noise: float) -> None:
+    for name in ("ordinary", "one arm", "no events", "one record"):
+        found = decoded(text, RECORDS[name](), noise, 1)
+        assert set(found.headline) <= set(found.terms)
+        for flag in found.flags:
+            assert set(flag.terms) <= {*found.terms}, flag
+
+
+@pytest.mark.parametrize(
+    ("text", "term"), [("correlation(x, y)", "x:y"), ("pca(x, y)", "PC1"), ("group-means(y, by=arm)", "smd")]
+)
+def test_what_is_only_just_above_its_threshold_is_flagged(text: str, term: str) -> None:
+    """With rising noise: shown without a word, shown with a flag from 1 to 1.5 times the threshold, and not shown."""
+    seen = []
+    for noise in np.geomspace(1e-4, 0.1, 300):
+        workload = study(text, PrivacyUnit.RECORD)
+        encoded = workload.encode(ordinary())
+        (answer,) = workload.decode(encoded.vector / encoded.weight, float(noise), encoded.weight)
+        found = answer.estimates
+        flagged = any(flag.code == "near-threshold" and term in flag.terms for flag in found.flags)
+        shown = bool(np.isfinite(found.value[found.terms.index(term)]))
+        assert shown or not flagged
+        seen.append("near" if flagged else "shown" if shown else "hidden")
+    assert [one for place, one in enumerate(seen) if place == 0 or seen[place - 1] != one] == ["shown", "near", "hidden"]

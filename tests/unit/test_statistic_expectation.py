@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from quietmean.core.errors import InputError
+from quietmean.statistics.allocation import made_up, noise_over_sampling, principal
 from quietmean.statistics.estimates import Z
-from quietmean.statistics.expectation import Expectation, made_up, noise_over_sampling, principal
+from quietmean.statistics.expectation import Expectation
 from quietmean.studies import Study
 from quietmean.studies.forecast import Forecast
 

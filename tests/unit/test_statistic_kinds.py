@@ -88,6 +88,10 @@ EXAMPLES = [
     "cumulative-incidence(age, ended, horizon=80, bins=4)",
     "cumulative-incidence(age, ended, censored=moved, by=sex, horizon=60, bins=3)",
     "site-effects(weight, by=ended)",
+    "mean(weight, cluster=ended)",
+    "proportion(smoker, cluster=ended)",
+    "group-means(weight, by=sex, cluster=ended)",
+    "rates(smoker, age, by=sex, cluster=ended)",
 ]
 
 
@@ -238,6 +242,11 @@ def test_a_party_counts_once() -> None:
         ("cumulative-incidence(age, ended, censored=lost)", "'lost' is unknown"),
         ("cumulative-incidence(age, ended, by=ended)", "for arms and for events: name two columns"),
         ("site-effects(weight, by=age)", "has bounds and no levels"),
+        ("mean(weight, cluster=age)", "has bounds and no levels"),
+        ("proportion(sex, cluster=sex)", "named twice, once as cluster"),
+        ("group-means(weight, by=sex, cluster=sex)", "named twice, once as cluster"),
+        ("rates(smoker, age, cluster=smoker)", "named twice, once as cluster"),
+        ("rates(smoker, age, by=sex, standard=1 1, cluster=ended)", "standard and cluster do not go together"),
         ("survival(age, smoker, horizon=200)", "times from 0 to the horizon 200"),
         ("survival(weight, smoker)", "times from 0 to the horizon"),
         ("crosstab(sex, sex)", "of one column only"),

@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from pathlib import Path
-from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 from quietmean.api.result import StudyResult
 from quietmean.api.study import Study
+from quietmean.core.blocking import blocking
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
 from quietmean.node import Identity
@@ -19,6 +19,7 @@ from quietmean.node.monitor import event_json
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Encoded, what_did_not_fit
 from quietmean.studies.data import Source, account_name
+from quietmean.studies.outcome import receipt_at
 from quietmean.studies.party import (
     Answer,
     Contract,
@@ -32,6 +33,7 @@ from quietmean.studies.party import (
     prepare,
     take_part,
 )
+from quietmean.studies.party.ending import origin_of
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -116,6 +118,7 @@ async def ajoin(
         answer = Answer(digest, tuple(compared), yes, [OwnerApproval.load(Path(path)) for path in approvals])
         data_set = _account(data, account, no_ledger) if payer is None else payer.account
         approval = agree(files, asked, rules, place, answer, _Nobody(), warn, data_set)
+        place_of_receipt = files.receipt(_path(receipt))
         show = Show(lambda event: None if report is None else report(event_json(event)))
         ready = prepare(
             files,
@@ -131,10 +134,11 @@ async def ajoin(
             listen_through=listen_through,
             folder=folder,
             once=once,
+            outputs=lambda settings: [receipt_at(place_of_receipt, origin_of(files, settings, approval))],
         )
         for sentence in budget_warnings(asked.plan.target):
             warn(sentence)
-        return ready, files.receipt(_path(receipt))
+        return ready, place_of_receipt
 
     # A plan takes seconds of computing, in which other coroutines go on.
     ready, place = await asyncio.to_thread(make_ready)
@@ -147,34 +151,13 @@ def _blocking(function: Callable[Given, Coroutine[Any, Any, Result]]) -> Callabl
 
     @wraps(function)
     def call(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(function(*arguments, **keywords))
-        return _in_a_thread(function(*arguments, **keywords))
+        return blocking(function(*arguments, **keywords))
 
     call.__name__ = call.__qualname__ = function.__name__.removeprefix("a")
     return call
 
 
 join = _blocking(ajoin)
-
-
-def _in_a_thread(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="quietmean", daemon=True)
-    thread.start()
-    found = asyncio.run_coroutine_threadsafe(coroutine, loop)
-    try:
-        return found.result()
-    except KeyboardInterrupt:
-        # The party stops as it does on the command line: what it has is in its store.
-        found.cancel()
-        raise
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 class _Nobody:

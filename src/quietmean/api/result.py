@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from quietmean.core.errors import InputError
 from quietmean.core.extras import can_report, no_report_sentence
+from quietmean.core.origin import study_and_party
+from quietmean.core.presenting import only_shown
 from quietmean.core.schema import nearest
 from quietmean.core.tables import Tabular, table_text
 from quietmean.ledger import Account
@@ -116,28 +120,36 @@ class StudyResult(Tabular):
         """Write the public record, which ``quietmean certify`` reads."""
         self.outcome.save_receipt(Path(path), self.origin)
 
-    def save_report(self, path: str | Path) -> None:
-        """Write the page with figures and tables. Raises :class:`InputError` if the extra for pages is not installed."""
+    def save_report(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the page with figures and tables; with ``force`` in the place of another report.
+
+        Warns where the page cannot be made: the result is here all the same. Raises :class:`InputError` for another file that is
+        there, and if the extra for pages is not installed.
+        """
         if not can_report():
             raise InputError(no_report_sentence("the result"))
-        from quietmean.report import StudyReport, digests_of, write_study_report
+        from quietmean.report import StudyReport, digests_of, report_at, write_study_report
 
-        report = StudyReport.of_outcome(
-            self.study.name,
-            self.outcome,
-            self.names,
-            messages=self.messages,
-            bytes=self.bytes,
-            seconds=self.seconds,
-            notes=self.notes,
-            account=self.account,
-            receipt="receipt.json" if self.receipt is None else self.receipt.name,
-            digests=digests_of(self.origin),
-            finished=str(self.origin.get("finished") or ""),
-            version=str(self.origin.get("quietmean") or ""),
-            absent=self.absent or (),
-        )
-        write_study_report(report, Path(path))
+        whose = study_and_party(self.origin)
+        report_at(Path(path), whose, force).require_free()
+        with only_shown(f"report {path}", partial(warnings.warn, stacklevel=3)):
+            report = StudyReport.of_outcome(
+                self.study.name,
+                self.outcome,
+                self.names,
+                messages=self.messages,
+                bytes=self.bytes,
+                seconds=self.seconds,
+                notes=self.notes,
+                account=self.account,
+                receipt="receipt.json" if self.receipt is None else self.receipt.name,
+                digests=digests_of(self.origin),
+                finished=str(self.origin.get("finished") or ""),
+                version=str(self.origin.get("quietmean") or ""),
+                absent=self.absent or (),
+                whose=whose,
+            )
+            write_study_report(report, Path(path), force)
 
 
 def _end(found: Estimates, place: int, end: int) -> float:

@@ -11,6 +11,7 @@ from quietmean.api.result import StudyResult
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.keywords import refuses_unknown_keywords
+from quietmean.core.output import Output
 from quietmean.planning.automatic import AUTO
 from quietmean.planning.plan import Plan
 from quietmean.protocols.target import budget_warnings
@@ -121,10 +122,7 @@ class Study:
 
         Raises :class:`InputError` for a file that exists.
         """
-        target = Path(path)
-        if target.exists():
-            raise InputError(f"file {target} exists already: name another, nothing is overwritten")
-        target.write_text(study_text(self._terms))
+        Output(Path(path), "the study", "").write(study_text(self._terms).encode())
 
     def plan(self, parties: int) -> Plan:
         """How much noise ``parties`` parties add, and what it costs. Raises :class:`InputError` if nothing fits."""

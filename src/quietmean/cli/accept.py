@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json, printable, write_bytes
+from quietmean.cli.console import out, output, print_json, printable
 from quietmean.cli.identity import kept_sentence, load_identity, make_identity
 from quietmean.core.errors import InputError
 
@@ -52,10 +54,11 @@ def command(
     json
         One JSON document on standard output.
     """
-    from quietmean.node.net import parse_place, require_name
+    from quietmean.node.net import Purpose, parse_place, require_name
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.invitation import Invitation
     from quietmean.studies.party import file_name
+    from quietmean.studies.signed import is_document
     from quietmean.studies.study_keys import StudyKeys, keys_path
 
     asked = Invitation.load(invitation)
@@ -66,15 +69,20 @@ def command(
         parse_place(address)
     if store is not None and not store.is_dir():
         raise InputError(f"store {store} is no folder: make it, or leave --store out")
+    # A name is no path.
+    target = save or Path(f"{file_name(name)}.entry")
     made = not key.exists()
-    identity = make_identity(key) if made else load_identity(key)
+    identity = None if made else load_identity(key)
+    place = None
+    if not line:
+        known = None if identity is None else identity.public_key
+        place = output(target, "the entry", own=partial(_is_own, known, asked), kind=is_document(Purpose.ENTRY))
+    identity = identity or make_identity(key)
     before = None if replaces is None else load_identity(replaces)
     path = keys_path(key, asked.digest, store)
     keys = StudyKeys.make(path, asked, identity, name, address, before)
-    # A name is no path.
-    target = save or Path(f"{file_name(name)}.entry")
-    if not line:
-        write_bytes(target, keys.entry.signed.to_file(), "the entry")
+    if place is not None:
+        place.write(keys.entry.signed.to_file())
     if json:
         text = {"line": keys.entry.signed.to_line()} if line else {"entry": str(target)}
         print_json({**text, "keys": str(path), "invitation": asked.digest, "convener": asked.convener, "name": name})
@@ -87,6 +95,16 @@ def command(
         out.print(f"A new identity: {kept_sentence(key)}", markup=False)
     out.print(f"{target} is your entry: send it to the convener", markup=False)
     out.print(f"{path} holds your keys for this study: keep it here", markup=False)
+
+
+def _is_own(identity: str | None, asked: Invitation, content: bytes) -> bool:
+    """Whether a file is the entry of this identity for this invitation."""
+    from quietmean.studies.entry import Entry
+
+    with suppress(InputError):
+        entry = Entry.of_file(content)
+        return entry.identity == identity and entry.invitation == asked.digest
+    return False
 
 
 def _summary(asked: Invitation) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import err, out, print_json, progress, write_bytes
+from quietmean.cli.console import err, out, output, print_json, progress
 from quietmean.core.errors import InputError
 
 
@@ -55,9 +55,13 @@ def command(
     """
     from quietmean.cli.asking import AtTerminal, show_contract
     from quietmean.cli.identity import load_identity
+    from quietmean.node.net import Purpose
     from quietmean.studies.party import Contract, OwnerApproval, Policy, agreed_terms, require_digest
     from quietmean.studies.sealed import Sealed
+    from quietmean.studies.signed import is_document
 
+    # Before anything is asked: it holds nothing else.
+    output(out_, "the approval", own=is_document(Purpose.APPROVAL))
     rules, owner = Policy.load(policy), load_identity(owner_key)
     agreed = agreed_terms(study, roster)
     asked, parties = (agreed.study, len(agreed.entries)) if isinstance(agreed, Sealed) else (agreed[0], len(agreed[1]))
@@ -77,7 +81,8 @@ def command(
         if not asking.yes():
             raise InputError("you did not say yes: nothing was signed")
     signed = OwnerApproval.sign(contract, rules, account, until, owner)
-    write_bytes(out_, signed.signed.to_file(), "the approval")
+    place = output(out_, "the approval", own=signed.takes_the_place_of, kind=is_document(Purpose.APPROVAL))
+    place.write(signed.signed.to_file())
     if json:
         print_json({"approval": str(out_), "contract": contract.digest, "approver": owner.public_key, "until": str(until)})
     else:

@@ -18,9 +18,11 @@ from quietmean.cli.console import (
     print_assumptions,
     print_json,
     progress,
+    saying,
     warn,
 )
 from quietmean.core.assumptions import assumptions_json, usual_colluders
+from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.extras import require_report
 from quietmean.core.json_file import read_json
@@ -113,10 +115,11 @@ def command(
     happened = read_execution(raw)
     if report is not None:
         require_report("the page")
+        from quietmean.report.certificate import certificate_page_at
+
         if not isinstance(happened, Execution):
             raise InputError("this file holds noise without a protocol: there is no exchange to explain, leave --report out")
-        if not report.parent.is_dir():
-            raise InputError(f"report {report} cannot be written (no such file or directory): choose another place")
+        certificate_page_at(report, happened, saying.force).require_free()
     balance = _balance(report, ledger, account)
     delta = delta if delta is not None else (hints or {}).get("delta", DELTA)
     record = _gate_of(raw, happened, hints or {})
@@ -151,7 +154,7 @@ def command(
             from quietmean.report import Stated, write_certificate_report
 
             stated = replace(Stated.of_receipt(raw, execution.stem), account=balance)
-            write_certificate_report(happened, report, delta=delta, stated=stated, **explained)
+            write_certificate_report(happened, report, delta=delta, stated=stated, force=saying.force, **explained)
             if not json:
                 out.print(f"explained in {report}", markup=False)
 
@@ -250,17 +253,19 @@ def parse_parties(text: str) -> frozenset[PartyId]:
 
 def read_observations(path: Path | None) -> frozenset[tuple[PartyId, int]]:
     """Intercepted messages (party, round) from a JSON file; none without a file. Raises :class:`InputError` for other content."""
-    import msgspec
-
     if path is None:
         return frozenset()
+
+    def unreadable(reason: str) -> InputError:
+        return InputError(f"file {path} cannot be read as a list of [party, round] ({reason}): mend it")
+
     try:
-        pairs = msgspec.json.decode(path.read_bytes(), type=list[tuple[int, int]])
+        raw = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"file {path} does not exist: check the path") from None
-    except (OSError, msgspec.DecodeError) as error:
-        raise InputError(f"file {path} cannot be read as a list of [party, round] ({reason_of(error)}): mend it") from None
-    return frozenset(pairs)
+    except OSError as error:
+        raise unreadable(reason_of(error)) from None
+    return frozenset(decode_json(raw, list[tuple[int, int]], unreadable))
 
 
 def _show(document: dict[str, Any], delta: float, relation: str) -> None:

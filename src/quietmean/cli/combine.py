@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +17,11 @@ from quietmean.cli.console import (
     print_privacy,
     print_statistics,
     printable,
+    saying,
     warn,
-    write_json,
 )
 from quietmean.cli.pages import Pages
+from quietmean.core.output import Output, json_object, require_apart
 
 if TYPE_CHECKING:
     from quietmean.studies.by_file import Combined
@@ -58,6 +60,7 @@ def command(
     from quietmean.studies.by_file import combine
     from quietmean.studies.distrust import Distrusted
     from quietmean.studies.forecast import Forecast
+    from quietmean.studies.outcome import receipt_at
     from quietmean.studies.sealed import Sealed
 
     begun = time.monotonic()
@@ -65,34 +68,39 @@ def command(
         raise InputError("--out names the folder of the receipt, and --receipt its file: give one of them")
     sealed = Sealed.load(study)
     Distrusted().refuse(sealed.holders())
-    choice = sealed.study.choice(len(sealed.entries))
-    plan = choice.plan
-    found = combine(sealed, plan, files)
-    outcome, names = found.outcome, [entry.name for entry in sealed.entries]
-    for file, reason in found.left_out:
-        warn(f"left out {file}: {reason}")
-    origin = {
-        "quietmean": package_version(),
-        "study": plan.context,
-        "target": plan.target.describe(),
-        "plan": plan.digest,
-        "session": sealed.digest,
-        "names": names,
-        "finished": now(),
-        "by_file": found.to_json(),
-    }
     stem = study.with_suffix("").name
     path = receipt or (folder or study.parent) / f"{stem}.receipt.json"
     make_folder(path.parent)
-    outcome.save_receipt(path, origin)
+    choice = sealed.study.choice(len(sealed.entries))
+    plan = choice.plan
+    names = [entry.name for entry in sealed.entries]
+    belongs = {"study": plan.context, "session": sealed.digest, "names": names}
+    pages = Pages.beside(path)
     beside = path.name.removesuffix(".json").removesuffix(".receipt")
+    result = Output(path.with_name(f"{beside}.result.json"), "the result", own=partial(_is_of, path), force=saying.force)
+    outputs = [receipt_at(path, belongs), result, *pages.outputs(belongs)]
+    require_apart(outputs)
+    for one in outputs:
+        one.require_free()
+    found = combine(sealed, plan, files)
+    outcome = found.outcome
+    for file, reason in found.left_out:
+        warn(f"left out {file}: {reason}")
+    origin = {
+        **belongs,
+        "quietmean": package_version(),
+        "target": plan.target.describe(),
+        "plan": plan.digest,
+        "finished": now(),
+        "by_file": found.to_json(),
+    }
+    outcome.save_receipt(path, origin)
     notes = [_COUNTED_AS_SEEN] if found.missing else []
     effort: dict[str, Any] = {
         "messages": len(found.digests),
         "bytes": len(found.digests) * int(plan.protocol.vector_bytes(plan.target.dimension)),
         "seconds": round(time.monotonic() - begun, 3),
     }
-    pages = Pages.beside(path)
     counted = float(outcome.execution.weights[outcome.execution.contributors()].sum())
     public = sealed.study.public_records(len(names))
     records = counted * len(names) / len(found.digests) if public is None else public
@@ -106,16 +114,21 @@ def command(
         "receipt": str(path),
         **pages.to_json(),
     }
-    result = path.with_name(f"{beside}.result.json")
-    write_json(result, document, "the result")
+    result.write_json(document)
     # The answer first: pages only show it.
     if json:
         print_json(document)
     else:
         _show(sealed.study, found, document)
-        out.print(f"result  {result}\nreceipt {path}", markup=False)
+        out.print(f"result  {result.path}\nreceipt {path}", markup=False)
     shown_to: dict[str, Any] = {"names": names, "origin": origin, "notes": tuple(notes)}
     pages.write(sealed.study.name, outcome, tell=not json, **shown_to, **effort)
+
+
+def _is_of(receipt: Path, content: bytes) -> bool:
+    """Whether a file holds a result that names this receipt, which was looked at itself."""
+    named = json_object(content).get("receipt")
+    return isinstance(named, str) and Path(named).name == receipt.name
 
 
 def _show(study: Study, found: Combined, document: dict[str, Any]) -> None:

@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from quietmean.cli.console import saying
 from quietmean.core.errors import InputError
+from quietmean.core.output import Output
 
 _LOG = "--log-file"
 _LOGGER = "quietmean.log"
+# How a line of a log begins.
+_LINE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} [A-Z]+ ")
 
 
 @dataclass(frozen=True)
 class Common:
-    """``quiet``: results and errors only. ``log``: a file for what happens."""
+    """``quiet``: results and errors only. ``force``: files of the same kind are replaced. ``log``: a file for what happens."""
 
     quiet: bool = False
+    force: bool = False
     log: Path | None = None
 
     @classmethod
     def taken(cls, tokens: Sequence[str]) -> tuple[Common, list[str]]:
         """These options, and the line without them. Raises :class:`InputError` for a log without a file."""
         rest: list[str] = []
-        quiet, log = False, None
+        quiet, force, log = False, False, None
         waiting = iter(tokens)
         for token in waiting:
             if token == "--quiet":  # noqa: S105
                 quiet = True
+            elif token == "--force":  # noqa: S105
+                force = True
             elif token == _LOG or token.startswith(f"{_LOG}="):
                 name = token.partition("=")[2] or next(waiting, "")
                 if not name or name.startswith("-"):
@@ -38,14 +46,14 @@ class Common:
                 log = Path(name)
             else:
                 rest.append(token)
-        return cls(quiet, log), rest
+        return cls(quiet, force, log), rest
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """While the command runs. Raises :class:`InputError` if the log cannot be written."""
         handler = None if self.log is None else _opened(self.log)
         logger = logging.getLogger(_LOGGER)
-        saying.quiet, saying.log = self.quiet, None if handler is None else logger
+        saying.quiet, saying.force, saying.log = self.quiet, self.force, None if handler is None else logger
         if handler is not None:
             logger.propagate = False
             logger.setLevel(logging.INFO)
@@ -53,16 +61,25 @@ class Common:
         try:
             yield
         finally:
-            saying.quiet, saying.log = False, None
+            saying.quiet, saying.force, saying.log = False, False, None
             if handler is not None:
                 logger.removeHandler(handler)
                 handler.close()
 
 
+class _FileLines(logging.StreamHandler[IO[str]]):
+    """Lines into a file, which is closed with it."""
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+
+def _is_log(content: bytes) -> bool:
+    return _LINE.match(content) is not None
+
+
 def _opened(path: Path) -> logging.Handler:
-    try:
-        handler = logging.FileHandler(path, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"the log cannot be written to {path} ({error.strerror}): choose another place with {_LOG}") from None
+    handler = _FileLines(Output(path, "the log", _LOG, kind=_is_log).append())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     return handler

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.status import Status
 
-from quietmean.core.codec import canonical_json, to_plain
-from quietmean.core.errors import InputError
+from quietmean.core.codec import to_plain
+from quietmean.core.output import Output
 
 if TYPE_CHECKING:
     from quietmean.planning.automatic import Choice
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 class Saying:
     """What is said on standard error: ``quiet``, errors only; ``log``, where all but what is private is written, too.
 
-    ``json``: an error is a document on standard output as well.
+    ``json``: an error is a document on standard output as well. ``force``: files of the same kind may be replaced.
     """
 
     quiet: bool = False
     json: bool = False
+    force: bool = False
     log: logging.Logger | None = None
 
 
@@ -170,17 +171,14 @@ def choice_document(choice: Choice) -> dict[str, Any]:
     return {"protocol": choice.plan.protocol.name, **why}
 
 
-def write_bytes(path: Path, content: bytes, what: str) -> None:
-    """To the place that --out names. Raises :class:`InputError` if ``what``, such as "the plan", cannot be written."""
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"{what} cannot be written to {path} ({error.strerror}): choose another place with --out") from None
+def output(path: Path, what: str, option: str = "--out", **more: Any) -> Output:
+    """Where ``what``, such as "the plan", is written to; free, or of the same kind and the user says --force.
 
-
-def write_json(path: Path, document: Any, what: str) -> None:
-    """As canonical JSON. Raises :class:`InputError` if it cannot be written."""
-    write_bytes(path, canonical_json(document) + b"\n", what)
+    Raises :class:`InputError` where it could not be written. ``more``: the fields of :class:`Output`.
+    """
+    place = Output(path, what, option, force=saying.force, **more)
+    place.require_free()
+    return place
 
 
 def print_not_counted(document: dict[str, Any]) -> None:

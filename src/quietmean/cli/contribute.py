@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, out, print_json, tell_notes, tell_owner, warn
+from quietmean.cli.console import epsilon_text, out, output, print_json, tell_notes, tell_owner, warn
 from quietmean.cli.ledger import balance_json, show_balance
 
 
@@ -90,7 +92,6 @@ def command(
         payer_for,
     )
     from quietmean.studies.sealed import Sealed
-    from quietmean.studies.study_keys import write_private
 
     forbid_core_dumps()
     forbid_tracing()
@@ -111,9 +112,7 @@ def command(
     plan = choice.plan
     require_by_file(plan)
     place = out_ or Path(f"{file_name(name)}.contribution")
-    if not place.parent.is_dir():
-        raise InputError(f"folder {place.parent} does not exist: name another place with --out")
-    _require_free(place)
+    output(place, "the contribution", own=partial(_is_contribution, None))
     contract = Contract.by_file(sealed, identity, choice)
     auditor = auditor_for(rules, identity, contract)
     with auditor.refusals():
@@ -142,11 +141,9 @@ def command(
             auditor.write(Event.CHARGED, charge_of(plan, payer))
 
     found = giver.contribute(encoded, charge)
-    _require_free(place, found.digest)
+    own = output(place, "the contribution", own=partial(_is_contribution, found.digest))
     head = auditor.write(Event.CONTRIBUTED, {"digest": found.digest, "session": sealed.digest})
-    # Whole or not at all; whoever adds up has to read it.
-    write_private(place, found.to_file())
-    place.chmod(0o644)
+    own.write(found.to_file())
     # Nothing reads them any more.
     encoded.vector.fill(0.0)
     records.fill(0.0)
@@ -172,17 +169,12 @@ def command(
         show_balance(balance)
 
 
-def _require_free(place: Path, digest: str | None = None) -> None:
-    """Raises :class:`InputError` for a file that is there and is no contribution, or not the one with this digest."""
+def _is_contribution(digest: str | None, content: bytes) -> bool:
+    """Whether a file holds a contribution, or the one with this digest."""
     from quietmean.core.errors import InputError
     from quietmean.node.net import Purpose
-    from quietmean.studies.signed import read_signed
+    from quietmean.studies.signed import signed_in
 
-    if not place.exists():
-        return
-    try:
-        same = read_signed(Purpose.CONTRIBUTION, place).digest == digest or digest is None
-    except InputError:
-        same = False
-    if not same:
-        raise InputError(f"file {place} exists already and holds something else: name another with --out")
+    with suppress(InputError):
+        return digest in (None, signed_in(Purpose.CONTRIBUTION, content).digest)
+    return False

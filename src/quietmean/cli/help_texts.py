@@ -34,7 +34,8 @@ EXAMPLES = {
     "completion": "quietmean completion --install",
 }
 _COMMON = (
-    "With every command: --quiet shows results and errors only; --log-file FILE also writes what happens there, without anything "
+    "With every command: --quiet shows results and errors only; --force writes over a file of the same kind, never over a key, "
+    "data, a receipt, a contribution or a sealed study; --log-file FILE also writes what happens there, without anything "
     "about the data; with --json an error is a JSON document, too."
 )
 _CODES = (

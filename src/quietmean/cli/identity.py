@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json
+from quietmean.cli.console import out, output, print_json
 from quietmean.core.errors import InputError, reason_of
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def make_identity(key: Path, passphrase: bytes = b"") -> Identity:
     from quietmean.node import Identity
     from quietmean.studies.distrust import revocation
 
-    identity, spare = Identity.generate(), _revocation_path(key)
-    if spare.exists() and not key.exists():
-        raise InputError(f"revocation file {spare} exists already: choose another name for the key, nothing is overwritten")
+    identity = Identity.generate()
+    output(key, "the key", "--key")
+    spare = output(_revocation_path(key), "the revocation of the key", "--key", private=True)
     identity.save(key, passphrase)
-    spare.write_bytes(revocation(identity))
+    spare.write(revocation(identity))
     return identity
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json, write_bytes
+from quietmean.cli.console import out, output, print_json
 from quietmean.cli.identity import load_identity
 from quietmean.core.errors import InputError
 
@@ -39,10 +39,13 @@ def command(
     json
         One JSON document on standard output.
     """
+    from quietmean.node.net import Purpose
     from quietmean.studies import Study
     from quietmean.studies.invitation import Invitation
     from quietmean.studies.sealed import Sealed
+    from quietmean.studies.signed import is_document
 
+    path = save or study.with_suffix(".invitation")
     identity, version, previous = load_identity(key), 1, None
     if after is not None:
         before = Sealed.load(after)
@@ -51,10 +54,10 @@ def command(
                 f"{after} was sealed by {before.invitation.convener}, not by your key: only its convener can follow it up"
             )
         version, previous = before.invitation.version + 1, before.digest
+    place = None if line else output(path, "the invitation", kind=is_document(Purpose.INVITATION))
     invitation = Invitation.make(Study.load(study), identity, version, previous)
-    path = save or study.with_suffix(".invitation")
-    if not line:
-        write_bytes(path, invitation.signed.to_file(), "the invitation")
+    if place is not None:
+        place.write(invitation.signed.to_file())
     if json:
         text = {"line": invitation.signed.to_line()} if line else {"invitation": str(path)}
         print_json({**text, "digest": invitation.digest, "convener": invitation.convener, "version": version})

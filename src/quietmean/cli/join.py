@@ -22,8 +22,10 @@ from quietmean.cli.console import (
 from quietmean.cli.ledger import balance_json, show_balance
 from quietmean.cli.live import display
 from quietmean.cli.pages import Pages
+from quietmean.core.output import Output, has_fields
 
 if TYPE_CHECKING:
+    from quietmean.node import NodeSettings
     from quietmean.studies.outcome import StudyOutcome
     from quietmean.studies.study import Study
 
@@ -132,7 +134,9 @@ def command(
     from quietmean.node.secrecy import forbid_core_dumps, forbid_tracing
     from quietmean.protocols.target import budget_warnings
     from quietmean.studies.data import account_name
+    from quietmean.studies.outcome import receipt_at
     from quietmean.studies.party import Answer, Contract, Files, OwnerApproval, Policy, Show, agree, payer_for, prepare, take_part
+    from quietmean.studies.party.ending import origin_of
 
     forbid_core_dumps()
     forbid_tracing()
@@ -140,6 +144,10 @@ def command(
     with display(events) as shown:
         with shown.asking():
             files = Files.load(study, roster, key, load_identity, store)
+        path = files.receipt(receipt)
+        pages = Pages.beside(path)
+        # Before minutes of calibration: it is no receipt of another party or file of another kind.
+        Output(path, "the receipt", "--receipt", own=has_fields("certify", "origin")).require_free()
         if shown.stream is not None:
             shown.stream.party = files.name
         payer = payer_for(
@@ -159,6 +167,11 @@ def command(
             answer = Answer(accept, compared or (), yes, [OwnerApproval.load(path) for path in approval or ()])
             data_set = account or account_name(data) if payer is None else payer.account
             agreed = agree(files, contract, rules, place, answer, AtTerminal(), warn, data_set)
+
+        def outputs(settings: NodeSettings) -> list[Output]:
+            belongs = origin_of(files, settings, agreed)
+            return [receipt_at(path, belongs), *pages.outputs(belongs)]
+
         ready = prepare(
             files,
             contract,
@@ -173,11 +186,10 @@ def command(
             listen_through=listen_through,
             folder=folder,
             once=once,
+            outputs=outputs,
         )
         shown.warn(budget_warnings(contract.plan.target))
-        path = files.receipt(receipt)
         end = asyncio.run(take_part(ready, path, shown.say))
-        pages = Pages.beside(path)
         document = {
             **end.to_json(),
             **choice_document(choice),

@@ -19,7 +19,8 @@ from rich.text import Text
 
 from quietmean.cli.console import err, note, printable, saying, show_log, tell_notes, tell_owner, warn
 from quietmean.core.codec import to_plain
-from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.errors import QuietmeanError
+from quietmean.core.output import Output, json_object
 
 if TYPE_CHECKING:
     from quietmean.node.monitor import Event, NodeView, PeerView
@@ -160,13 +161,13 @@ def _stream(events: bool | Path) -> Iterator[EventStream | None]:
     elif events is True:
         yield EventStream(sys.stderr)
     else:
-        try:
-            # A study that is continued after a crash goes on in the same file.
-            file = Path(events).open("a", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise InputError(f"events cannot be written to {events} ({error.strerror}): choose another place") from None
-        with file:
+        # A study that is continued after a crash goes on in the same file.
+        with Output(Path(events), "the events", "--events", kind=_are_events).append() as file:
             yield EventStream(file)
+
+
+def _are_events(content: bytes) -> bool:
+    return {"time", "party", "event"} <= set(json_object(content.partition(b"\n")[0]))
 
 
 def screen(view: NodeView, height: int) -> RenderableType:

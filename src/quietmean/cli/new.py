@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from quietmean.cli.columns import declared
-from quietmean.cli.console import err, out, print_json, printable, write_bytes
+from quietmean.cli.console import err, out, output, print_json, printable
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError
@@ -114,16 +114,15 @@ def command(
     poll
         Of a study through a folder: every party looks there at least every so many seconds; default 3600, an hour.
     save
-        Where to write the study; an existing file is never overwritten.
+        Where to write the study; a file that is there stays.
     json
         One JSON document on standard output.
     """
     from quietmean.statistics import missing_rule, read_text
     from quietmean.studies import Study
-    from quietmean.studies.study_file import study_text
+    from quietmean.studies.study_file import is_study, study_text
 
-    if save.exists():
-        raise InputError(f"file {save} exists already: name another with --out, nothing is overwritten")
+    place = output(save, "the study", kind=is_study)
     if column:
         columns = declared(
             column,
@@ -158,7 +157,7 @@ def command(
     given |= _deadlines(transport == "folder", first_deadline, deadline_interval, poll)
     lists = {"column": columns, "statistic": statistics, "options": options.chosen()}
     text = study_text(Study.parse({**given, **lists, **answers}))
-    write_bytes(save, text.encode(), "the study")
+    place.write(text.encode())
     if json:
         print_json({"study": str(save)})
     else:

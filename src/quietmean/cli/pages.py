@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from quietmean.cli.console import out, warn
+from quietmean.cli.console import out, saying, warn
 from quietmean.core.extras import can_report, no_report_sentence
+from quietmean.core.origin import study_and_party
+from quietmean.core.output import Output
 from quietmean.core.presenting import only_shown
 
 if TYPE_CHECKING:
@@ -29,6 +31,15 @@ class Pages:
         """NAME.report.html and NAME.privacy.html beside NAME.receipt.json."""
         stem = receipt.name.removesuffix(".json").removesuffix(".receipt")
         return cls(receipt, receipt.with_name(f"{stem}.report.html"), receipt.with_name(f"{stem}.privacy.html"))
+
+    def outputs(self, origin: Mapping[str, Any] | None) -> list[Output]:
+        """Both, for the receipt with this ``origin``; none without the extra for pages."""
+        if not can_report():
+            return []
+        from quietmean.report import officer_page_at, report_at
+
+        whose = study_and_party(origin)
+        return [report_at(self.report, whose, saying.force), officer_page_at(self.privacy, whose, saying.force)]
 
     def to_json(self) -> dict[str, str | None]:
         """For a result, which is printed before they are made; null without the extra for pages."""
@@ -86,9 +97,10 @@ def write_report(
         finished=str(origin.get("finished") or ""),
         version=str(origin.get("quietmean") or ""),
         absent=absent_of(origin),
+        whose=study_and_party(origin),
         **more,
     )
-    write_study_report(report, path)
+    write_study_report(report, path, saying.force)
 
 
 def write_privacy_page(
@@ -106,4 +118,4 @@ def write_privacy_page(
 
     stated = replace(Stated.of_receipt(outcome.receipt(origin), title), names=names, account=account)
     commands = [f"quietmean certify {receipt.name}"]
-    write_officer_page(OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands), path)
+    write_officer_page(OfficerPage(outcome.execution, outcome.privacy, outcome.certificate, stated, commands), path, saying.force)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import epsilon_text, err, out, print_json, progress, warn, write_json
+from quietmean.cli.console import epsilon_text, err, out, output, print_json, progress, warn
 from quietmean.cli.options import NO_OPTIONS, ProtocolOptions
 from quietmean.cli.plan_cache import PlanCache
 from quietmean.cli.plan_study import plan_study
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
+from quietmean.core.output import has_fields
 from quietmean.planning.choices import Calibration
 from quietmean.protocols import Server
 from quietmean.protocols.cordp_dme.design import SensitivityConvention, ball_sensitivity
@@ -35,6 +37,8 @@ def command(
     study: Path | None = None,
     roster: Path | None = None,
     records: int | None = None,
+    width: float | None = None,
+    power: float | None = None,
     dimension: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -70,6 +74,12 @@ def command(
         Names, addresses and public keys of all parties of a study that is not sealed.
     records
         With --study: how many records all parties have together, as far as is public.
+    width
+        With --study: also say how many records or parties, or which epsilon, make the interval of each statistic's first answer
+        no wider than this.
+    power
+        With --study: also say what gives each statistic's test this power at the 5 % level, such as 0.8, where the study's
+        expect is true.
     dimension
         Coordinates of a value; default 1.
     epsilon
@@ -127,10 +137,19 @@ def command(
         "responding": responding,
         "unit": unit,
     }
+    place = None if save is None else output(save, "the plan", kind=has_fields("target", "protocol", "prediction"))
     if study is not None:
-        _refuse_beside_study({**given, "protocol": protocol, **options.chosen()})
-        plan_study(study, roster, parties, records, save, no_privacy, json)
+        _refuse_beside_study({**given, **options.chosen()})
+        _require_goals(width, power)
+        names = protocol or []
+        if len(names) > 1:
+            raise InputError(f"--protocol is given {len(names)} times beside --study, which has one plan: give one of them")
+        plan_study(
+            study, roster, parties, records, place, no_privacy, json, protocol=next(iter(names), None), width=width, power=power
+        )
         return
+    if width is not None or power is not None:
+        raise InputError("--width and --power say nothing without a study: give --study FILE too, or leave them out")
     if roster is not None or records is not None:
         raise InputError("--roster and --records say nothing without a study: give --study FILE too, or leave them out")
     if parties is None:
@@ -161,12 +180,20 @@ def command(
     best = answer.pop("plan")
     for sentence in answer["warnings"]:
         warn(sentence)
-    if save is not None:
-        write_json(save, best, "the plan")
+    if place is not None:
+        place.write_json(best)
     if json:
         print_json(answer)
     else:
         _show(answer)
+
+
+def _require_goals(width: float | None, power: float | None) -> None:
+    """Raises :class:`InputError` for what no study reaches."""
+    if width is not None and not 0 < width < math.inf:
+        raise InputError(f"width {width:g} is none that an interval can have: give --width a finite number above 0")
+    if power is not None and not 0 < power < 1:
+        raise InputError(f"power {power:g} is no chance of seeing an effect: give --power a number between 0 and 1, such as 0.8")
 
 
 def _refuse_beside_study(given: dict[str, Any]) -> None:

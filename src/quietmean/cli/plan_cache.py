@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from quietmean.core.codec import canonical_json, digest
+from quietmean.core.errors import InputError
 from quietmean.core.extensions import sources
 from quietmean.core.folders import cache_folder
+from quietmean.core.json_file import read_json
+from quietmean.core.portability import replace_durably
 from quietmean.protocols import registry
 
 _MOST_FILES = 500
@@ -26,18 +26,16 @@ class PlanCache:
         self._directory = directory or cache_folder() / "plans"
 
     def find(self, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            found = msgspec.json.decode(self._path(asked).read_bytes())
-            return found if isinstance(found, dict) else None
+        # What has no JSON, such as an epsilon that is no number, was never answered.
+        with contextlib.suppress(OSError, InputError, ValueError):
+            return read_json(self._path(asked))
         return None
 
     def keep(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         path = self._path(asked)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f"{path.name}.{os.getpid()}")
-            partial.write_bytes(canonical_json(answer))
-            partial.replace(path)
+            replace_durably(path, canonical_json(answer))
             for old in sorted(path.parent.glob("*.json"), key=lambda one: one.stat().st_mtime)[:-_MOST_FILES]:
                 old.unlink()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quietmean.cli.console import epsilon_text, out, print_json, progress, warn, write_json
+from quietmean.cli.console import epsilon_text, out, print_json, progress, warn
 from quietmean.core.errors import InputError
+from quietmean.core.output import Output
 
 if TYPE_CHECKING:
     from quietmean.planning.plan import Plan
@@ -14,10 +15,24 @@ if TYPE_CHECKING:
 
 
 def plan_study(
-    path: Path, roster: Path | None, parties: int | None, records: int | None, save: Path | None, no_privacy: bool, json: bool
+    path: Path,
+    roster: Path | None,
+    parties: int | None,
+    records: int | None,
+    place: Output | None,
+    no_privacy: bool,
+    json: bool,
+    *,
+    protocol: str | None = None,
+    width: float | None = None,
+    power: float | None = None,
 ) -> None:
-    """Plan a sealed study, or one for the parties of a roster, or so many; ``records`` in all, if the study does not say."""
+    """Plan a sealed study, or one for the parties of a roster, or so many; ``records`` in all, if the study does not say.
+
+    ``protocol``: instead of what the study names, to see what it would cost. ``width``, ``power``: what is wanted of headlines.
+    """
     from quietmean.protocols.target import budget_warnings
+    from quietmean.statistics.expectation import STUDIES
     from quietmean.studies import Study
     from quietmean.studies.forecast import Forecast
     from quietmean.studies.party import agreed_files
@@ -30,6 +45,8 @@ def plan_study(
         count = len(members)
     else:
         study, count = Study.load(path), parties
+    if protocol is not None:
+        study = study.model_copy(update={"protocol": protocol})
     units = study.public_records(count, records)
     with progress("calibrating"):
         plan = study.plan(count, no_privacy=no_privacy)
@@ -37,15 +54,18 @@ def plan_study(
         warn(sentence)
     if units is None:
         warn("how many records there are is not known, so no widths: give --records N, or records = N in the study file")
-        sentences, expected = [], []
+        sentences, expected, needed = [], [], []
     else:
-        forecast = Forecast(study, plan, units)
-        forecast.require_hope()
-        sentences, expected = forecast.sentences(), forecast.to_json()
-    if save is not None:
-        write_json(save, plan.to_json(), "the plan")
+        forecast = Forecast(study, plan, units, STUDIES)
+        with progress("drawing studies"):
+            if width is None and power is None:
+                forecast.require_hope()
+            sentences, expected = forecast.sentences(), forecast.to_json()
+            needed = forecast.needed(width, power)
+    if place is not None:
+        place.write_json(plan.to_json())
     if json:
-        print_json(_document(plan) | {"expected": expected})
+        print_json(_document(plan) | {"expected": expected, "needed": [one.to_json() for one in needed]})
         return
     target = plan.target
     out.print(
@@ -55,7 +75,7 @@ def plan_study(
     )
     if study.deadlines is not None:
         out.print(_in_folder(study.deadlines, plan), markup=False)
-    for sentence in sentences:
+    for sentence in [*sentences, *(one.sentence for one in needed)]:
         out.print(sentence, markup=False)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import print_json, write_json
+from quietmean.cli.console import output, print_json
+from quietmean.core.output import has_fields
 
 
 def command(
@@ -30,4 +31,4 @@ def command(
     if save is None:
         print_json(schema)
     else:
-        write_json(save, schema, "the schema")
+        output(save, "the schema", kind=has_fields("$schema")).write_json(schema)

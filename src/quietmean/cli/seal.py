@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from quietmean.cli.console import out, print_json, printable, progress, write_bytes
+from quietmean.cli.console import out, output, print_json, printable, progress
 from quietmean.cli.identity import load_identity
-from quietmean.core.errors import InputError
 
 if TYPE_CHECKING:
     from quietmean.studies.sealed import Sealed
@@ -47,11 +46,10 @@ def command(
     from quietmean.studies.sealed import Sealed
 
     path = save or invitation.with_suffix(".sealed")
-    if path.exists():
-        raise InputError(f"file {path} exists already: name another with --out, a seal is never overwritten")
+    place = output(path, "the sealed study")
     sealed = Sealed.make(Invitation.load(invitation), [Entry.load(entry) for entry in entries], load_identity(key))
     Distrusted().refuse(sealed.holders())
-    write_bytes(path, sealed.signed.to_file(), "the sealed study")
+    place.write(sealed.signed.to_file())
     document = about(sealed)
     if json:
         print_json({"sealed": str(path), **document})

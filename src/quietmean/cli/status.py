@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 from cyclopts import Parameter
 
 from quietmean.cli.console import out, print_json, printable
+from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 
 # A running process writes every second; without an update for longer it hangs, or its machine is overloaded.
@@ -76,9 +76,9 @@ def _show(node: dict[str, Any]) -> None:
     from quietmean.node.monitor import NodeView, headline, seconds_between, sentence, traffic_text
 
     try:
-        view = msgspec.convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView)
+        view = convert({name: node.get(name) for name in NodeView.__dataclass_fields__} | _state(node), NodeView, ValueError)
         age = seconds_between(view.updated, datetime.now(UTC).isoformat())
-    except (msgspec.ValidationError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise InputError(f"the status of {node['store']} is not as it should be ({error}): was it edited?") from None
     out.print(f"{printable(str(node.get('study')))}, {headline(view)}", markup=False)
     reason = f": {printable(view.reason)}" if view.reason else ""

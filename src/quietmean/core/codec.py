@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+import re
+import tomllib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar, overload
 
 import msgspec
 import numpy as np
 
 Decoded = TypeVar("Decoded")
+Bytes: TypeAlias = bytes | bytearray | memoryview
+# The error to raise for bytes that cannot be read, from the reason.
+Refuse: TypeAlias = Callable[[str], Exception]
+
+# Of JSON and TOML; what this program writes has a third of it.
+_DEEPEST = 60
+_LONGEST_REASON = 200
+# msgspec raises some of these besides its own: for a text that is no UTF-8, deep nesting, numbers out of range. So does tomllib.
+_UNREADABLE = (msgspec.MsgspecError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OverflowError, ValueError)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def to_plain(value: Any) -> Any:
@@ -32,8 +46,66 @@ def to_plain(value: Any) -> Any:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Sorted keys, no white space, shortest float form."""
+    """Sorted keys, no white space, shortest float form. Raises ValueError for what JSON cannot hold."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+@overload
+def decode(raw: Bytes, kind: type[Decoded], refuse: Refuse) -> Decoded: ...
+@overload
+def decode(raw: Bytes, kind: UnionType, refuse: Refuse) -> Any: ...
+def decode(raw: Bytes, kind: Any, refuse: Refuse) -> Any:
+    """A value of ``kind`` from MessagePack, whoever wrote it; ``refuse`` makes the error for all else."""
+    return _read(lambda: _decoder(kind).decode(raw), refuse)
+
+
+@functools.cache
+def _decoder(kind: Hashable) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def decode_json(raw: bytes | str, kind: type[Decoded], refuse: Refuse) -> Decoded:
+    """A value of ``kind`` from JSON, whoever wrote it; ``refuse`` makes the error for all else, deep nesting included."""
+    found = _read(lambda: msgspec.json.decode(raw, type=kind), refuse)
+    # Whatever looks into it later need not think of that.
+    if _depth(raw.encode() if isinstance(raw, str) else raw) > _DEEPEST:
+        raise refuse(f"lists and objects in each other, more than {_DEEPEST} deep")
+    return found
+
+
+def decode_toml(raw: bytes, refuse: Refuse) -> dict[str, Any]:
+    """A table from TOML, whoever wrote it; ``refuse`` makes the error for all else."""
+    found = _read(lambda: tomllib.loads(raw.decode("utf-8")), refuse)
+    level: list[Any] = [found]
+    for _ in range(_DEEPEST):
+        level = [
+            item for one in level if isinstance(one, dict | list) for item in (one.values() if isinstance(one, dict) else one)
+        ]
+    if level:
+        raise refuse(f"tables and lists in each other, more than {_DEEPEST} deep")
+    return found
+
+
+def convert(raw: Any, kind: type[Decoded], refuse: Refuse, *, strict: bool = True) -> Decoded:
+    """A value of ``kind`` from lists, mappings, numbers and texts; ``refuse`` makes the error for all else."""
+    return _read(lambda: msgspec.convert(raw, kind, strict=strict), refuse)
+
+
+def _read(read: Callable[[], Decoded], refuse: Refuse) -> Decoded:
+    try:
+        return read()
+    except _UNREADABLE as error:
+        words = {RecursionError: "nested too deeply", UnicodeDecodeError: "it is not UTF-8 text"}
+        reason = words.get(type(error), str(error))
+    raise refuse(reason[:_LONGEST_REASON])
+
+
+def _depth(raw: bytes) -> int:
+    """How deep brackets are in each other, outside of strings."""
+    signs = np.frombuffer(_STRING.sub(b"", raw), dtype=np.uint8)
+    steps = np.zeros(256, dtype=np.int64)
+    steps[[*b"[{"]], steps[[*b"]}"]] = 1, -1
+    return int(np.cumsum(steps[signs]).max(initial=0))
 
 
 def digest(value: Any) -> str:
@@ -100,7 +172,7 @@ def dump_state(state: object, keep: Callable[[Kept], bytes] = _content_of) -> by
 
 
 def load_state(kind: type[Decoded], raw: bytes, kept: Callable[[bytes], bytes] = _inline) -> Decoded:
-    """The inverse of :func:`dump_state`, ``kept`` that of ``keep``. Raises ``msgspec.ValidationError`` on anything else."""
+    """The inverse of :func:`dump_state`, ``kept`` that of ``keep``; for what this program wrote: errors are msgspec's."""
 
     def decode(wanted: type, value: Any) -> Any:
         return Kept(kept(value)) if wanted is Kept else _decode_array(wanted, value)

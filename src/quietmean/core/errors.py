@@ -31,12 +31,23 @@ class NotYet(QuietmeanError):
     exit_code = 4
 
 
+class Outage(QuietmeanError):
+    """A disk or the memory of this machine refuses for now: the same command goes on later. Exit code 75, EX_TEMPFAIL."""
+
+    exit_code = 75
+
+
 class PeerError(QuietmeanError):
     """A peer sent something that this protocol does not allow: an error of the peer, not of the local user."""
 
 
 class NumericalError(QuietmeanError):
     """A solver could not certify its answer to the stated accuracy; no number is returned instead."""
+
+
+def unfit_field(name: str, reason: str) -> InputError:
+    """A field of a document holds something else than it should."""
+    return InputError(f"field {name!r} is not as it should be: {reason}")
 
 
 def reason_of(error: BaseException) -> str:

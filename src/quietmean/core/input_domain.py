@@ -20,10 +20,18 @@ from quietmean.core.schema import Configured, parameter, parameters_of, refuse_u
 
 # A vector moved onto a boundary must not be outside of it by rounding.
 _INSIDE = 1.0 - 2.0**-40
+# How far beyond a region rounding may take a domain that is computed from parts, relative to the region.
+_ROUNDING = 1e-9
+_SEARCHES = 80
 # Squares must not overflow.
-_LARGEST = 1e100
-_LENGTH: dict[str, Any] = {"above": 0, "at_most": _LARGEST, "remedy": f"choose a number > 0, at most {_LARGEST:g}"}
-_COORDINATE: dict[str, Any] = {"at_least": -_LARGEST, "at_most": _LARGEST, "remedy": f"choose a number, at most {_LARGEST:g}"}
+LARGEST_COORDINATE = 1e100
+_AT_MOST = f"at most {LARGEST_COORDINATE:g}"
+_LENGTH: dict[str, Any] = {"above": 0, "at_most": LARGEST_COORDINATE, "remedy": f"choose a number > 0, {_AT_MOST}"}
+_COORDINATE: dict[str, Any] = {
+    "at_least": -LARGEST_COORDINATE,
+    "at_most": LARGEST_COORDINATE,
+    "remedy": f"choose a number, {_AT_MOST}",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -56,6 +64,11 @@ class Box(Configured):
     def farthest(self, middle: float) -> float:
         """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
         return max(abs(self.low - middle), abs(self.high - middle)) * math.sqrt(self.size)
+
+    def contains(self, domain: InputDomain) -> bool:
+        """Does all of a domain lie inside? Never true if it does not."""
+        room = _ROUNDING * (self.high - self.low)
+        return domain.low >= self.low - room and domain.high <= self.high + room
 
     def holds(self, vector: Vector, scale: float) -> bool:
         # Without a copy, which would stay in memory.
@@ -101,6 +114,10 @@ class Ball(Configured):
     def farthest(self, middle: float) -> float:
         """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
         return abs(self.centre - middle) * math.sqrt(self.size) + self.radius
+
+    def contains(self, domain: InputDomain) -> bool:
+        """Does all of a domain lie inside? Never true if it does not."""
+        return domain.farthest(self.centre) <= self.radius * (1 + _ROUNDING)
 
     def holds(self, vector: Vector, scale: float) -> bool:
         # A coordinate beyond it may be so large that its square overflows.
@@ -189,6 +206,20 @@ class InputDomain:
     def farthest(self, middle: float) -> float:
         """The largest L2 distance of a point from the one whose coordinates all are ``middle``."""
         return math.sqrt(math.fsum(part.farthest(middle) ** 2 for part in self.parts))
+
+    @property
+    def enclosing(self) -> Ball:
+        """A small ball with all of it inside, around a point whose coordinates are equal."""
+        # The largest distance is convex in the centre.
+        low, high = self.low, self.high
+        for _ in range(_SEARCHES):
+            third = (high - low) / 3
+            left, right = low + third, high - third
+            low, high = (low, right) if self.farthest(left) <= self.farthest(right) else (left, high)
+        middle = low + (high - low) / 2
+        # Around most domains the best centre is one of two numbers without rounding.
+        centre = min((0.0, self.low + (self.high - self.low) / 2, middle), key=self.farthest)
+        return Ball(size=self.size, radius=self.farthest(centre), centre=centre)
 
     @property
     def text(self) -> str:

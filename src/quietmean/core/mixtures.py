@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.errors import InputError
 from quietmean.core.party import Vector
 from quietmean.core.schema import Configured, parameter
 
@@ -102,15 +103,33 @@ class Simplex(Mixture):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Prefixes(Mixture):
-    """A table of ``size`` ordered cells through the square root of the matrix that adds up prefixes."""
+    """A table of ordered cells through the square root of the matrix that adds up prefixes; in each of ``groups`` its own."""
 
     kind = "prefixes"
-    size: int = parameter(help="cells", at_least=2, at_most=1 << 13, remedy="choose 2 to 8192 cells")
+    size: int = parameter(help="cells, of all groups", at_least=2, at_most=1 << 13, remedy="choose 2 to 8192 cells")
+    groups: int = parameter(
+        1,
+        help="groups, each with an equal part of the cells",
+        at_least=1,
+        at_most=1 << 12,
+        remedy="choose 1 to 4096 groups",
+        written=lambda value: bool(value.groups > 1),
+    )
     scale: float = parameter(help="the first coordinate of a record in the first cell", **_LENGTH)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size % self.groups or self.size // self.groups < 2:
+            raise InputError(f"{self.size} cells are not 2 or more in each of {self.groups} groups: choose a multiple")
+
+    @property
+    def cells(self) -> int:
+        """Of each group."""
+        return self.size // self.groups
 
     @property
     def diameter(self) -> float:
-        return self.scale * prefix_diameter(self.size)
+        return self.scale * prefix_diameter(self.cells, self.groups)
 
     @property
     def largest(self) -> float:
@@ -119,18 +138,24 @@ class Prefixes(Mixture):
 
     @property
     def text(self) -> str:
-        return f"{self.size} ordered cells of a table, encoded for sums from the first on, times {self.scale:g}"
+        where = "" if self.groups == 1 else f" in {self.groups} groups"
+        return f"{self.size} ordered cells of a table{where}, encoded for sums from the first on, times {self.scale:g}"
 
     def holds(self, vector: Vector, scale: float) -> bool:
-        cells = np.convolve(vector, prefix_inverse(self.size))[: self.size] / (scale * self.scale)
+        cells = self._through(vector / (scale * self.scale), prefix_inverse(self.cells))
         slack = _ROUNDING * self.size
         return bool(cells.min() >= -slack and cells.sum() <= 1 + slack and np.isfinite(cells).all())
 
     def move(self, vector: Vector, scale: float) -> None:
         factor = scale * self.scale
-        cells = np.convolve(np.clip(vector / factor, -2.0, 2.0), prefix_inverse(self.size))[: self.size]
+        cells = self._through(np.clip(vector / factor, -2.0, 2.0), prefix_inverse(self.cells))
         _into_simplex(cells, 1.0)
-        vector[:] = np.convolve(cells, prefix_root(self.size))[: self.size] * factor
+        vector[:] = self._through(cells, prefix_root(self.cells)) * factor
+
+    def _through(self, vector: Vector, coefficients: Array) -> Array:
+        """Each group's cells through the Toeplitz matrix of these coefficients."""
+        by_group = vector.reshape(self.groups, self.cells)
+        return np.concatenate([np.convolve(one, coefficients)[: self.cells] for one in by_group])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -317,8 +342,11 @@ def prefix_inverse(size: int) -> Array:
 
 
 @cache
-def prefix_diameter(size: int) -> float:
-    """The largest L2 distance of two columns of the square root of the prefix matrix, or length of one."""
+def prefix_diameter(size: int, groups: int = 1) -> float:
+    """The largest L2 distance of two columns of the square root of the prefix matrix, or length of one.
+
+    Columns of different ``groups`` have no coordinate in common: the two longest are farthest.
+    """
     root = prefix_root(size)
     lengths = np.cumsum(root**2)
     farthest = float(lengths[-1])
@@ -327,4 +355,4 @@ def prefix_diameter(size: int) -> float:
         products = np.cumsum(root[gap:] * root[: size - gap])
         squares = lengths[gap:] + lengths[: size - gap] - 2 * products
         farthest = max(farthest, float(squares.max()))
-    return math.sqrt(farthest)
+    return math.sqrt(farthest if groups == 1 else max(farthest, 2 * float(lengths[-1])))

@@ -75,6 +75,13 @@ def write_at(handle: int, content: memoryview, offset: int) -> int:
     return os.pwrite(handle, content, offset)
 
 
+def limit_memory(most: int) -> None:
+    """This process gets no more than ``most`` bytes, and writes no image of itself where it ends; not limited on Windows."""
+    if sys.platform != "win32":
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def open_private(path: Path, flags: int) -> int:
     """Open a file of bytes; a new one is its owner's alone. On Windows its folder decides who may read it."""
     if sys.platform == "win32":

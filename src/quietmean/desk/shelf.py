@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from quietmean.core.codec import convert
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
+from quietmean.core.output import Output
 from quietmean.node.monitor import NodeView, read_status, status_path
 from quietmean.planning.automatic import Choice
 from quietmean.studies.audit import Head, heads_in
@@ -24,6 +24,7 @@ from quietmean.studies.signed import is_signed_document
 
 _STATUS = status_path(Path(".store")).name
 _RECEIPT = ".receipt.json"
+_REFUSED = "refused on"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Shelf:
     def sign(self, name: str, approval: OwnerApproval) -> Path:
         """Writes what was signed for a study, and returns where it is."""
         place = self._approval(name)
-        place.write_bytes(approval.signed.to_file())
+        Output(place, "the approval", own=approval.takes_the_place_of).write(approval.signed.to_file())
         self._refusal(name).unlink(missing_ok=True)
         return place
 
@@ -65,7 +66,8 @@ class Shelf:
         """Notes that a study is refused, and takes away what was signed for it: the name of that file, or nothing."""
         place = self._approval(name)
         taken = place.name if place.exists() else ""
-        self._refusal(name).write_text(f"refused on {datetime.now(UTC).date().isoformat()}\n")
+        told = f"{_REFUSED} {datetime.now(UTC).date().isoformat()}\n".encode()
+        Output(self._refusal(name), "the refusal", own=lambda content: content.startswith(_REFUSED.encode())).write(told)
         place.unlink(missing_ok=True)
         return taken
 
@@ -101,11 +103,9 @@ class Shelf:
     def node(self, name: str) -> tuple[NodeView, dict[str, Any]]:
         """Raises :class:`InputError` for a status that cannot be read."""
         status = read_status(self.nodes()[name])
-        try:
-            view = msgspec.convert({field: status.get(field) for field in NodeView.__dataclass_fields__}, NodeView)
-        except msgspec.ValidationError:
-            raise InputError(f"the status of {name} is not as it should be: was it edited?") from None
-        return view, status
+        wrong = InputError(f"the status of {name} is not as it should be: was it edited?")
+        fields = {field: status.get(field) for field in NodeView.__dataclass_fields__}
+        return convert(fields, NodeView, lambda reason: wrong), status
 
     def receipt(self, name: str) -> dict[str, Any]:
         return read_json(self.results()[name])

@@ -13,10 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from quietmean.core.codec import canonical_json, digest
+from quietmean.core.codec import digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.json_file import read_json
+from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
 from quietmean.node.net import public_key_bytes
@@ -98,8 +99,8 @@ class Agreement:
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write the agreement's file; nothing in it is secret."""
-        Path(path).write_bytes(canonical_json(self.describe()) + b"\n")
+        """Write the agreement's file; nothing in it is secret. Raises :class:`InputError` for another file that is there."""
+        Output(Path(path), "the agreement", "").write_json(self.describe())
 
     def describe(self) -> dict[str, Any]:
         """Plain JSON data."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from quietmean.core.codec import dump_state, load_state
+from quietmean.core.codec import decode, dump_state, load_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, PartyMachine, Release, Step, Vector
 from quietmean.flower.home import Home
@@ -203,10 +203,11 @@ class StarParty:
             fresh = Stored(self._agreement.digest, Seed.from_os().secret)
             self._home.write(msgspec.msgpack.encode(fresh))
             return fresh
-        try:
-            found = msgspec.msgpack.decode(raw, type=Stored)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            raise InputError(f"the session in {self._home.folder} cannot be read: agree anew, with a new folder") from None
+        found = decode(
+            raw,
+            Stored,
+            lambda reason: InputError(f"the session in {self._home.folder} cannot be read: agree anew, with a new folder"),
+        )
         if found.agreement != self._agreement.digest:
             raise InputError(f"the session in {self._home.folder} is of another agreement: use a new folder for a new one")
         return found

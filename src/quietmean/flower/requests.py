@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
 
+from quietmean.core.codec import decode
 from quietmean.core.errors import InputError
 
 
@@ -56,8 +58,6 @@ class Told(_Said, frozen=True, tag="told"):
 
 
 Request: TypeAlias = AskHello | Begin | Deliver | Finish
-_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_answers = msgspec.msgpack.Decoder(Told)
 
 
 def write(said: Request | Told) -> bytes:
@@ -66,15 +66,14 @@ def write(said: Request | Told) -> bytes:
 
 def read_request(raw: bytes) -> Request:
     """Raises :class:`InputError` for what is no request."""
-    try:
-        return _requests.decode(raw)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        raise InputError("the server's message is no request of this version of quietmean: use one version") from None
+    request: Request = decode(raw, Request, partial(_other_version, "the server's message is no request"))
+    return request
 
 
 def read_told(raw: bytes) -> Told:
     """Raises :class:`InputError` for what is no answer."""
-    try:
-        return _answers.decode(raw)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        raise InputError("a client's answer is none of this version of quietmean: use one version") from None
+    return decode(raw, Told, partial(_other_version, "a client's answer is none"))
+
+
+def _other_version(what: str, reason: str) -> InputError:
+    return InputError(f"{what} of this version of quietmean: use one version")

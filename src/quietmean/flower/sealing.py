@@ -13,7 +13,7 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from quietmean.core.codec import canonical_json
+from quietmean.core.codec import canonical_json, decode
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId
 from quietmean.flower.agreement import Agreement
@@ -48,8 +48,8 @@ def signed_hello(agreement: Agreement, identity: Identity, exchange: bytes) -> b
 def read_hello(agreement: Agreement, raw: bytes) -> Hello | None:
     """What a client said, or None if it is no hello that one of the agreement's clients signed for this session."""
     try:
-        hello = msgspec.msgpack.decode(raw, type=Hello)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+        hello = decode(raw, Hello, InputError)
+    except InputError:
         return None
     if not 0 <= hello.party < agreement.parties or len(hello.exchange) != 32 or len(hello.signature) != 64:
         return None
@@ -85,9 +85,9 @@ class Seals:
             return None
         try:
             raw = cipher.decrypt(frame[:_NONCE], frame[_NONCE:], self._place(round_, step, other, self._party))
-            parts = msgspec.msgpack.decode(raw, type=list[_Content])
+            parts = decode(raw, list[_Content], InputError)
             vectors = [np.frombuffer(part.vector, dtype="<f8").astype(np.float64) for part in parts]
-        except (InvalidTag, msgspec.DecodeError, msgspec.ValidationError, ValueError):
+        except (InvalidTag, InputError, ValueError):
             return None
         if not all(vector.size in (0, self._agreement.terms.dimension) and np.isfinite(vector).all() for vector in vectors):
             return None

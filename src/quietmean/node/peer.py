@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from quietmean.core.errors import Outage
 from quietmean.core.party import PartyId
 from quietmean.node.folder import FolderPost, FolderSettings, Outbox
 from quietmean.node.monitor import AlreadyOver, Monitor
@@ -27,8 +29,9 @@ from quietmean.node.net import (
 )
 from quietmean.node.phase import Position
 from quietmean.node.preflight import Agreed
-from quietmean.node.session import NodeResult, NodeSettings, Session, kept_result
+from quietmean.node.session import CurrentSession, NodeResult, NodeSettings, Patience, Session, endure, kept_result
 from quietmean.node.storage import Store
+from quietmean.node.tasks import Tasks
 from quietmean.node.tunnel import Reach
 
 
@@ -44,16 +47,25 @@ async def run_party(settings: NodeSettings) -> NodeResult:
         if settings.wipe_value:
             # However it ends; in a complete run the session did this before.
             stack.callback(settings.value.fill, 0.0)
-        store = settings.open_store()
+        patience = Patience(settings.report, settings)
+        store = await _open_store(settings, patience)
         stack.callback(store.close)
         # Only once this process holds the store: the status file of another process must stay.
         monitor = stack.enter_context(monitor_of(settings))
         if (before := kept_result(store)) is not None:
             monitor.event(AlreadyOver())
             return before
+        patience = Patience(monitor.event, settings)
         if settings.folder is not None:
-            return await _run_by_folder(settings, store, monitor, settings.folder)
-        return await _run_by_connections(settings, store, monitor)
+            return await _run_by_folder(settings, store, monitor, patience, settings.folder)
+        return await _run_by_connections(settings, store, monitor, patience)
+
+
+async def _open_store(settings: NodeSettings, patience: Patience) -> Store:
+    async def attempt() -> Store:
+        return settings.open_store()
+
+    return await endure(attempt, settings.store, patience)
 
 
 def monitor_of(settings: NodeSettings) -> Monitor:
@@ -92,12 +104,11 @@ class MonitoredLink(Link):
 
 
 class _Receiver:
-    """What comes in goes to the session, and is shown. The session is made after its links, which need this."""
+    """What comes in goes to the session, and is shown. The first session is made after its links, which need this."""
 
-    session: Session
-
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: Monitor, current: CurrentSession) -> None:
         self._monitor = monitor
+        self._current = current
 
     def endpoint(self, settings: NodeSettings, fields: Mapping[str, bytes]) -> Endpoint:
         """What all links of the session share."""
@@ -107,32 +118,34 @@ class _Receiver:
         limits = Limits.of_study(target.parties, plan.protocol.rounds, target.dimension, content, plan.grid)
         credentials = Credentials(settings.identity, roster, settings.study)
         traffic = self._monitor.traffic
-        return Endpoint(settings.party, roster, settings.study, credentials, limits, self.refused, self.heard, traffic, fields)
+        told = self.refused, self.heard, traffic, fields, self._current.fail
+        return Endpoint(settings.party, roster, settings.study, credentials, limits, *told)
 
     @property
     def position(self) -> Position:
-        return self.session.position
+        return self._current.session.position
 
     def refused(self, name: str, reason: str) -> None:
-        self.session.refused(name, reason)
+        self._current.session.refused(name, reason)
 
     def heard(self, peer: PartyId, position: Position) -> None:
-        self.session.heard(peer, position)
+        self._current.session.heard(peer, position)
         self._monitor.heard(peer, position)
 
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
-        answer = await self.session.handle(sender, request, payload)
+        answer = await self._current.handle(sender, request, payload)
         self._monitor.arrived(sender, request, answer)
         return answer
 
 
-async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Monitor) -> NodeResult:
+async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Monitor, patience: Patience) -> NodeResult:
     """A session over TLS: one listener, and a link to each of the others, whoever dialled.
 
     Who is dialled, and where this party is, is the roster's: at addresses of their own, or at a relay.
     """
     agreed = Agreed.of(settings.roster, settings.plan)
-    receiver = _Receiver(monitor)
+    current = CurrentSession(settings.round_timeout)
+    receiver = _Receiver(monitor, current)
     endpoint = receiver.endpoint(settings, agreed.fields)
     reach = Reach(settings.identity, settings.roster)
     links: dict[PartyId, Link] = {
@@ -140,51 +153,78 @@ async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Mon
         for peer in range(len(settings.roster))
         if peer != settings.party
     }
-    session = receiver.session = Session(settings, store, links, monitor.traffic, monitor.event)
+
+    def new_session(*, restarted: bool) -> Session:
+        session = Session(settings, store, links, monitor.traffic, monitor.event, restarted=restarted)
+        session.at_gate(listener.cut_off, asyncio.to_thread)
+        return current.follow(session)
+
+    async def attempt() -> NodeResult:
+        if not current.session.failed:
+            return await current.session.run()
+        store.reopen()
+        return kept_result(store) or await new_session(restarted=True).run()
+
+    def failed() -> None:
+        current.fail(Outage("another session follows"))
+        listener.drop()
+
     listening = settings.listen_socket or reach.open_socket(settings.listen)
     listener = Listener(
         endpoint,
         listening,
         receiver.handle,
-        lambda: session.position,
-        readiness=lambda: agreed.readiness(session.position),
+        lambda: receiver.position,
+        readiness=lambda: agreed.readiness(receiver.position),
         links=links,
     )
-    session.at_gate(listener.cut_off, asyncio.to_thread)
+    new_session(restarted=False)
     listener.start()
-    reach.attend(listener, session.refused)
+    reach.attend(listener, receiver.refused)
     try:
-        return await session.run()
+        return await endure(attempt, store.path, patience, failed)
     finally:
         for link in links.values():
             link.stop()
         await reach.leave()
         await listener.close()
-        await session.close_links()
+        await current.session.close_links()
         await reach.close()
 
 
-async def _run_by_folder(settings: NodeSettings, store: Store, monitor: Monitor, folder: FolderSettings) -> NodeResult:
+async def _run_by_folder(
+    settings: NodeSettings, store: Store, monitor: Monitor, patience: Patience, folder: FolderSettings
+) -> NodeResult:
     """A session whose messages are files. It ends at once where the store proves not to be the newest of this party."""
-    receiver = _Receiver(monitor)
+    attempts = itertools.count()
+
+    async def attempt() -> NodeResult:
+        restarted = next(attempts) > 0
+        if restarted:
+            store.reopen()
+        return kept_result(store) or await _one_by_folder(settings, store, monitor, folder, restarted=restarted)
+
+    return await endure(attempt, store.path, patience)
+
+
+async def _one_by_folder(
+    settings: NodeSettings, store: Store, monitor: Monitor, folder: FolderSettings, *, restarted: bool
+) -> NodeResult:
+    current = CurrentSession(settings.round_timeout)
+    receiver = _Receiver(monitor, current)
     endpoint = receiver.endpoint(settings, {})
     with contextlib.closing(Outbox(outbox_path(settings.store), settings.study, settings.party)) as outbox:
         post = FolderPost(endpoint, settings.identity, folder, outbox, receiver.handle, monitor.acknowledged)
-        session = receiver.session = Session(settings, store, post.links, monitor.traffic, monitor.event, post.closed)
-        watching, running = asyncio.create_task(post.watch(folder.quiet)), asyncio.create_task(session.run())
+        session = current.follow(
+            Session(settings, store, post.links, monitor.traffic, monitor.event, post.closed, restarted=restarted)
+        )
+        watching = Tasks(session.fail)
+        watching.spawn(post.watch(folder.quiet))
         try:
-            await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)
-            return await (running if running.done() else _never(watching))
+            return await session.run()
         finally:
-            for task in (watching, running):
-                task.cancel()
-            await asyncio.gather(watching, running, return_exceptions=True)
+            await watching.stop()
             await post.close()
-
-
-async def _never(watching: asyncio.Task[None]) -> NodeResult:
-    await watching
-    raise AssertionError("the folder is watched to the end")
 
 
 def outbox_path(store: Path) -> Path:

@@ -8,8 +8,9 @@ release variances at unit ``delta`` without ``star``. It needs no assumption abo
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +61,8 @@ _MODEL_FROM, _MODEL = 600, 300
 # limits the damage of more dropouts than planned.
 _RATIOS = np.geomspace(1e-2, 1e3, 121)
 _TOLERANCE = 0.01
+# Of an epsilon, what rounding up may add. Deltas beyond a thousandth are nobody's; halves of epsilon that are tried.
+_ROUNDED, _LARGEST_POWER, _MOST_HALVES = 1e-9, -3, 8
 
 
 def calibrate(
@@ -79,10 +82,29 @@ def calibrate(
     happens is certified on its own. Where a protocol has a gate before its release, the parties hold it and all of
     ``trials`` fresh histories pass it: 299 of them show a chance of no result of at most 1 %, 59 one of 5 %. By default they are
     as many as take seconds, and none where not all coalitions can be tried: then there is no gate. Deterministic: the same target
-    gives the same plan. Raises :class:`InputError` for what cannot be had, and for noise levels that are given.
+    gives the same plan. Raises :class:`InputError` for what cannot be had, for a target that the arithmetic that runs would not
+    keep, and for noise levels that are given.
     """
     calibration = Calibration(require_known("calibration", calibration, Calibration))
     protocol.refuse_levels()
+
+    def planned(wanted: Target) -> Plan:
+        return _calibrated(wanted, protocol, calibration, dissemination, executions, trials, seed)
+
+    plan = planned(target)
+    require_kept(plan, planned)
+    return plan
+
+
+def _calibrated(
+    target: Target,
+    protocol: Protocol,
+    calibration: Calibration,
+    dissemination: ResultBroadcast | None,
+    executions: int | None,
+    trials: int | None,
+    seed: Seed | None,
+) -> Plan:
     spread = dissemination or _default_dissemination(target.parties)
     if isinstance(protocol, SelfCalibrating):
         design = protocol.design(target)
@@ -106,6 +128,38 @@ def calibrate(
     error = _predicted_error(target, template, levels)
     prediction = {**error, **levels.certified, "margin": _MARGIN, "calibration": str(calibration)}
     return Plan(target, levels.apply(template).finalize(target), spread, prediction, gated=gated)
+
+
+def require_kept(plan: Plan, planned: Callable[[Target], Plan]) -> None:
+    """Noise is chosen in a model; what is drawn is discrete, and rare events cost some of delta.
+
+    Raises :class:`InputError` where a plan that promises its target would cost more than that a priori, with the least delta or
+    the largest epsilon that ``planned`` keeps, to a power of ten or of two.
+    """
+    if _is_kept(plan):
+        return
+    target = plan.target
+
+    def keeps(wanted: Target) -> bool:
+        try:
+            return _is_kept(planned(wanted))
+        except InputError:
+            return False
+
+    text = f"protocol {plan.protocol.name} cannot keep epsilon {target.epsilon:g} at delta {target.delta:g} with what it draws"
+    powers = range(math.floor(math.log10(target.delta)) + 1, _LARGEST_POWER + 1)
+    place = bisect.bisect_left(powers, True, key=lambda power: keeps(replace(target, delta=10.0**power)))
+    if place < len(powers):
+        raise InputError(f"{text}: choose a delta of at least 1e{powers[place]}")
+    halves = range(1, _MOST_HALVES + 1)
+    half = bisect.bisect_left(halves, True, key=lambda times: keeps(replace(target, epsilon=target.epsilon / 2**times)))
+    if half < len(halves):
+        raise InputError(f"{text}: choose an epsilon of at most {target.epsilon / 2 ** halves[half]:g}, or a larger delta")
+    raise InputError(f"{text}: choose a larger delta, or another protocol")
+
+
+def _is_kept(plan: Plan) -> bool:
+    return not plan.promises_target or plan.epsilon_a_priori <= plan.target.epsilon * (1 + _ROUNDED)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori
-from quietmean.core.codec import digest
-from quietmean.core.errors import InputError, ProtocolFailure
+from quietmean.core.codec import convert, digest
+from quietmean.core.errors import InputError, ProtocolFailure, unfit_field
 from quietmean.core.party import PartyId
 from quietmean.graphs import ExecutionTrace, Schedule
 from quietmean.graphs.execution_trace import NEVER
@@ -249,10 +250,7 @@ class GateRecord:
     @classmethod
     def from_json(cls, raw: Mapping[str, Any], happened: Execution) -> GateRecord:
         """The inverse of :meth:`to_json`. Raises :class:`InputError` for what cannot be read."""
-        try:
-            fields = msgspec.convert(raw, _Written, strict=False)
-        except msgspec.ValidationError as error:
-            raise InputError(f"field 'gate' is not as it should be: {error}") from None
+        fields = convert(raw, _Written, partial(unfit_field, "gate"), strict=False)
         execution = happened if fields.history is None else Execution.from_json(fields.history)
         votes = {party: Vote(digest, passes) for party, digest, passes in fields.votes}
         decision = Decision(fields.mu, fields.limit, fields.exhaustive)

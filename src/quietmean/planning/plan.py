@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import Assumption, any_coalition
 from quietmean.core.bounds import APriori
-from quietmean.core.codec import canonical_json, digest
+from quietmean.core.codec import digest
 from quietmean.core.domain import Neighbouring, PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import on_grid, towards_zero
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.late import from_above
+from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, Release, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -75,7 +76,10 @@ class Plan:
                 f"protocol {self.protocol.name} bounds a value by the public number of its records, but counts are private: name "
                 "another, such as packed-sharing, or let count be public"
             )
-        if self.domain is None or not self.protocol.is_private:
+        if self.domain is None:
+            return
+        self._require_region(self.domain)
+        if not self.protocol.is_private:
             return
         if self.domain.size != self.target.dimension:
             raise InputError(f"the domain has {self.domain.size} coordinates, the plan {self.target.dimension}: make them agree")
@@ -85,6 +89,20 @@ class Plan:
                 "plan for the sensitivity of the domain, or choose a smaller one"
             )
 
+    def _require_region(self, domain: InputDomain) -> None:
+        """Raises :class:`InputError` for a stated domain of which the protocol would move some values."""
+        name = self.protocol.name
+        if self.protocol.domain != ANY_DOMAIN:
+            raise InputError(
+                f"protocol {name} takes {self.protocol.domain} only, and the domain has others: name another protocol"
+            )
+        region = self.protocol.value_region(self.target)
+        if region is not None and not region.contains(domain):
+            raise InputError(
+                f"protocol {name} holds {region.text}, but the domain reaches beyond that, with coordinates from {domain.low:g} "
+                f"to {domain.high:g}: leave out the options that say where values lie, or name another protocol"
+            )
+
     @property
     def input_domain(self) -> InputDomain:
         """Where the vector of one unit lies: the stated ``domain``, or the protocol's (:meth:`Protocol.input_domain`)."""
@@ -92,9 +110,12 @@ class Plan:
 
     def with_domain(self, domain: InputDomain) -> Plan:
         """The same for another domain. Raises :class:`InputError` if it is wider than the sensitivity, or of another size."""
-        same = domain == self.protocol.input_domain(self.target)
-        protocol = self.protocol if same else self.protocol.for_domain(self.target, domain)
-        return replace(self, protocol=protocol, domain=None if same else domain)
+        if domain == self.protocol.input_domain(self.target):
+            return replace(self, domain=None)
+        protocol = self.protocol.for_domain(self.target, domain)
+        noise = None if protocol is self.protocol else protocol.noise_variance(self.target)
+        prediction = self.prediction if noise is None else {**self.prediction, "mse_noise": float(f"{noise:.6g}")}
+        return replace(self, protocol=protocol, prediction=prediction, domain=domain)
 
     def admit(self, value: Vector, weight: float = 1.0) -> Vector:
         """A party's private vector (d,) as it enters a study: itself where it lies in the domain, else moved into it.
@@ -107,12 +128,11 @@ class Plan:
             raise InputError(
                 f"the value has shape {value.shape}, but the plan is for {self.target.dimension} coordinates: mend it"
             )
+        scale, domain = self._units(weight), self.input_domain
+        # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
+        self.require_room(weight)
         if not self.protocol.is_private:
             return value
-        scale = weight if self.target.unit == PrivacyUnit.RECORD else 1.0
-        domain = self.input_domain
-        # The room is asked for the domain, not for the value: whether a study goes on does not depend on it.
-        self.require_room(scale)
         inside = domain.moved(value, scale)
         if self.protocol.domain != ANY_DOMAIN:
             inside = self.protocol.project_to_domain(inside[None], np.array([weight]))[0]
@@ -121,8 +141,19 @@ class Plan:
 
     def require_room(self, weight: float) -> None:
         """Raises :class:`InputError` where the vector of a party of that public weight may have no room."""
+        units, domain = self._units(weight), self.input_domain
         self.protocol.check_weight(weight)
-        self.protocol.check_values(np.full(1, weight * self.input_domain.largest))
+        self.protocol.check_values(np.full(1, units * domain.largest))
+        region = self.protocol.value_region(self.target, weight)
+        if region is not None and not region.contains(domain.times(units)):
+            raise InputError(
+                f"protocol {self.protocol.name} holds {region.text} of a party of weight {weight:g}, but its vector may reach "
+                f"from {units * domain.low:g} to {units * domain.high:g}: give it weight 1, or name another protocol"
+            )
+
+    def _units(self, weight: float) -> float:
+        """How many units a party of that public weight has: the vector of one whose records are protected is a sum over them."""
+        return weight if self.target.unit == PrivacyUnit.RECORD else 1.0
 
     def __repr__(self) -> str:
         target = self.target
@@ -183,7 +214,8 @@ class Plan:
         return cls(target, protocol, dissemination, raw["prediction"], raw["context"], domain, gated)
 
     def save(self, path: Path) -> None:
-        path.write_bytes(canonical_json(self.to_json()) + b"\n")
+        """Raises :class:`InputError` for another file that is there."""
+        Output(path, "the plan", "").write_json(self.to_json())
 
     @property
     def releases_are_copies(self) -> bool:
@@ -223,6 +255,12 @@ class Plan:
     def epsilon_a_priori(self) -> float:
         """What any execution costs at most, whoever of as many as planned colludes, at the target's delta; rounded up."""
         return min(self.charge.epsilon(self.target.delta), self.a_priori.pure)
+
+    @property
+    def promises_target(self) -> bool:
+        """Does it promise :attr:`epsilon_a_priori` of at most the target's epsilon?"""
+        protocol = self.protocol
+        return protocol.is_private and protocol.keeps_target and (self.gated or not protocol.gated)
 
     @property
     def grid(self) -> float:

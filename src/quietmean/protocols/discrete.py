@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_UNITS, check_step, within
+from quietmean.core.input_domain import LARGEST_COORDINATE, Ball, Box
 from quietmean.core.numbers import Numbers, whole_numbers
 from quietmean.core.party import Vector
 from quietmean.core.rounding import round_up
@@ -111,6 +112,10 @@ class DiscreteNoise(Configured, ABC):
             raise InputError(f"values have {values.shape[-1]} coordinates, the grid is for {self.dimension}: plan for as many")
         check_steps(values, self.step)
 
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
+        """That of the grid: see :meth:`~quietmean.protocols.protocol.Protocol.value_region`."""
+        return cube(target.dimension, LARGEST_VALUE * self.step) if self.step else None
+
     @property
     @abstractmethod
     def own_deviation(self) -> float:
@@ -157,6 +162,12 @@ class DiscreteNoise(Configured, ABC):
             rounding=rounding,
             most_rounding=most_rounding,
         )
+
+
+def cube(dimension: int, largest: float) -> Box:
+    """All vectors of so many coordinates whose absolute values are at most ``largest``."""
+    largest = min(largest, LARGEST_COORDINATE)
+    return Box(size=dimension, low=-largest, high=largest)
 
 
 def check_steps(values: Vector, step: float) -> None:

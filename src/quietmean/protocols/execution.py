@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
-from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.codec import convert, to_plain
 from quietmean.core.domain import Neighbouring
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, unfit_field
+from quietmean.core.json_file import read_json
+from quietmean.core.output import Output
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
 from quietmean.core.schema import parameters_of, refuse_unknown
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
@@ -249,13 +250,7 @@ class Execution:
     @classmethod
     def load(cls, path: str | Path) -> Execution | OneShot:
         """From an execution file or a receipt, or from the file of a noise mechanism. Raises :class:`InputError`."""
-        try:
-            raw = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any])
-        except (OSError, msgspec.DecodeError) as error:
-            raise InputError(
-                f"file {path} cannot be read as an execution ({reason_of(error)}): give a file that quietmean wrote"
-            ) from None
-        return read_execution(raw)
+        return read_execution(read_json(Path(path)))
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Execution:
@@ -293,8 +288,8 @@ class Execution:
         )
 
     def save(self, path: Path) -> None:
-        """Write the execution file."""
-        path.write_bytes(canonical_json(self.to_json()) + b"\n")
+        """Write the execution file. Raises :class:`InputError` for another file that is there."""
+        Output(path, "the execution", "").write_json(self.to_json())
 
 
 def read_execution(raw: Mapping[str, Any]) -> Execution | OneShot:
@@ -317,7 +312,4 @@ def _pairs(raw: Mapping[str, Any], parties: int) -> NDArray[np.int64]:
 
 
 def _array_field(raw: Mapping[str, Any], name: str, kind: Any, default: Any) -> Any:
-    try:
-        return msgspec.convert(raw.get(name, default), kind)
-    except msgspec.ValidationError as error:
-        raise InputError(f"field {name!r} is not as it should be: {error}") from None
+    return convert(raw.get(name, default), kind, partial(unfit_field, name))

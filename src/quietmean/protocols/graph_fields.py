@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from quietmean.core.errors import InputError
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import OPEN, Configured, parameter
 from quietmean.graphs.undirected import GRAPHS, Edges, make_graph, normalised_edges
 from quietmean.randomness import Seed
@@ -16,10 +17,7 @@ from quietmean.randomness import Seed
 
 def read_edges(raw: Any) -> Edges:
     """Edges, shape (m, 2), from a list of pairs. Raises :class:`InputError` for anything else."""
-    try:
-        return np.array(msgspec.convert(raw, list[tuple[int, int]]), dtype=np.int64).reshape(-1, 2)
-    except msgspec.ValidationError as error:
-        raise InputError(f"field 'edges' is not as it should be: {error}") from None
+    return np.array(convert(raw, list[tuple[int, int]], partial(unfit_field, "edges")), dtype=np.int64).reshape(-1, 2)
 
 
 # The fields that determine how edges are made, reset once the edges are made.

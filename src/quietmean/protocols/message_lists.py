@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError, unfit_field
 from quietmean.graphs import ExecutionTrace, Schedule, everybody
 
 Mask = NDArray[np.bool_]
@@ -99,10 +100,7 @@ def _wholly(chosen: Mask, others: Mask, ends: NDArray[Any], parties: int) -> lis
 
 def _read(raw: Any, name: str) -> list[Entry]:
     """Entries from JSON data. Raises :class:`InputError` for anything else."""
-    try:
-        return msgspec.convert(raw, list[Entry])
-    except msgspec.ValidationError as error:
-        raise InputError(f"field {name!r} is not as it should be: {error}") from None
+    return convert(raw, list[Entry], partial(unfit_field, name))
 
 
 def _messages(listed: Iterable[Entry], name: str, possible: Mask, schedule: Schedule) -> Mask:

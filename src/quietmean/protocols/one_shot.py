@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import PartyId
 from quietmean.core.schema import refuse_unknown
@@ -185,7 +186,4 @@ def _check_sensitivity(sensitivity: float) -> None:
 def _converted(raw: Mapping[str, Any], name: str, kind: Any) -> Any:
     if name not in raw:
         raise InputError(f"field {name!r} is missing: add it")
-    try:
-        return msgspec.convert(raw[name], kind)
-    except msgspec.ValidationError as error:
-        raise InputError(f"field {name!r} is not as it should be: {error}") from None
+    return convert(raw[name], kind, partial(unfit_field, name))

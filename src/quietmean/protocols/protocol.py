@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quietmean.core.assumptions import OVERHEARD, SILENT_WITH_GOSSIP, Assumption, with_own
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError, ProtocolFailure
-from quietmean.core.input_domain import InputDomain
+from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.late import from_above
 from quietmean.core.numbers import REAL, Numbers
 from quietmean.core.party import NoiseSource, PartyId, PartyMachine, PopulationNoise, Vector
@@ -94,6 +94,7 @@ class Protocol(Configured, ABC):
     ``tolerates_dropouts``: parties may drop out permanently without being exposed. If false, it is planned only if it is named.
     ``batchable``: independent executions may be run as one large one. False where party numbers carry roles.
     ``domain``: the values that it accepts. If these are not any bounded set, it is planned only if it is named.
+    ``keeps_target``: a plan promises beforehand, whatever happens, no more than its target; where it has a gate, with the gate.
     ``gated``: a gate before the release can be held: plans see to it that nearly all histories pass it.
     ``has_transcript``: false where a view has no linear-Gaussian description; then only ``guarantee`` is certified.
     """
@@ -117,6 +118,7 @@ class Protocol(Configured, ABC):
     hides_counts: ClassVar[bool] = True
     has_transcript: ClassVar[bool] = True
     gated: ClassVar[bool] = False
+    keeps_target: ClassVar[bool] = True
 
     # --- from what is written to a value, and to one that is complete ---
 
@@ -412,9 +414,17 @@ class Protocol(Configured, ABC):
         """
         return InputDomain.box(target.dimension, 0.0, target.sensitivity / math.sqrt(target.dimension))
 
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
+        """Where a vector of that public weight is held as it is, for whoever clips or limits; a plan refuses any other domain."""
+        return None
+
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
-        """The same, planned for this target, for vectors of one unit in a ``domain`` no wider than the sensitivity."""
+        """The same, planned for this target, with a region that holds a ``domain`` of one unit, unless another was asked for."""
         return self
+
+    def noise_variance(self, target: Target) -> float | None:
+        """The expected variance of noise in the mean, per coordinate, where parameters tell it without simulation."""
+        return None
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) made to fit ``domain``, for simulations and tests: unchanged if that is any bounded set. Weights (n,)."""

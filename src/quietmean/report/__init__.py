@@ -4,8 +4,8 @@ from quietmean.report.certificate import write_certificate_report
 from quietmean.report.data import StudyReport
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.glance import absent_of
-from quietmean.report.officer import OfficerPage, Stated, digests_of, write_officer_page
-from quietmean.report.page import write_study_report
+from quietmean.report.officer import OfficerPage, Stated, digests_of, officer_page_at, write_officer_page
+from quietmean.report.page import report_at, write_study_report
 
 __all__ = [
     "OfficerPage",
@@ -14,6 +14,8 @@ __all__ = [
     "absent_of",
     "digests_of",
     "exchange_figure",
+    "officer_page_at",
+    "report_at",
     "write_certificate_report",
     "write_officer_page",
     "write_study_report",

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.codec import digest
+from quietmean.core.output import Output
 from quietmean.core.party import PartyId
 from quietmean.privacy import Adversary, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
@@ -19,7 +21,7 @@ from quietmean.report.curves import coalitions_figure, curve_caption, parties_fi
 from quietmean.report.exchange import exchange_figure
 from quietmean.report.explain import CurvePoint, Explanation, explain, has_static_neighbours
 from quietmean.report.officer import OfficerPage, Stated
-from quietmean.report.rendering import render_template
+from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import inline_svg
 from quietmean.report.traffic import MOST_PARTIES, message_table, statement
 
@@ -38,13 +40,20 @@ def write_certificate_report(
     size: int = 0,
     adversary: Adversary | None = None,
     stated: Stated | None = None,
+    force: bool = False,
 ) -> None:
     """Write one HTML file that needs nothing else: against ``adversary``, or else against coalitions of ``size`` parties.
 
-    ``stated``: what the receipt says besides the execution.
+    ``stated``: what the receipt says besides the execution. The page takes the place of an earlier one of the same execution, and
+    with ``force`` of any such page. Raises :class:`InputError` for another file that is there.
     """
     page = certificate_page(execution, delta=delta, size=size, adversary=adversary, stated=stated)
-    path.write_text(page.render(), encoding="utf-8", newline="\n")
+    certificate_page_at(path, execution, force).write(page.render().encode())
+
+
+def certificate_page_at(path: Path, execution: Execution, force: bool = False) -> Output:
+    """Where the page about an execution goes."""
+    return page_at(path, "certificate", digest(execution.to_json()), force)
 
 
 def certificate_page(
@@ -107,6 +116,7 @@ class CertificatePage:
     def render(self) -> str:
         return render_template(
             "certificate.html",
+            whose=digest(self.execution.to_json()),
             officer=self.officer.sections(),
             summary=self._summary(),
             cost=self._cost(),

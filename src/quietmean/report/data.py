@@ -90,6 +90,8 @@ class StudyReport:
     notes: tuple[str, ...] = ()
     receipt: str = "receipt.json"
     absent: tuple[str, ...] = ()
+    # Of which party of which study it is.
+    whose: str = ""
 
     @classmethod
     def of_outcome(

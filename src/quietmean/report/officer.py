@@ -15,11 +15,13 @@ import numpy as np
 
 from quietmean.core.bounds import APriori
 from quietmean.core.domain import Neighbouring
+from quietmean.core.origin import study_and_party
+from quietmean.core.output import Output
 from quietmean.ledger import Account, Refund
 from quietmean.privacy import Certificate, CoalitionCertificate, PrivacyAnalysis
 from quietmean.protocols.execution import Execution
 from quietmean.report import glance, words
-from quietmean.report.rendering import render_template
+from quietmean.report.rendering import page_at, render_template
 
 # How likely a guess is to be right before anything is published.
 _CHANCES = (0.5, 0.1, 0.01)
@@ -66,6 +68,8 @@ class Stated:
     version: str = ""
     digests: tuple[tuple[str, str], ...] = ()
     absent: tuple[str, ...] = ()
+    # Of which party of which study a page is.
+    whose: str = ""
 
     @classmethod
     def of_receipt(cls, raw: Mapping[str, Any], title: str) -> Stated:
@@ -86,6 +90,7 @@ class Stated:
             version=str(origin.get("quietmean") or ""),
             digests=digests_of(origin),
             absent=glance.absent_of(origin),
+            whose=study_and_party(origin),
         )
 
 
@@ -355,9 +360,23 @@ class OfficerPage:
         return words.listed([self.names[party] for party in np.nonzero(chosen)[0].tolist()], most=40)
 
 
-def write_officer_page(page: OfficerPage, path: Path) -> None:
-    """Write the page as one HTML file that needs nothing else. The same page gives the same bytes."""
-    path.write_text(render_template("officer.html", officer=page.sections()), encoding="utf-8", newline="\n")
+def write_officer_page(page: OfficerPage, path: Path, force: bool = False) -> None:
+    """Write the page as one HTML file that needs nothing else. The same page gives the same bytes.
+
+    It takes the place of an earlier page of the same study, and with ``force`` of any such page. Raises :class:`InputError` for
+    another file that is there.
+    """
+    officer_page_at(path, page.stated.whose, force).write(render_officer_page(page).encode())
+
+
+def render_officer_page(page: OfficerPage) -> str:
+    """The page as text."""
+    return render_template("officer.html", whose=page.stated.whose, officer=page.sections())
+
+
+def officer_page_at(path: Path, whose: str, force: bool = False) -> Output:
+    """Where the page goes; ``whose``: see :func:`study_and_party`."""
+    return page_at(path, "privacy page", whose, force)
 
 
 def digests_of(origin: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

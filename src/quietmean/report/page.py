@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quietmean.core.domain import Neighbouring
+from quietmean.core.output import Output
 from quietmean.report import glance, words
 from quietmean.report.answers import answer_sections, interval_text
 from quietmean.report.data import StudyReport
 from quietmean.report.epsilons import epsilons_figure, narrow_epsilons_figure, party_epsilons
 from quietmean.report.estimates import MOST_ROWS, estimates_figure
 from quietmean.report.exchange import exchange_figure
-from quietmean.report.rendering import render_template
+from quietmean.report.rendering import page_at, render_template
 from quietmean.report.style import NARROW, inline_svg
 from quietmean.report.traffic import MOST_PARTIES, Traffic, message_table, rounds_used, statement
 
@@ -30,15 +31,25 @@ _NEIGHBOURS = {
 _LARGEST_FACTOR = 1e6
 
 
-def write_study_report(report: StudyReport, path: Path) -> None:
-    """Write the report as one HTML file that needs nothing else. The same report gives the same bytes."""
-    path.write_text(render(report), encoding="utf-8", newline="\n")
+def write_study_report(report: StudyReport, path: Path, force: bool = False) -> None:
+    """Write the report as one HTML file that needs nothing else. The same report gives the same bytes.
+
+    It takes the place of an earlier report of the same study, and with ``force`` of any report. Raises :class:`InputError` for
+    another file that is there.
+    """
+    report_at(path, report.whose, force).write(render(report).encode())
+
+
+def report_at(path: Path, whose: str, force: bool = False) -> Output:
+    """Where a report goes; ``whose``: see :func:`study_and_party`."""
+    return page_at(path, "report", whose, force)
 
 
 def render(report: StudyReport) -> str:
     """The page as text."""
     return render_template(
         "study.html",
+        whose=report.whose,
         title=report.title,
         summary=_summary(report),
         first=_glance(report),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quietmean.core.assumptions import Assumption, assumptions_json, usual_colluders
-from quietmean.core.codec import digest
+from quietmean.core.codec import decode_toml, digest
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.party import PartyId
@@ -68,11 +67,12 @@ class SessionStudy(BaseModel):
     def load(cls, path: Path) -> SessionStudy:
         """From a TOML file with one table [session]. Raises :class:`InputError` for one that cannot be read or is not right."""
         try:
-            raw = tomllib.loads(path.read_text())
+            content = path.read_bytes()
         except FileNotFoundError:
             raise InputError(f"session file {path} does not exist: check the path") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except OSError as error:
             raise InputError(f"session file {path} cannot be read ({reason_of(error)}): mend it") from None
+        raw = decode_toml(content, lambda reason: InputError(f"session file {path} cannot be read ({reason}): mend it"))
         if set(raw) != {"session"} or not isinstance(raw["session"], Mapping):
             raise InputError(f"session file {path.name} must have one table, [session], and nothing else: mend it")
         return cls.parse(raw["session"])

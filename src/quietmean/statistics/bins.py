@@ -13,12 +13,16 @@ from quietmean.statistics.columns import LINEAR, LOG, LOG_ODDS, Column
 
 # Bins of equal factors begin so far below the upper bound where the lower one is not above 0: six decades.
 _LEAST_OF_LOG = 1e-6
+# Probabilities that people decide by.
+PROBABILITIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+# So many bins of equal log odds have an edge near each of them.
+_MANY = 64
 # Bins of equal log odds begin at this probability where the lower bound is 0, and end as far from 1.
 _LEAST_PROBABILITY = 1e-3
 
 
 def edges_of(
-    column: Column, bins: int, *, low: float | None = None, high: float | None = None, closed: str = "left", scale: str = ""
+    column: Column, bins: int, *, low: float | None = None, high: float | None = None, closed: str = "left", scale: str = LINEAR
 ) -> tuple[float, ...]:
     """Rising edges of at most ``bins`` bins of a column, from ``low`` to ``high``, by default its bounds.
 
@@ -34,7 +38,7 @@ def edges_of(
         return (first, *(edge for edge in column.edges if first < edge < last), last)
     if column.whole:
         return _of_whole_numbers(column, math.ceil(first), math.floor(last), bins, closed)
-    known = column.scale if column.scale != LINEAR else scale or LINEAR
+    known = column.scale if column.scale != LINEAR else scale
     inner = {LINEAR: _equal, LOG: _by_factors, LOG_ODDS: _by_log_odds}[known](first, last, bins)
     return (first, *(edge for edge in inner.tolist() if first < edge < last), last)
 
@@ -58,8 +62,12 @@ def _by_log_odds(first: float, last: float, bins: int) -> NDArray[np.float64]:
     if low >= high:
         return _equal(first, last, bins)
     found: NDArray[np.float64] = np.asarray(expit(np.linspace(logit(low), logit(high), bins + 1)), dtype=np.float64)
+    if bins >= _MANY:
+        for one in PROBABILITIES:
+            if low < one < high:
+                found[int(np.abs(found - one).argmin())] = one
     # What is beyond belongs to the first and the last bin.
-    return found if first >= _LEAST_PROBABILITY and last <= 1 - _LEAST_PROBABILITY else found[1:-1]
+    return found[1:-1]
 
 
 def _of_whole_numbers(column: Column, first: int, last: int, bins: int, closed: str) -> tuple[float, ...]:

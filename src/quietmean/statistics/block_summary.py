@@ -53,6 +53,12 @@ class Summary:
         return 2 * self.variance**2 / self.present
 
 
+def present_in(released: Released, feature: ColumnBlock, group: int = 0) -> tuple[float, float]:
+    """How many values a group has (by its place), and the standard deviation of the noise in that."""
+    count, error = released.weighted(feature, np.eye(feature.size)[BLOCK_SIZE * group])
+    return count * released.weight, error * released.weight
+
+
 def summary(released: Released, feature: ColumnBlock, group: int = 0) -> Summary | None:
     """Of one group (by its place), or None where noise hides whether anything is present there."""
     place = slice(BLOCK_SIZE * group, BLOCK_SIZE * (group + 1))

@@ -5,13 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.features import Moments, Vertex, vertices_of
 from quietmean.statistics.fields import names_field, require_names, sides_of
+from quietmean.statistics.known_levels import KnownLevels
 from quietmean.statistics.products import CentredMoments, moments_of
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
+
+# The correlation of columns where a statistic asks how they go together, and nobody said.
+_RELATION = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -19,9 +25,16 @@ class OfColumns(Statistic):
     """Of two columns of numbers or more, all alike."""
 
     by_place = ("columns",)
+    expects = ("correlation",)
     takes_all = True
 
     columns: tuple[str, ...] = names_field("the columns, of numbers", "columns")
+
+    def suppose(self, made: Supposed) -> None:
+        usual = _RELATION if self.asks_for_relations else 0.0
+        found = made.expected("correlation")
+        for one, other in pairwise(self.columns):
+            made.correlate(other, [made.normal(one)], [usual if found is None else found])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns),)
@@ -48,11 +61,21 @@ class OfColumns(Statistic):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Regression(Statistic):
-    """Of an outcome on columns. A column with levels has a vertex for each level but the first."""
+    """Of an outcome on columns. A column with levels has a vertex for each level but the first; levels that the noise hides are
+    left out of the fit."""
 
     by_place = ("formula",)
 
     formula: str = parameter(help="outcome ~ column + column ...")
+
+    @property
+    def known_expectations(self) -> tuple[str, ...]:
+        """Also what a covariate does, by its name: for one unit, or for each level against the first."""
+        return (*super().known_expectations, *sides_of(self.formula)[1])
+
+    @property
+    def subject(self) -> str | None:
+        return None
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._moments(columns),)
@@ -70,7 +93,11 @@ class Regression(Statistic):
         outcome, names = sides_of(self.formula)
         return self._outcome(outcome, columns), tuple(vertex for name in names for vertex in vertices_of(columns[name]))
 
-    def _centred(self, released: Released, columns: Columns) -> CentredMoments | None:
+    def _known(self, released: Released, columns: Columns) -> KnownLevels:
+        """The covariates of which the noise leaves enough."""
+        return KnownLevels.of(released, self._moments(columns), self._sides(columns)[1])
+
+    def _centred(self, released: Released, columns: Columns, covariates: tuple[Vertex, ...]) -> CentredMoments | None:
         """Of the covariates and then the outcome; None where noise hides whether any record is complete."""
-        outcome, covariates = self._sides(columns)
+        outcome, _ = self._sides(columns)
         return CentredMoments.of(released, self._moments(columns), (*covariates, outcome))

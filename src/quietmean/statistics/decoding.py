@@ -41,16 +41,16 @@ class Decoder:
         """
         ends = np.cumsum([feature.size for feature in scales]).tolist()
         places = {feature: np.arange(end - feature.size, end) for feature, end in zip(scales, ends, strict=True)}
-        free = np.zeros((ends[-1], ends[-1]))
+        free, spread = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], ends[-1]))
         for feature, scale in scales.items():
-            free[np.ix_(places[feature], places[feature])] = np.linalg.inv(feature.response(scale, step)) / scale
-        spread = free @ free.T
+            own, block = np.linalg.inv(feature.response(scale, step)) / scale, np.ix_(places[feature], places[feature])
+            free[block], spread[block] = own, own @ own.T
         equal, known, whole = _equalities(list(scales), places, ends[-1], counted)
         gain = spread @ equal.T @ _pseudo_inverse(equal @ spread @ equal.T)
-        rest = np.eye(ends[-1]) - gain @ equal
-        restricted = rest @ spread @ rest.T
+        # The gain is that of least squares: what equalities take from the covariance is this one product.
+        restricted = spread - gain @ (equal @ spread)
         known_places = places | {part: places[released][places_in(part, released)] for part, released in parts.items()}
-        return cls(rest @ free, gain @ known, (restricted + restricted.T) / 2, known_places, whole)
+        return cls(free - gain @ (equal @ free), gain @ known, (restricted + restricted.T) / 2, known_places, whole)
 
     def released(self, mean: Array, noise: float, weight: float) -> Released:
         """What statistics read from a mean vector (d,) with noise of that standard deviation on each coordinate."""

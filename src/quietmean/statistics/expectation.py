@@ -1,8 +1,7 @@
-"""What to expect of statistics before a study: the widths of their intervals, from public numbers only.
+"""What to expect of statistics before a study: widths, flags and power, from public numbers only.
 
-A public table is made up from bounds, levels and guesses: numbers with the guessed mean and standard deviation, and columns that
-are independent of each other, but for a statistic that asks how they go together, of which such records tell nothing. It is
-encoded, and decoded as if it had the planned noise: so every kind of statistic has its own errors.
+Records are made up as a study expects them (:mod:`~quietmean.statistics.supposed`), studies are drawn from them with the planned
+noise, and each is decoded: so every kind of statistic has its own errors, and what noise hides is hidden as often as it will be.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
-from scipy.stats import qmc
 
-from quietmean.statistics.columns import Column, Columns
+from quietmean.randomness import BitStream, Seed
+from quietmean.statistics.allocation import USUAL_SPREAD, noise_over_sampling
+from quietmean.statistics.columns import Column
 from quietmean.statistics.estimates import Estimates, Z, known
 from quietmean.statistics.kinds.linear_regression import INTERCEPT
 from quietmean.statistics.statistic import Statistic
-from quietmean.statistics.transforms import Transform
+from quietmean.statistics.supposed import ROWS, Supposed
 from quietmean.statistics.workload import Workload
 
 Array = NDArray[np.float64]
@@ -30,71 +29,65 @@ Pair = tuple[float, float]
 
 # Without a guess the standard deviation is anything between these parts of the bounds' width.
 SPREADS = (0.1, 1 / 3)
-# The one that stands for them where a single number is needed.
-USUAL_SPREAD = 0.25
-_ROWS = 2048
+# So many studies are drawn; of those without a guess for each spread, and where only hope is asked for.
+STUDIES, _WITHOUT_GUESS, _FOR_HOPE = 200, 60, 25
+# Records are drawn one by one up to so many of all studies together, else their numbers as normal ones.
+_MOST_DRAWN = 8_000_000
+# Of vectors longer than this fewer studies are drawn, but no fewer than these.
+_LONG, _FEWEST_STUDIES = 256, 12
 # A term without bounds of its own is hopeless where noise is so many times its sampling error: an interval that ignored the noise
 # would hold the truth in 16 % of all studies.
 _MOST_NOISE = 10.0
 _LARGEST_FACTOR = 2.0**40
-_STEPS = 48
-# The correlation of each column with the one before it, where a statistic asks for relations.
-_RELATION = 0.5
-# So small a noise that errors are linear in it, per record of the public table.
-_TINY = 1e-6
+_STEPS = 24
+_STRIDE = 4.0
+# Fewer records, and more noise, than planned are looked at down to this part.
+_LEAST_FACTOR = 2.0**-10
+_ENOUGH_DIGITS = 1.02
+# So many records are encoded at a time.
+_CHUNK = 2048
+_LEVEL = 0.05
+_FEWEST = 10.0
+# Flags that say something about the study, and nothing against an answer.
+_NOT_ABOUT_NOISE = frozenset(("sites-seen", "filled-in"))
 
 
-def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
-    """A public table of the columns, (rows, columns), without missing cells; the same on every machine.
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Studies that were drawn, arrays by study, of a headline term: widths of its intervals, noise over sampling error, whether
+    it is flagged or unknown, whether a test at 5 % rejects (NaN without any), whether any headline term is worth asking for."""
 
-    ``spread``: the standard deviation of a column without a guess, in widths of its bounds. ``relation``: the correlation of the
-    ranks of each column, about, with those of the one before it.
-    """
-    # Any two columns are nearly independent: in random order they would not be to 2 %.
-    places = (qmc.Sobol(len(columns), scramble=False).random_base2(_ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
-    if relation:
-        places = _related(places, relation)
-    found: dict[str, Array] = {}
-    for place, column in enumerate(columns):
-        if column.origin:
-            found[column.name] = Transform(column.origin).values(found)
-        else:
-            found[column.name] = _sorted(column, spread)[places[:, place]]
-    return np.column_stack(list(found.values()))
+    term: str
+    noise: Array
+    population: Array
+    ratio: Array
+    flagged: NDArray[np.bool_]
+    rejects: Array
+    hopeful: NDArray[np.bool_]
 
+    @property
+    def width(self) -> float:
+        """Of the interval of the population, or of the noise where there is none: in the middle study."""
+        return _middle(self.noise if np.isnan(self.population).all() else self.population)
 
-def _related(places: NDArray[np.int64], relation: float) -> NDArray[np.int64]:
-    """Ranks by column, (rows, columns), from independent ones: those of a normal autoregression along the columns."""
-    scores = ndtri((places + 0.5) / _ROWS)
-    for place in range(1, scores.shape[1]):
-        scores[:, place] = relation * scores[:, place - 1] + math.sqrt(1 - relation**2) * scores[:, place]
-    return scores.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+    @property
+    def power(self) -> float:
+        return float(np.nan_to_num(self.rejects).mean()) if not np.isnan(self.rejects).all() else math.nan
 
-
-def _sorted(column: Column, spread: float) -> Array:
-    """The values of one column, rising, (rows,)."""
-    places = (np.arange(_ROWS) + 0.5) / _ROWS
-    if not column.numeric:
-        count = len(column.categories)
-        parts = np.array(column.guess or (1 / count,) * count)
-        return np.minimum(np.searchsorted(np.cumsum(parts), places), count - 1).astype(np.float64)
-    mean, deviation = (
-        ((column.guess[0] - column.low) / column.width, column.guess[1] / column.width) if column.guess else (0.5, spread)
-    )
-    mean = min(max(mean, 1e-3), 1 - 1e-3)
-    # A beta distribution has any mean, and up to nearly any variance.
-    size = mean * (1 - mean) / min(deviation**2, 0.95 * mean * (1 - mean)) - 1
-    inverse = np.asarray(betaincinv(mean * size, (1 - mean) * size, places), dtype=np.float64)
-    return column.low + column.width * inverse
+    @property
+    def hopeless(self) -> bool:
+        """Is it worth asking in fewer than half of the studies?"""
+        return bool(self.hopeful.mean() < 0.5)
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
     """One statistic before a study. Pairs are ranges over what may be guessed of the spreads, in the units of its terms.
 
-    ``noise`` and ``population``: widths of the two intervals of its principal term, the one with the median part of noise.
-    ``ratio``: noise over sampling error. ``hopeless``: none of its terms gets known better than its bounds tell already.
-    ``records`` and ``less_noise``: how many times as many records, or as little noise, would do; 1 if it is not hopeless.
+    ``noise`` and ``population``: widths of the two intervals of its headline ``term``, in the middle of the drawn studies.
+    ``ratio``: noise over sampling error. ``flagged``: part of the studies in which the term is flagged or unknown; ``power``:
+    part in which its test rejects at 5 %, None without a test. ``hopeless``: what it is asked for first is not known better than
+    its bounds tell already. ``records`` and ``less_noise``: how many times as many records, or as little noise, would do.
     """
 
     statistic: Statistic
@@ -103,6 +96,8 @@ class Expected:
     noise: Pair
     population: Pair | None
     ratio: Pair
+    flagged: float
+    power: float | None
     hopeless: bool
     records: float = 1.0
     less_noise: float = 1.0
@@ -115,6 +110,8 @@ class Expected:
             "width_noise": known(list(self.noise)),
             "width_population": None if self.population is None else known(list(self.population)),
             "noise_over_sampling": known(list(self.ratio)),
+            "flagged": self.flagged,
+            "power": self.power,
             "hopeless": self.hopeless,
         }
 
@@ -124,121 +121,211 @@ class Expectation:
     """The statistics of a workload for so many public ``records`` (parties, if they are the unit).
 
     ``noise``: the standard deviation that a study adds to each coordinate of the total of all records' vectors. ``step``: that of
-    its grid, so that the study decodes with the same matrices.
+    its grid, so that the study decodes with the same matrices. ``studies``: how many are drawn.
     """
 
     workload: Workload
     noise: float
     records: float
     step: float = 0.0
+    studies: int = STUDIES
 
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
         return tuple(self._of(statistic) for statistic in self.workload.statistics)
 
     @cached_property
-    def _spreads(self) -> tuple[float, ...]:
-        guessed = all(column.guess or column.origin or not column.numeric for column in self.workload.columns)
+    def hopeless(self) -> tuple[Expected, ...]:
+        """Those that are: with fewer studies drawn."""
+        return tuple(self._of(statistic, _FOR_HOPE) for statistic in self.workload.statistics if self._is_hopeless(statistic))
+
+    def needed(self, statistic: Statistic, enough: Callable[[Drawn], bool]) -> tuple[float, float]:
+        """How many times as many records, and as little noise, make the drawn studies of a statistic good ``enough``.
+
+        Infinite where none does. Of a column without a guess, with a spread in the middle.
+        """
+
+        def does(more: float, less_noise: float) -> bool:
+            return enough(self.drawn(statistic, USUAL_SPREAD, more, less_noise))
+
+        fewest = max(_LEAST_FACTOR, _FEWEST / self.records)
+        return (
+            _smallest(lambda factor: does(factor, 1.0), fewest),
+            _smallest(lambda factor: does(1.0, factor), _LEAST_FACTOR),
+        )
+
+    def _spreads(self, statistic: Statistic) -> tuple[float, ...]:
+        columns = self.workload.columns
+        expect = dict(statistic.expect)
+        named = _columns_of(statistic, self.workload)
+        guessed = all(
+            columns[name].guess
+            or columns[name].origin
+            or not columns[name].numeric
+            or (name == statistic.subject and "sd" in expect)
+            for name in named
+        )
         return (USUAL_SPREAD,) if guessed else (SPREADS[0], USUAL_SPREAD, SPREADS[1])
 
     @cached_property
-    def _means(self) -> dict[Pair, Array]:
-        """Mean vectors of public tables so far, by spread and relation."""
+    def _populations(self) -> dict[tuple[str, float], Array]:
+        """Vectors of made-up records, (ROWS, d), by statistic and spread: of the latest statistic only, for they are large."""
         return {}
 
-    def _mean(self, spread: float, relation: float) -> Array:
-        if (spread, relation) not in self._means:
-            table = made_up(self.workload.columns, spread, relation)
-            self._means[spread, relation] = self.workload.of_records(table, step=self.step).mean(axis=0)
-        return self._means[spread, relation]
+    def _population(self, statistic: Statistic, spread: float) -> Array:
+        key = (statistic.text, spread)
+        if key not in self._populations:
+            for other in [one for one in self._populations if one[0] != statistic.text]:
+                del self._populations[other]
+            made = Supposed(self.workload.columns, dict(statistic.expect), spread, statistic.subject)
+            statistic.suppose(made)
+            table = made.table(_columns_of(statistic, self.workload))
+            parts = [self.workload.of_records(table[begin : begin + _CHUNK], step=self.step) for begin in range(0, ROWS, _CHUNK)]
+            self._populations[key] = np.vstack(parts)
+        return self._populations[key]
 
-    def _estimates(self, statistic: Statistic, spread: float, more: float = 1.0, less_noise: float = 1.0) -> Estimates:
+    def drawn(
+        self,
+        statistic: Statistic,
+        spread: float = USUAL_SPREAD,
+        more: float = 1.0,
+        less_noise: float = 1.0,
+        studies: int | None = None,
+    ) -> Drawn:
+        """Studies of so many times as many records and as little noise."""
+        population, count = self._population(statistic, spread), self.studies if studies is None else studies
+        # Long vectors take long to decode, and their answers vary less: fewer studies tell as much.
+        count = min(count, max(_FEWEST_STUDIES, count * _LONG // population.shape[1]))
         weight = self.records * more
-        mean = self._mean(spread, _relation(statistic))
-        released = self.workload.decoder(self.step).released(mean, self.noise / less_noise / weight, weight)
-        return statistic.decode(released, self.workload.declared)
+        noise = self.noise / less_noise / weight
+        # The same for the same question, whatever the factors: more never does less by chance.
+        stream = BitStream(Seed.public("expectation", statistic.text, count))
+        added = noise * stream.standard_normal((count, population.shape[1]))
+        means = _sample_means(population, weight, count, stream) + added
+        decoder = self.workload.decoder(self.step)
+        found = []
+        with np.errstate(all="ignore"):
+            for mean in means:
+                released = decoder.released(mean, noise, weight)
+                found.append(statistic.decode(released, self.workload.declared))
+        return summed_up(found, statistic.null)
 
-    def _of(self, statistic: Statistic) -> Expected:
-        found = [self._estimates(statistic, spread) for spread in self._spreads]
-        term = principal(found[len(found) // 2])
-        widths = [_width(one.of_noise[term]) for one in found]
-        both = [None if one.of_population is None else _width(one.of_population[term]) for one in found]
-        ratios = [float(noise_over_sampling(one)[term]) for one in found]
-        hopeless = self._is_hopeless(statistic, 1.0, 1.0)
+    def _of(self, statistic: Statistic, studies: int | None = None) -> Expected:
+        spreads = self._spreads(statistic)
+        count = studies or (self.studies if len(spreads) == 1 else min(self.studies, _WITHOUT_GUESS))
+        found = [self.drawn(statistic, spread, studies=count) for spread in spreads]
+        middle = found[len(found) // 2]
+        populations = [_middle(one.population) for one in found]
+        power = middle.power
+        hopeless = self._is_hopeless(statistic)
+        factors = (1.0, 1.0)
+        if hopeless:
+            factors = (
+                _smallest(lambda factor: not self._is_hopeless(statistic, factor, 1.0)),
+                _smallest(lambda factor: not self._is_hopeless(statistic, 1.0, factor)),
+            )
         return Expected(
             statistic,
             self.workload.budget_part(statistic),
-            found[0].terms[term],
-            (min(widths), max(widths)),
-            None if None in both else (min(one for one in both if one is not None), max(one for one in both if one is not None)),
-            (min(ratios), max(ratios)),
+            middle.term,
+            _range([_middle(one.noise) for one in found]),
+            None if np.isnan(populations).all() else _range(populations),
+            _range([_middle(one.ratio) for one in found]),
+            float(middle.flagged.mean()),
+            None if math.isnan(power) else power,
             hopeless,
-            *(
-                (
-                    _smallest(lambda factor: not self._is_hopeless(statistic, factor, 1.0)),
-                    _smallest(lambda factor: not self._is_hopeless(statistic, 1.0, factor)),
-                )
-                if hopeless
-                else (1.0, 1.0)
-            ),
+            *factors,
         )
 
-    def _is_hopeless(self, statistic: Statistic, more: float, less_noise: float) -> bool:
+    def _is_hopeless(self, statistic: Statistic, more: float = 1.0, less_noise: float = 1.0) -> bool:
         """Under every spread."""
-        return all(hopeless(self._estimates(statistic, spread, more, less_noise)) for spread in self._spreads)
+        return all(self.drawn(statistic, spread, more, less_noise, _FOR_HOPE).hopeless for spread in self._spreads(statistic))
 
 
-def _relation(statistic: Statistic) -> float:
-    return _RELATION if statistic.asks_for_relations else 0.0
+def _columns_of(statistic: Statistic, workload: Workload) -> list[str]:
+    """The columns that a statistic names, in fields and formulas; all of them where it names none."""
+    named: set[str] = set()
+    for value in statistic.asked().values():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                named |= {text, *(word.strip() for side in text.split("~") for word in side.split("+"))}
+    names = [name for name in workload.columns.names if name in named]
+    return names or list(workload.columns.names)
 
 
-def noise_over_sampling(found: Estimates) -> Array:
-    """By term, (terms,); infinite where there is no sampling error or noise hides the term."""
-    if found.population is None:
-        return np.full(len(found.terms), math.inf)
-    with np.errstate(all="ignore"):
-        sampling = np.sqrt(np.maximum(found.population**2 - found.standard_error**2, 0.0))
-        ratio = np.where(sampling > 0, found.standard_error / sampling, np.where(found.standard_error > 0, math.inf, 0.0))
-    unknown: Array = np.where(np.isfinite(found.value) & np.isfinite(found.standard_error), ratio, math.inf)
-    return unknown
+def _sample_means(population: Array, weight: float, studies: int, stream: BitStream) -> Array:
+    """Means of random samples of so many rows of a population, (studies, d)."""
+    count = max(round(weight), 1)
+    if count * studies <= _MOST_DRAWN:
+        places = stream.integers(ROWS, count * studies) + np.repeat(np.arange(studies) * ROWS, count)
+        weights = np.bincount(places, minlength=ROWS * studies).reshape(studies, ROWS) / count
+    else:
+        # So many of each that their numbers are nearly normal.
+        scattered = stream.standard_normal((studies, ROWS))
+        weights = 1 / ROWS + (scattered - scattered.mean(axis=1, keepdims=True)) / math.sqrt(ROWS * weight)
+    found: Array = weights @ population
+    return found
 
 
-def principal(found: Estimates) -> int:
-    """The place of the term with the median part of noise; an intercept is nobody's question."""
-    ratio = noise_over_sampling(found)
-    order = [place for place in np.argsort(ratio, kind="stable").tolist() if found.terms[place] != INTERCEPT] or [0]
-    return int(order[(len(order) - 1) // 2])
+def summed_up(found: list[Estimates], null: float | None, term: str | None = None) -> Drawn:
+    """Studies that were decoded; ``null``: :attr:`Statistic.null`. ``term``: another one than the headline."""
+    term = headline(found) if term is None else term
+    rows = [_row(one, term, null) for one in found]
+    noise, population, ratio, rejects = (np.array([row[place] for row in rows]) for place in range(4))
+    flagged = np.array([_is_flagged(one, term) for one in found])
+    return Drawn(term, noise, population, ratio, flagged, rejects, np.array([hopeful(one) for one in found]))
 
 
-def hopeless(found: Estimates) -> bool:
-    """Is no term known better than its bounds tell already?"""
-    room = found.high - found.low
-    within = np.where(np.isfinite(room), 2 * Z * found.standard_error < room, noise_over_sampling(found) <= _MOST_NOISE)
-    return not bool((within & np.isfinite(found.value) & np.isfinite(found.standard_error)).any())
+def headline(found: list[Estimates]) -> str:
+    """The term that stands for a statistic: the first that is asked for, else the one in the middle by its part of noise."""
+    first = found[0]
+    if first.headline:
+        return first.headline[0]
+    ratio = np.median([noise_over_sampling(one) for one in found], axis=0)
+    order = [place for place in np.argsort(ratio, kind="stable").tolist() if first.terms[place] != INTERCEPT] or [0]
+    return first.terms[int(order[(len(order) - 1) // 2])]
 
 
-def shares_by_widths(workload: Workload) -> tuple[float, ...]:
-    """Shares that make the sum of squared widths, each relative to its sampling error, least; of all statistics, in their order.
+def _row(found: Estimates, term: str, null: float | None) -> tuple[float, float, float, float]:
+    """Widths of both intervals, noise over sampling error, and whether its test rejects."""
+    place = found.terms.index(term)
+    of_population = found.of_population
+    population = math.nan if of_population is None else _width(of_population[place])
+    return _width(found.of_noise[place]), population, float(noise_over_sampling(found)[place]), _rejects(found, place, null)
 
-    Weights sqrt(kappa / D) of features, kappa the noise of a statistic's principal estimate over its sampling error: shares
-    kappa D. With three digits, so that all machines have the same; times the shares that the study declares.
+
+def _rejects(found: Estimates, place: int, null: float | None) -> float:
+    """Whether the test of a term rejects, or that of the statistic, or its interval of the population; NaN without any."""
+    if found.p_value is not None and not np.isnan(found.p_value).all():
+        return float(found.p_value[place] < _LEVEL)
+    # Whether sites differ is another question.
+    tests = [test for name, test in found.tests.items() if not name.startswith("Q")]
+    if tests:
+        return float(tests[0].p_value < _LEVEL)
+    if null is None or found.of_population is None:
+        return math.nan
+    low, high = found.of_population[place]
+    return float(not low <= null <= high)
+
+
+def _is_flagged(found: Estimates, term: str) -> bool:
+    flags = [flag for flag in found.flags if flag.code not in _NOT_ABOUT_NOISE]
+    told = any(term in flag.terms for flag in flags) or any(not flag.terms and flag.code != "few" for flag in flags)
+    return told or not math.isfinite(float(found.value[found.terms.index(term)]))
+
+
+def hopeful(found: Estimates) -> bool:
+    """Is any of what it is asked for first known better than its bounds tell already?
+
+    Where there are none, better than ten times its sampling error; where nothing is said about that, at least its sign.
     """
-    found = []
-    for statistic in workload.statistics:
-        alone = Workload(workload.columns, (statistic,), workload.unit)
-        mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
-        # Both errors are of so many records; their number is the same for all.
-        estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
-        ratio = noise_over_sampling(estimates)
-        kappa = float(ratio[principal(estimates)])
-        found.append(kappa / _TINY if math.isfinite(kappa) and kappa > 0 else math.nan)
-    usual = float(np.nanmedian(found)) if np.isfinite(found).any() else 1.0
-    # What has no sampling error, such as a count of all records, gets as much as is usual.
-    relative = [(usual if math.isnan(one) else one) / usual for one in found]
-    return tuple(
-        float(f"{statistic.total_share(workload.declared) * one:.3g}")
-        for statistic, one in zip(workload.statistics, relative, strict=True)
-    )
+    places = [found.terms.index(term) for term in found.headline] or list(range(len(found.terms)))
+    room = (found.high - found.low)[places]
+    value, error = found.value[places], found.standard_error[places]
+    ratio = noise_over_sampling(found)[places]
+    within = np.abs(value) > error if found.population is None else ratio <= _MOST_NOISE
+    within = np.where(np.isfinite(room), 2 * Z * error < room, within)
+    return bool((within & np.isfinite(value) & np.isfinite(error)).any())
 
 
 def best_bins(column: Column, records: float, noise: float) -> int:
@@ -259,16 +346,34 @@ def _width(ends: Array) -> float:
     return float(ends[1] - ends[0])
 
 
-def _smallest(does: Callable[[float], bool]) -> float:
-    """The smallest factor that does, rounded up a little; infinite if none does. More never does less."""
-    low, high = 1.0, 2.0
-    while not does(high):
-        low, high = high, high * 2
-        if high > _LARGEST_FACTOR:
-            return math.inf
+def _middle(values: Array) -> float:
+    """The median of those that are known; infinite where fewer than half are finite."""
+    there = values[~np.isnan(values)]
+    return float(np.sort(there)[(len(there) - 1) // 2]) if len(there) else math.nan
+
+
+def _range(values: list[float]) -> Pair:
+    there = [one for one in values if not math.isnan(one)]
+    return (min(there), max(there)) if there else (math.nan, math.nan)
+
+
+def _smallest(does: Callable[[float], bool], least: float = 1.0) -> float:
+    """The smallest factor that does, rounded up a little, at least ``least``; infinite if none does. More never does less."""
+    low, high = 1.0, 1.0
+    if does(1.0):
+        while low > least and does(low / _STRIDE):
+            low /= _STRIDE
+        low, high = low / _STRIDE, low
+        if high <= least:
+            return high
+    else:
+        while not does(high):
+            low, high = high, high * _STRIDE
+            if high > _LARGEST_FACTOR:
+                return math.inf
     for _ in range(_STEPS):
+        if high / low < _ENOUGH_DIGITS:
+            break
         middle = math.sqrt(low * high)
         low, high = (low, middle) if does(middle) else (middle, high)
-        if high / low < 1.01:
-            break
     return high

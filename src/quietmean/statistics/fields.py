@@ -83,3 +83,11 @@ def boolean_column(columns: Columns, name: str, what: str) -> Column:
     if not column.boolean:
         raise InputError(f"column {name!r} must say {what}: declare it as boolean")
     return column
+
+
+def cluster_field() -> str | None:
+    """The column of public sites."""
+    found: str | None = parameter(
+        None, help="the column whose levels are public sites: the answer is for all sites like these, which may differ"
+    )
+    return found

@@ -16,6 +16,9 @@ from quietmean.statistics.estimates import LEVEL, Flag, HypothesisTest, Z
 
 Array = NDArray[np.float64]
 
+# Times a threshold from which on chance hardly decides whether something is shown.
+_CLEAR = 1.5
+
 
 def degrees_of_freedom(noise: float, sampling: float, degrees: float) -> float:
     """Of a sum of variances, of which only ``sampling`` was estimated (Welch and Satterthwaite); infinite without sampling."""
@@ -47,7 +50,11 @@ def f_test(statistic: float, first: float, second: float) -> HypothesisTest:
 
 
 def wilson(proportion: float, records: float, noise: float) -> tuple[float, float]:
-    """All p with (proportion - p)^2 <= z^2 (p (1 - p) / records + noise): Wilson's interval with the noise's variance in it."""
+    """All p with (proportion - p)^2 <= z^2 (p (1 - p) / records + noise): Wilson's interval with the noise's variance in it.
+
+    A proportion that noise moved beyond 0 or 1 counts as that: an interval of one point would look like certainty.
+    """
+    proportion = min(max(proportion, 0.0), 1.0)
     pull = Z**2 / records
     middle = (proportion + pull / 2) / (1 + pull)
     rest = middle**2 - (proportion**2 - Z**2 * noise) / (1 + pull)
@@ -57,11 +64,29 @@ def wilson(proportion: float, records: float, noise: float) -> tuple[float, floa
     return low, high
 
 
-def few(what: str, estimate: float, error: float, upper: float) -> list[Flag]:
-    """A count that noise hides: what is known is an upper end, not 0 or less."""
+def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
+    """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
     if estimate >= 2 * error:
         return []
-    return [Flag("few", f"{what}: fewer than {max(math.ceil(upper), 1)}, the noise hides how many")]
+    most = max(math.ceil(upper), 1)
+    return [Flag("few", f"{what}: fewer than {most}, the noise hides how many", terms, float(most))]
+
+
+def most_of(count: float, error: float) -> int:
+    """The number that a count which noise hides is below, at the level of all intervals."""
+    return math.floor(max(count, 0.0) + Z * error) + 1
+
+
+def near_threshold(what: str, ratio: float, terms: tuple[str, ...]) -> list[Flag]:
+    """Of terms that are shown because something is so many times (``ratio``) what noise must leave of it.
+
+    Just above the threshold, up to 1.5 times, chance decides whether they are shown: those that are lie beyond the truth on
+    average, and their intervals hold less often.
+    """
+    if not 1 < ratio < _CLEAR:
+        return []
+    text = f"{what}: only just above the noise; such values are shown by chance, and lie too far out on average"
+    return [Flag("near-threshold", text, terms)]
 
 
 def quadratic_set(square: float, slope: float, constant: float) -> tuple[float, float]:

@@ -22,7 +22,7 @@ _NUDGE = 1e-6
 # Of e, that float64 can hold.
 _LARGEST_POWER = 700.0
 # A larger part of an interval that bins leave open is flagged.
-_MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-12
+_MOST_OF_WIDTH, _ROUNDING = 0.25, 1e-9
 
 
 @dataclass(frozen=True)

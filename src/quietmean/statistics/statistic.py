@@ -11,18 +11,24 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.grid import towards_zero
 from quietmean.core.input_domain import InputDomain
-from quietmean.core.schema import OPEN, Configured, nearest, parameter, parameters_of
+from quietmean.core.schema import OPEN, Configured, is_kind, nearest, parameter, parameters_of, wrong_field
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.supposed import Supposed, require_expected
 
 Array = NDArray[np.float64]
 # Columns by name, each of shape (rows,). Numbers lie inside the declared bounds, the middle of them where one is missing; levels
 # are their places, NaN where one is missing. Under presence_of(name), 1 where the value is present and 0 where it is missing;
 # under raw(name), numbers before they were moved to their bounds, NaN where one is missing.
 Records: TypeAlias = Mapping[str, Array]
+
+# The field for planning only, and what it may say of a column of numbers.
+EXPECT = "expect"
+_OF_NUMBERS = ("mean", "sd", "median")
 
 # The event that every record has.
 TOTAL = ("total",)
@@ -173,10 +179,44 @@ class Released:
         variance = float(weights @ self.covariance(feature) @ weights)
         return float(weights @ self.mean(feature)), max(variance, 0.0) ** 0.5
 
+    def sums(self, feature: Feature, weights: Array) -> Released:
+        """The same, with weighted sums of a feature's quantities in their place, by weights (sums, size)."""
+        covariance = weights @ self.covariance(feature) @ weights.T
+        return Released(self.weight, weights @ self.mean(feature), covariance, {feature: np.arange(len(weights))})
+
     def covariance(self, feature: Feature, other: Feature | None = None) -> Array:
         """The covariance of the noise in :meth:`mean`, shape (size, size); or with that of another feature."""
         found: Array = self.deviations[np.ix_(self.places[feature], self.places[feature if other is None else other])]
         return found
+
+
+def expectation_field() -> Any:
+    """What is expected, for planning only: ``{auc = 0.7, missing = 0.1}`` in a study file, ``auc 0.7 missing 0.1`` in a text."""
+
+    def read(raw: Any) -> tuple[tuple[str, float], ...]:
+        wrong = wrong_field(EXPECT, raw, "names with numbers, such as {auc = 0.7} in a study file, auc 0.7 on the command line")
+        if isinstance(raw, str):
+            words = raw.split()
+            if len(words) % 2:
+                raise wrong
+            raw = dict(zip(words[::2], words[1::2], strict=True))
+        if not isinstance(raw, Mapping):
+            raise wrong
+        try:
+            found = {str(name): float(value) for name, value in raw.items() if isinstance(value, str) or is_kind(value, float)}
+        except ValueError:
+            raise wrong from None
+        if len(found) < len(raw):
+            raise wrong
+        return tuple(sorted(found.items()))
+
+    return parameter(
+        (),
+        help="what is expected, for planning only: names and numbers",
+        read=read,
+        write=dict,
+        written=lambda value: bool(value.expect),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -195,9 +235,21 @@ class Statistic(Configured, ABC):
     # Do records whose columns are independent of each other tell nothing of what it asks?
     asks_for_relations: ClassVar[bool] = False
 
+    # What ``expect`` may name beside what all statistics know.
+    expects: ClassVar[tuple[str, ...]] = ()
+    # What its headline is where there is nothing to see, if the answer has no test of its own.
+    null: ClassVar[float | None] = None
+
     share: float = parameter(
         1.0, help="share of the privacy budget, relative to other statistics", above=0, remedy="a share is a finite number > 0"
     )
+    # For planning only: no answer and nothing that parties agree on depends on it.
+    expect: tuple[tuple[str, float], ...] = expectation_field()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.expect:
+            require_expected(f"statistic {self.name}", dict(self.expect), self.known_expectations)
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
@@ -215,7 +267,7 @@ class Statistic(Configured, ABC):
 
     @property
     def text(self) -> str:
-        """The name of the statistic in reports: as on the command line, without its share."""
+        """The name of the statistic in reports: as on the command line, without its share and what it expects."""
         given = self.describe()
         by_place = [_brief(given[name]) for name in self.by_place if name in given]
         if self.takes_all and self.by_place[-1] in given:
@@ -223,7 +275,7 @@ class Statistic(Configured, ABC):
         named = [
             f"{one.key}={_brief(given[one.key])}"
             for name, one in parameters_of(type(self)).items()
-            if one.key in given and one.key not in (*self.by_place, "share")
+            if one.key in given and one.key not in (*self.by_place, "share", EXPECT)
             if one.default is OPEN or getattr(self, name) != one.default
         ]
         return f"{self.name}({', '.join([*by_place, *named])})"
@@ -234,6 +286,23 @@ class Statistic(Configured, ABC):
 
         Raises :class:`InputError` for columns that are not declared, or of another kind.
         """
+
+    @property
+    def subject(self) -> str | None:
+        """The column that an expected mean, deviation or median is of."""
+        return getattr(self, "column", None)
+
+    @property
+    def known_expectations(self) -> tuple[str, ...]:
+        """What ``expect`` may name."""
+        return ("missing", *(_OF_NUMBERS if self.subject is not None else ()), *self.expects)
+
+    def suppose(self, made: Supposed) -> None:
+        """Relates the columns of made-up records as the question asks, with what is expected. Before a study, for its plan."""
+
+    def asked(self) -> dict[str, Any]:
+        """What parties agree on: the statistic as in a study file, without what is for planning only."""
+        return {name: value for name, value in self.describe().items() if name != EXPECT}
 
     def total_share(self, columns: Columns) -> float:
         """The share of all its features together: :attr:`share`, unless the statistic is of many rows that each have one."""
@@ -246,6 +315,15 @@ class Statistic(Configured, ABC):
     @abstractmethod
     def decode(self, released: Released, columns: Columns) -> Estimates:
         """The estimates from the quantities of these features: public post-processing."""
+
+
+def require_records(statistic: Statistic, columns: Columns) -> None:
+    """Raises :class:`InputError` where a whole party is the unit: a sum over records would need a bound on their number."""
+    if columns.unit == PrivacyUnit.PARTY:
+        raise InputError(
+            f"{statistic.text} adds up records, but the unit is party, where each party counts once: ask for a mean or a "
+            "proportion, or protect records with unit record"
+        )
 
 
 def _brief(value: Any) -> str:

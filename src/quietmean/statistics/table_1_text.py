@@ -21,7 +21,7 @@ def printed(
 ) -> list[dict[str, str]]:
     """One object for each line, with ``row``, a text for each group, ``p`` and ``smd``."""
     known = {(row.group, row.term): row for row in rows}
-    few = {flag.message.split(": ")[0]: flag.message.split(": ")[1].split(",")[0] for flag in flags if flag.code == "few"}
+    few = {term: f"fewer than {flag.upper:g}" for flag in flags if flag.code == "few" and flag.upper for term in flag.terms}
     sizes = {group: known[group, "n"].value for group in groups}
     lines = [{"row": "N", **{group: _count(sizes[group]) for group in groups}}]
     for column in columns:
@@ -36,14 +36,16 @@ def printed(
             for place, level in enumerate((YES,) if column.boolean else column.categories):
                 shown = {}
                 for group in groups:
-                    what = f"{name} {level}" + (f" in {group}" if len(groups) > 1 else "")
-                    shown[group] = few.get(what) or _percent(
+                    shown[group] = few.get(f"{group} {name}:{level}") or _percent(
                         known[group, f"{name}:{level}"], sizes[group], known.get((group, f"{name} {MISSING}"))
                     )
                 lines.append({"row": f"{name} = {level}, n (%)", **shown, **(first if place == 0 else {})})
         absent = {group: known.get((group, f"{name} {MISSING}")) for group in groups}
         if any(row is not None for row in absent.values()):
-            texts = {group: "" if row is None else _percent(row, sizes[group], None) for group, row in absent.items()}
+            texts = {
+                group: few.get(f"{group} {name} {MISSING}") or ("" if row is None else _percent(row, sizes[group], None))
+                for group, row in absent.items()
+            }
             lines.append({"row": f"{name}, missing, n (%)", **texts})
     return lines
 

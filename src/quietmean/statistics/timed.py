@@ -18,6 +18,7 @@ from quietmean.statistics.comparison import Curves
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.fields import bins_field, boolean_column, edges_field
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 
@@ -68,6 +69,7 @@ class Timed(Statistic, ABC):
     """Of a column of times and a boolean one, whether the event happened then or the record was censored."""
 
     by_place = ("time", "event")
+    expects = ("median", "hazard-ratio")
 
     time: str = parameter(help="the column of times, from 0 on")
     event: str = parameter(help="the boolean column: did the event happen then")
@@ -75,6 +77,10 @@ class Timed(Statistic, ABC):
     horizon: float | None = horizon_field()
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
+
+    def suppose(self, made: Supposed) -> None:
+        ratio = made.expected("hazard-ratio") or 1.0
+        made.times(self.time, self.event, self.by, ratio, median=made.expected("median"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self.table(columns),)

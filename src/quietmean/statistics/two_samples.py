@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.statistics.estimates import HypothesisTest
-from quietmean.statistics.features import Table
+from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.intervals import t_test
 from quietmean.statistics.rows import Row, multinomial, spread
 from quietmean.statistics.statistic import Released
 
 Array = NDArray[np.float64]
 
+# So many that few pairs are in one bin, and next to no noise dearer than few.
+USUAL_BINS = 384
 # Noise deviations that each sample's size must have.
 _LEAST_SAMPLE = 4.0
 
@@ -26,18 +28,21 @@ class TwoSamples:
     """Counts (2, cells) of the first and the second sample in cells that are in rising order, and the covariance of their noise.
 
     The area is the chance that a value of the second is above one of the first, half of the chance of the same cell included:
-    that under a ROC curve, and Mann and Whitney's U over the product of sizes.
+    that under a ROC curve, and Mann and Whitney's U over the product of sizes. ``single``: which cells hold one value only, where
+    the same cell is the same value.
     """
 
     counts: Array
     noise: Array
+    single: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, released: Released, table: Table) -> TwoSamples:
-        """From a table of an axis with edges and one with two levels; what is missing is left out."""
-        places = np.arange(table.size).reshape(table.shape)[:-1, :2].T.ravel()
+    def of(cls, released: Released, table: PrefixTable) -> TwoSamples:
+        """From an axis with edges by one of two levels; what is missing is left out."""
+        places = np.arange(table.size).reshape(table.groups, table.cells)[:2, :-1].ravel()
         cells = released.mean(table)[places] * released.weight
-        return cls(cells.reshape(2, -1), released.covariance(table)[np.ix_(places, places)] * released.weight**2)
+        noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
+        return cls(cells.reshape(2, -1), noise, table.axis.single[:-1])
 
     @cached_property
     def sizes(self) -> Array:
@@ -80,8 +85,24 @@ class TwoSamples:
         of_second = (first @ self._above / self.sizes[0] - self.area) / self.sizes[1]
         return np.concatenate([of_first, of_second])
 
+    @cached_property
+    def tied(self) -> tuple[float, float]:
+        """Half of the pairs in one cell, as a part of all, and the variance of its noise.
+
+        So far, either way, may the area of the values themselves be from that of the cells.
+        """
+        kept = (~self.single).astype(np.float64)
+        (first, second), cells = self.counts * kept, len(kept)
+        noise = self.noise * np.outer(np.tile(kept, 2), np.tile(kept, 2))
+        pairs = float(first @ second) - float(np.trace(noise[:cells, cells:]))
+        # Of noisy counts, the first order holds the second one twice.
+        second_order = float((noise[:cells, :cells] * noise[cells:, cells:]).sum())
+        variance = max(spread(np.concatenate([second, first]), noise) - second_order, 0.0)
+        every = 2 * float(self.sizes.prod())
+        return min(max(pairs / every, 0.0), 0.5), variance / every**2
+
     def row(self, term: str) -> Row:
-        """The area with its intervals; what sampling adds is DeLong's variance of the cells."""
+        """The area with its intervals, as much longer as the tied pairs ask; sampling adds DeLong's variance of the cells."""
         if not self.known:
             return Row.unknown(term, (0.0, 1.0))
         cells = self.counts.shape[1]
@@ -89,7 +110,9 @@ class TwoSamples:
         for sample, size in enumerate(self.sizes.tolist()):
             part = slice(sample * cells, (sample + 1) * cells)
             sampling += multinomial(self.slopes[part], self.counts[sample]) * size / max(size - 1, 1.0)
-        return Row.normal(term, self.area, spread(self.slopes, self.noise), sampling, (0.0, 1.0))
+        resolution, its_noise = self.tied
+        found = Row.normal(term, self.area, spread(self.slopes, self.noise) + its_noise, sampling, (0.0, 1.0))
+        return found.widened(resolution, resolution)
 
     def test(self) -> HypothesisTest | None:
         """Mann and Whitney's: that both samples have the same distribution, ties and noise counted in."""

@@ -8,7 +8,6 @@ far it had come (its head), and :func:`verify` finds that.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import os
 import struct
@@ -22,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from quietmean.core.codec import convert, decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.portability import lock, open_private, sync_folder
 from quietmean.node import Identity
@@ -260,11 +260,9 @@ def heads_in(receipt: Mapping[str, Any], place: str) -> list[Head]:
     """What a receipt says of the logs of its party and of others. Raises :class:`InputError` where it says nothing."""
     origin = receipt.get("origin")
     origin = origin if isinstance(origin, Mapping) else {}
-    try:
-        own = msgspec.convert(origin.get("audit"), Head)
-        return [own, *msgspec.convert(origin.get("audits_of_others", {}), dict[str, Head]).values()]
-    except msgspec.ValidationError:
-        raise InputError(f"receipt {place} says nothing of an audit log: give receipts of join") from None
+    wrong = InputError(f"receipt {place} says nothing of an audit log: give receipts of join")
+    own = convert(origin.get("audit"), Head, lambda reason: wrong)
+    return [own, *convert(origin.get("audits_of_others", {}), dict[str, Head], lambda reason: wrong).values()]
 
 
 def _is_signed(one: Written) -> bool:
@@ -298,10 +296,10 @@ def _last(content: bytes) -> tuple[Written | None, bytes]:
 
 def _parsed(line: bytes) -> tuple[Entry, Signed] | None:
     try:
-        parts = msgspec.json.decode(line, type=_Line)
+        parts = decode_json(line, _Line, InputError)
         signed = Signed(Purpose.AUDIT, bytes(parts.entry), base64.b64decode(parts.signature, validate=True))
         return signed.decode(Entry), signed
-    except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError, InputError):
+    except (ValueError, InputError):
         return None
 
 

@@ -27,7 +27,7 @@ from quietmean.node.net import (
 )
 from quietmean.randomness import fresh_bytes
 from quietmean.studies.invitation import NONCE_BYTES, Invitation
-from quietmean.studies.signed import Signed, decode_base64, read_signed
+from quietmean.studies.signed import Signed, decode_base64, read_signed, signed_in
 
 X25519_BYTES = 32
 # ML-KEM-768 and X25519, one behind the other.
@@ -106,6 +106,11 @@ class Entry:
     def load(cls, given: str | Path) -> Entry:
         """From a file or a line of text. Raises :class:`InputError` that says what is wrong with it."""
         return cls.verified(read_signed(Purpose.ENTRY, given))
+
+    @classmethod
+    def of_file(cls, content: bytes) -> Entry:
+        """From what a file holds. Raises :class:`InputError`."""
+        return cls.verified(signed_in(Purpose.ENTRY, content))
 
     @classmethod
     def verified(cls, signed: Signed) -> Entry:

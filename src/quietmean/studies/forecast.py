@@ -12,13 +12,48 @@ from quietmean.core.errors import InputError
 from quietmean.planning.plan import Plan
 from quietmean.privacy import mu_of_budget
 from quietmean.statistics.bins import cut_evenly
-from quietmean.statistics.expectation import Expectation, Expected, best_bins
+from quietmean.statistics.expectation import Drawn, Expectation, Expected, best_bins
 from quietmean.statistics.kinds.histogram import Histogram
 from quietmean.studies.study import Study
 
-# A larger budget is none that anybody should be told to take.
-_LARGEST_EPSILON = 100.0
+# A larger budget is none that anybody should be told to take, and a smaller one tells nothing.
+_LEAST_EPSILON, _LARGEST_EPSILON = 1e-3, 100.0
 _ENOUGH_DIGITS = 1.01
+_STUDIES = 50
+_WORTH_SAYING = 0.02
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a statistic needs for a ``goal``, a width of its interval or a power: so many records, parties of the planned size, or
+    such an epsilon with as many as planned; None where none would do."""
+
+    statistic: str
+    term: str
+    what: str
+    goal: float
+    records: int | None
+    parties: int | None
+    epsilon: float | None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value not in ("", None) or name == "epsilon"}
+
+    @property
+    def sentence(self) -> str:
+        goal = f"width {self.goal:g}" if self.what == "width" else f"power {100 * self.goal:g} %"
+        of = f" of {self.term}" if self.term else ""
+        if self.reason:
+            return f"{self.statistic}: no {self.what}, {self.reason}"
+        ways = []
+        if self.records is not None:
+            ways.append(
+                f"{_round_up(self.records):,.0f} records, as {_round_up(self.parties or 1):,.0f} parties of this size have"
+            )
+        if self.epsilon is not None:
+            ways.append(f"epsilon {self.epsilon:.3g} with the records planned")
+        return f"{self.statistic}: {goal}{of} takes {' or '.join(ways) if ways else 'more than any number of records or epsilon'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +63,8 @@ class Forecast:
     study: Study
     plan: Plan
     records: float
+    # How many studies are drawn; a party that takes part need not know to the percent.
+    studies: int = _STUDIES
 
     @property
     def parties(self) -> int:
@@ -39,8 +76,12 @@ class Forecast:
         return math.sqrt(float(self.plan.prediction.get("mse_noise", 0.0))) * self.parties
 
     @cached_property
+    def expectation(self) -> Expectation:
+        return Expectation(self.study.workload, self.noise, self.records, self.plan.value_step, self.studies)
+
+    @property
     def expected(self) -> tuple[Expected, ...]:
-        return Expectation(self.study.workload, self.noise, self.records, self.plan.value_step).expected
+        return self.expectation.expected
 
     def to_json(self) -> list[dict[str, Any]]:
         return [one.to_json() | self._remedies(one) | self._bins(one) for one in self.expected]
@@ -50,12 +91,14 @@ class Forecast:
         return [self._sentence(one) for one in self.expected]
 
     def require_hope(self) -> None:
-        """Raises :class:`InputError` for statistics whose intervals would be wider than their bounds, with what would do.
+        """Raises :class:`InputError` for statistics whose first answers noise would hide, with what would do.
 
         Not where the study says ``accept_wide``.
         """
-        lost = [one for one in self.expected if one.hopeless]
-        if lost and not self.study.accept_wide:
+        if self.study.accept_wide:
+            return
+        lost = self.expectation.hopeless
+        if lost:
             raise InputError(
                 f"{'; '.join(self._hopeless(one) for one in lost)}: change the study, or accept intervals wider than what is "
                 "known already with --accept-wide (in a study file accept_wide = true)"
@@ -68,6 +111,10 @@ class Forecast:
         text = f"{one.statistic.text}: expected width of the 95 % interval{term} {_range(one.noise)} from the noise"
         if one.population is not None:
             text += f", {_range(one.population)} for the population; noise is {_range(one.ratio)} times sampling error"
+        if one.power is not None:
+            text += f"; power {100 * one.power:.0f} % at the 5 % level"
+        if one.flagged >= _WORTH_SAYING:
+            text += f"; flagged or hidden in {100 * one.flagged:.0f} % of such studies"
         alone = math.sqrt(1 / one.budget_part) if one.budget_part > 0 else 1.0
         if alone > _ENOUGH_DIGITS:
             text += f"; it uses {100 * one.budget_part:.2g} % of the budget, alone it would be {alone:.1f} times sharper"
@@ -97,13 +144,42 @@ class Forecast:
         epsilon = self._epsilon(one.less_noise)
         return found | ({} if epsilon is None else {"epsilon_needed": epsilon})
 
+    def needed(self, width: float | None, power: float | None) -> list[Needed]:
+        """The smallest numbers for a width of the headline term's interval, or a power at 5 %, of each statistic that has it."""
+        found = []
+        for statistic in self.study.workload.statistics:
+            for what, goal in (("width", width), ("power", power)):
+                if goal is None:
+                    continue
+
+                def enough(drawn: Drawn, what: str = what, goal: float = goal) -> bool:
+                    return drawn.width <= goal if what == "width" else drawn.power >= goal
+
+                if what == "power" and math.isnan(self.expectation.drawn(statistic).power):
+                    found.append(Needed(statistic.text, "", what, goal, None, None, None, reason="it has no test"))
+                    continue
+                more, less_noise = self.expectation.needed(statistic, enough)
+                known = math.isfinite(more)
+                found.append(
+                    Needed(
+                        statistic.text,
+                        self.expectation.drawn(statistic).term,
+                        what,
+                        goal,
+                        math.ceil(self.records * more) if known else None,
+                        math.ceil(self.parties * more) if known else None,
+                        self._epsilon(less_noise),
+                    )
+                )
+        return found
+
     def _epsilon(self, less_noise: float) -> float | None:
         """The budget with so many times less noise, at the same delta; None beyond any sensible one."""
         target = self.plan.target
         wanted = mu_of_budget(target.epsilon, target.delta) * less_noise
         if mu_of_budget(_LARGEST_EPSILON, target.delta) < wanted:
             return None
-        low, high = target.epsilon, _LARGEST_EPSILON
+        low, high = target.epsilon if less_noise >= 1 else _LEAST_EPSILON, _LARGEST_EPSILON
         while high / low > _ENOUGH_DIGITS:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if mu_of_budget(middle, target.delta) >= wanted else (middle, high)

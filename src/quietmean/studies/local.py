@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.blocking import blocking
 from quietmean.core.errors import ProtocolFailure
 from quietmean.core.party import Vector
 from quietmean.node.local import Kill, LocalOutcome, run_local
@@ -60,7 +60,7 @@ def run_study(
         plan.admit(part.vector, part.weight)
     with tempfile.TemporaryDirectory(prefix="quietmean-") as scratch:
         # The temporary keys and the values are deleted with the directory.
-        network = asyncio.run(
+        network = blocking(
             run_local(
                 plan,
                 values,

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from quietmean.core.assumptions import assumptions_json
 from quietmean.core.bounds import APriori
-from quietmean.core.codec import canonical_json, to_plain
+from quietmean.core.codec import to_plain
+from quietmean.core.origin import study_and_party
+from quietmean.core.output import Output, json_object
 from quietmean.core.party import Vector
 from quietmean.planning.accuracy import noise_variance
 from quietmean.planning.gate import GateRecord, kept_at_gate
@@ -115,8 +117,8 @@ class StudyOutcome:
         return values if len(self.workload.columns) > 1 else values.get(self.workload.columns.names[0])
 
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
-        """Write :meth:`receipt` to a file."""
-        path.write_bytes(canonical_json(self.receipt(origin)) + b"\n")
+        """Write :meth:`receipt` to a file. Raises :class:`InputError` for another file that is there; see :func:`receipt_at`."""
+        receipt_at(path, origin).write_json(self.receipt(origin))
 
     def receipt(self, origin: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The execution, how to certify it, and the public result. ``origin``: an additional entry."""
@@ -137,7 +139,21 @@ def save_refusal(path: Path, target: Target, record: GateRecord, origin: Mapping
         **({} if origin is None else {"origin": to_plain(origin)}),
         "gate": record.to_json(record.execution),
     }
-    path.write_bytes(canonical_json(receipt) + b"\n")
+    receipt_at(path, origin).write_json(receipt)
+
+
+def receipt_at(path: Path, origin: Mapping[str, Any] | None) -> Output:
+    """Where a receipt with this ``origin`` goes: it takes the place of one of the same party in the same study, and of no other.
+
+    So a party that goes on after a crash, and whoever adds up again, write their own receipt again.
+    """
+    whose = study_and_party(origin)
+
+    def own(content: bytes) -> bool:
+        known = json_object(content).get("origin")
+        return bool(whose) and isinstance(known, Mapping) and study_and_party(known) == whose
+
+    return Output(path, "the receipt", "--receipt", own=own)
 
 
 def gate_summary(record: GateRecord) -> dict[str, Any]:

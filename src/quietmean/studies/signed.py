@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from quietmean.core.codec import canonical_json
+from quietmean.core.codec import canonical_json, convert, decode_json
 from quietmean.core.errors import InputError
+from quietmean.core.output import json_object
 from quietmean.node.net import Identity, Purpose, is_signed
 
 # Whatever a stranger sends, no more than this is read.
@@ -61,15 +63,18 @@ class Signed:
 
     def decode(self, kind: type[Document]) -> Document:
         """What it says. Raises :class:`InputError` unless it is such a document, in the one form that its JSON can have."""
+        raw: Any = decode_json(self.body, object, self._unreadable)
+        found = convert(raw, kind, self._unreadable)
         try:
-            raw = msgspec.json.decode(self.body)
-            found = msgspec.convert(raw, kind)
             canonical = canonical_json(raw) == self.body
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, ValueError) as error:
-            raise InputError(f"this {self.purpose} cannot be read ({str(error)[:200]}): ask for it again") from None
+        except ValueError as error:
+            raise self._unreadable(str(error)) from None
         if not canonical:
             raise InputError(f"this {self.purpose} is not in the form that quietmean writes: it was changed, ask for it again")
         return found
+
+    def _unreadable(self, reason: str) -> InputError:
+        return InputError(f"this {self.purpose} cannot be read ({reason}): ask for it again")
 
     def parts(self) -> dict[str, str]:
         """Body and signature as JSON, for a document inside another."""
@@ -124,6 +129,16 @@ def is_signed_document(path: Path) -> bool:
     return start.startswith("{") or _is_line(start)
 
 
+def is_document(purpose: Purpose) -> Callable[[bytes], bool]:
+    """Recognises files that hold a document of this purpose."""
+    return lambda content: json_object(content).get("format") == _format(purpose)
+
+
+def signed_in(purpose: Purpose, content: bytes) -> Signed:
+    """The document that a file holds as JSON. Raises :class:`InputError`."""
+    return _from_json(purpose, content.decode("utf-8", errors="replace"), "the file")
+
+
 def decode_base64(text: str, size: int, what: str) -> bytes:
     """The bytes of a text in base64's one spelling. Raises :class:`InputError` unless they are ``size`` bytes."""
     try:
@@ -167,10 +182,8 @@ def _other_kind(purpose: Purpose, found: str, place: str) -> InputError:
 
 
 def _from_json(purpose: Purpose, text: str, place: str) -> Signed:
-    try:
-        file = msgspec.json.decode(text, type=_File)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
-        raise InputError(f"{place} holds no {purpose}: give a file that quietmean wrote, unchanged") from None
+    wrong = InputError(f"{place} holds no {purpose}: give a file that quietmean wrote, unchanged")
+    file = decode_json(text, _File, lambda reason: wrong)
     if file.format != _format(purpose):
         raise _other_kind(purpose, file.format, place)
     return from_parts(purpose, file, f"{purpose} in {place}")

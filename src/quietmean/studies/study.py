@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC
@@ -13,6 +12,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from quietmean.core.assumptions import usual_colluders
+from quietmean.core.codec import decode_toml
 from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.schema import nearest, require_known
@@ -21,7 +21,7 @@ from quietmean.planning.calibrate import calibrate
 from quietmean.planning.plan import Plan
 from quietmean.protocols import Target, get_protocol
 from quietmean.statistics import Column, Columns, DeclaredColumn, Workload, parse_statistic
-from quietmean.statistics.expectation import shares_by_widths
+from quietmean.statistics.allocation import shares_by_widths
 from quietmean.statistics.kinds.mean import Mean
 from quietmean.statistics.kinds.proportion import Proportion
 from quietmean.studies.deadlines import Deadlines, time_with_offset
@@ -88,11 +88,12 @@ class Study(BaseModel):
         Raises :class:`InputError` if the file is missing or cannot be read, or where :meth:`parse` does.
         """
         try:
-            raw = tomllib.loads(path.read_text())
+            content = path.read_bytes()
         except FileNotFoundError:
             raise InputError(f"study file {path} does not exist: check the path") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except OSError as error:
             raise InputError(f"study file {path} cannot be read ({reason_of(error)}): mend it") from None
+        raw = decode_toml(content, lambda reason: InputError(f"study file {path} cannot be read ({reason}): mend it"))
         return cls.from_tables(raw, f"study file {path.name}")
 
     @classmethod
@@ -257,7 +258,7 @@ class Study(BaseModel):
             context |= {"transport": self.transport, "deadlines": self.required_deadlines.describe()}
         if not self.statistics:
             return context
-        return context | {"statistics": [statistic.describe() for statistic in self.workload.statistics]}
+        return context | {"statistics": [statistic.asked() for statistic in self.workload.statistics]}
 
 
 # What a field must be, by the first word of the kind of its fault. What stands there is not shown: it may be a file of data.

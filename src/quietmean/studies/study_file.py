@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from quietmean.core.codec import decode_toml
+from quietmean.core.errors import InputError
 from quietmean.studies.study import Study
 
 
@@ -22,6 +24,15 @@ def study_text(study: Study) -> str:
         for table in tables[name]:
             parts += ["", f"[[{name}]]", *_lines(table)]
     return "\n".join(parts) + "\n"
+
+
+def is_study(content: bytes) -> bool:
+    """Whether a file holds a study in TOML, whatever it asks."""
+    try:
+        tables = decode_toml(content, InputError)
+    except InputError:
+        return False
+    return "column" in tables and not set(tables) - {"study", "column", "statistic"}
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:

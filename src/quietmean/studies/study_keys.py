@@ -15,6 +15,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError
 from quietmean.core.portability import mode_of, replace_durably
 from quietmean.node.folder import Mailbox, mailbox_bytes
@@ -119,10 +120,8 @@ class StudyKeys:
             ) from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InputError(f"key file {path} is open to others (mode {mode:04o}): run chmod 600 {path}")
-        try:
-            raw = msgspec.json.decode(read_bounded(path), type=_File)
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
-            raise InputError(f"file {path} holds no keys of a study: give the file that quietmean accept made") from None
+        wrong = InputError(f"file {path} holds no keys of a study: give the file that quietmean accept made")
+        raw = decode_json(read_bounded(path), _File, lambda reason: wrong)
         if raw.format != _FORMAT:
             raise InputError(f"file {path} is of another version of quietmean ({raw.format[:40]!r}): use that version")
         entry = Entry.verified(from_parts(Purpose.ENTRY, raw.entry, f"the entry in {path}"))

@@ -19,7 +19,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from quietmean.core.errors import InputError, NotYet, PeerError
+from quietmean.core.codec import decode
+from quietmean.core.errors import InputError, NotYet, Outage, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.folder.look import Looker, OwnFile, Seen
 from quietmean.node.folder.outbox import Outbox
@@ -42,6 +43,7 @@ from quietmean.node.net import (
     encode_frame,
 )
 from quietmean.node.phase import Position
+from quietmean.node.tasks import Tasks
 
 # Answers of one party that are looked for at a time.
 _ANSWERS: Final = 8
@@ -140,7 +142,7 @@ class FolderPost:
         self._looks = self._quiet_look = 0
         self._look_ended = asyncio.Condition()
         self._wake = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(endpoint.fail)
         self._first_look = True
         self._peers = {party: self._peer(party) for party in range(len(keys)) if party != endpoint.party}
         self.links = {party: FolderLink(self, party) for party in self._peers}
@@ -321,9 +323,7 @@ class FolderPost:
         peer.expected = slot.number + 1
         peer.skip_answered()
         peer.answering += 1
-        task = asyncio.create_task(self._answer(slot, peer, request, content.payload))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._answer(slot, peer, request, content.payload))
 
     def _heard_of(self, party: PartyId) -> None:
         self.links[party].usual_trouble = "its files have stopped coming"
@@ -333,6 +333,9 @@ class FolderPost:
             answer = await self._handle(slot.sender, request, payload)
         except PeerError as error:
             self._endpoint.refusal(self._endpoint.roster.name(slot.sender), str(error))
+            return
+        except ConnectionAbortedError:
+            # Whoever handles requests knows: they are read again once there is another session.
             return
         finally:
             peer.answering -= 1
@@ -345,15 +348,13 @@ class FolderPost:
 
     async def close(self, *, answering: bool = True) -> None:
         """End; before that answer what came, and put what waits."""
-        with contextlib.suppress(OSError, InputError):
+        with contextlib.suppress(OSError, InputError, Outage):
             if answering:
                 await self._once()
                 if self._tasks:
-                    await asyncio.wait(self._tasks, timeout=_FIRST_PAUSE)
+                    await asyncio.wait(list(self._tasks), timeout=_FIRST_PAUSE)
                 await self._once()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
 
 class FolderLink:
@@ -390,7 +391,4 @@ def _answer(header: bytes) -> Answer:
 
 
 def _decode(raw: bytes) -> _Content:
-    try:
-        return msgspec.msgpack.decode(raw, type=_Content)
-    except (msgspec.DecodeError, RecursionError):
-        raise PeerError("a file whose content cannot be read") from None
+    return decode(raw, _Content, lambda reason: PeerError("a file whose content cannot be read"))

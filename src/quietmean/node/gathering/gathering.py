@@ -28,6 +28,7 @@ from quietmean.node.quorum import (
 )
 from quietmean.node.session import NodeSettings, Quorum
 from quietmean.node.storage import Store
+from quietmean.node.tasks import Fail, Tasks, report_defect
 from quietmean.randomness import ExchangeKey, Seed
 
 # Where a party is, is told again after so many seconds, more of them hours before the start; who told nothing for three times as
@@ -51,7 +52,7 @@ def rules_of(settings: NodeSettings, quorum: Quorum) -> Rules:
 class Gathering:
     """Answers in :meth:`heard`, tells in the background from :meth:`start` on, and ends in :meth:`until_bound`.
 
-    Each change of the standing is on disk before it is told.
+    Each change of the standing is on disk before it is told. ``fail`` is told of an error in the background.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Gathering:
         store: Store,
         links: Mapping[PartyId, Link],
         report: Report,
+        fail: Fail = report_defect,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._quorum, self._store, self._links, self._report = settings, quorum, store, links, report
@@ -72,7 +74,7 @@ class Gathering:
         self._failure: QuietmeanError | None = None
         self._changed = asyncio.Event()
         self._news = {party: asyncio.Event() for party in links}
-        self._telling: list[asyncio.Task[None]] = []
+        self._telling = Tasks(fail)
         self._there: dict[PartyId, float] = {}
         # Where others say that they are bound.
         self._bound_in: dict[PartyId, tuple[int, frozenset[PartyId]]] = {}
@@ -89,12 +91,11 @@ class Gathering:
         return self._standing
 
     def start(self) -> None:
-        self._telling = [asyncio.create_task(self._tell(peer)) for peer in self._links]
+        for peer in self._links:
+            self._telling.spawn(self._tell(peer))
 
     async def stop(self) -> None:
-        for task in self._telling:
-            task.cancel()
-        await asyncio.gather(*self._telling, return_exceptions=True)
+        await self._telling.stop()
 
     async def until_bound(self) -> Attempt:
         """The attempt to which this party is bound. Raises :class:`NotStarted` if there is none and never will be."""

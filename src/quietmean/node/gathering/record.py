@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from quietmean.core.codec import load_state
 from quietmean.core.party import PartyId
 from quietmean.node.net import Identity, Opened, Purpose, Roster, Start, is_signed
 from quietmean.node.quorum import Attempt, Opening, Own, Proposal, Standing, Telling
@@ -52,7 +53,7 @@ def load_standing(raw: bytes | None) -> Standing:
     """The inverse of :func:`dump_standing`; of a party that has told nothing yet where there is none."""
     if raw is None:
         return Standing()
-    record = msgspec.msgpack.decode(raw, type=_Record)
+    record = load_state(_Record, raw)
     inside = record.attempt
     if inside is None:
         return Standing(None, record.bound, record.never)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from quietmean.core.errors import InputError, PeerError
+from quietmean.core.errors import InputError, Outage, PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.gathering.gathering import Gathering
 from quietmean.node.gathering.record import dump_standing, load_standing
@@ -32,8 +33,19 @@ from quietmean.node.peer import MonitoredLink, monitor_of
 from quietmean.node.phase import Phase, Position
 from quietmean.node.preflight import Agreed
 from quietmean.node.quorum import Attempt, commitment_hash, quorum_study
-from quietmean.node.session import Brought, NodeResult, NodeSettings, Quorum, Session, kept_result
+from quietmean.node.session import (
+    Brought,
+    CurrentSession,
+    NodeResult,
+    NodeSettings,
+    Patience,
+    Quorum,
+    Session,
+    endure,
+    kept_result,
+)
 from quietmean.node.storage import STARTED, Commitment, Store
+from quietmean.node.tasks import Supervisor
 from quietmean.node.tunnel import Reach
 from quietmean.randomness import Seed
 
@@ -138,7 +150,9 @@ class _Part:
         self._reach = Reach(settings.identity, settings.roster)
         self._credentials = Credentials(settings.identity, settings.roster, settings.study)
         self._limits = self._widest()
-        self._session: Session | None = None
+        self._current = CurrentSession(settings.round_timeout)
+        # Until the session is there.
+        self._supervisor = Supervisor()
         self._places: dict[PartyId, PartyId] = {}
         self._begun = asyncio.Event()
         # Of the time before the session, which has its own.
@@ -148,10 +162,13 @@ class _Part:
             for peer in range(len(settings.roster))
             if peer != settings.party
         }
-        self._gathering = Gathering(settings, quorum, store, self._links, monitor.event)
+        self._gathering = self._new_gathering()
+
+    def _new_gathering(self) -> Gathering:
+        return Gathering(self._settings, self._quorum, self._store, self._links, self._monitor.event, self._fail)
 
     async def run(self) -> NodeResult:
-        settings, gathering = self._settings, self._gathering
+        settings = self._settings
         listening = settings.listen_socket or self._reach.open_socket(settings.listen)
         listener = Listener(
             self._endpoint(),
@@ -163,12 +180,13 @@ class _Part:
         )
         listener.start()
         self._reach.attend(listener, self._refused)
-        gathering.start()
+        self._gathering.start()
+        patience = Patience(self._monitor.event, settings)
         try:
-            attempt = await gathering.until_bound()
-            return await self._take_part(attempt, listener)
+            attempt = await endure(self._gather, self._store.path, patience, listener.drop)
+            return await self._take_part(attempt, listener, patience)
         finally:
-            await gathering.stop()
+            await self._gathering.stop()
             for link in self._links.values():
                 link.stop()
             await self._reach.leave()
@@ -176,7 +194,23 @@ class _Part:
             await asyncio.gather(*(link.close() for link in self._links.values()))
             await self._reach.close()
 
-    async def _take_part(self, attempt: Attempt, listener: Listener) -> NodeResult:
+    async def _gather(self) -> Attempt:
+        await self._go_on()
+        return await self._supervisor.run(self._gathering.until_bound())
+
+    async def _go_on(self) -> None:
+        """After an outage: where this party is in the attempts to start, is what its store says."""
+        if self._store.stalled or self._supervisor.error is not None:
+            await self._gathering.stop()
+            self._store.reopen()
+            self._supervisor = Supervisor()
+            self._gathering = self._new_gathering()
+            self._gathering.start()
+
+    def _fail(self, error: BaseException) -> None:
+        (self._current if self._current.begun else self._supervisor).fail(error)
+
+    async def _take_part(self, attempt: Attempt, listener: Listener, patience: Patience) -> NodeResult:
         started, store = _inside(self._settings, self._quorum, attempt)
         inside = started.settings
         with contextlib.ExitStack() as stack:
@@ -188,40 +222,55 @@ class _Part:
             members = attempt.proposal.ordered
             self._places = {member: place for place, member in enumerate(members)}
             links = {place: self._links[member] for member, place in self._places.items() if member in self._links}
-            session = Session(inside, store, links, self._monitor.traffic, self._monitor.event)
-            session.at_gate(lambda parties: listener.cut_off(members[place] for place in parties), asyncio.to_thread)
-            self._session = session
-            self._begun.set()
-            return await session.run()
+            attempts = itertools.count()
+
+            async def take_part() -> NodeResult:
+                restarted = next(attempts) > 0
+                if restarted:
+                    store.reopen()
+                    await self._go_on()
+                    if (before := kept_result(store)) is not None:
+                        return before
+                session = Session(inside, store, links, self._monitor.traffic, self._monitor.event, restarted=restarted)
+                session.at_gate(lambda parties: listener.cut_off(members[place] for place in parties), asyncio.to_thread)
+                self._current.follow(session)
+                self._begun.set()
+                return await session.run()
+
+            def failed() -> None:
+                self._fail(Outage("another session follows"))
+                listener.drop()
+
+            return await endure(take_part, store.path, patience, failed)
 
     async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         if isinstance(request, Start):
             self._gathering.heard(sender, request)
             return Answer(request.number, ACCEPTED, *self._position())
-        if self._session is None:
+        if not self._current.begun:
             if isinstance(request, Heartbeat):
                 return Answer(request.number, ACCEPTED, *self._position())
             # Who is bound goes on at once; what it told of all others makes this party follow.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await self._begun.wait()
-        if self._session is None or sender not in self._places:
+        if not self._current.begun or sender not in self._places:
             raise PeerError("it takes part in a study that has not started with it here")
-        answer = await self._session.handle(self._places[sender], request, payload)
+        answer = await self._current.handle(self._places[sender], request, payload)
         self._monitor.arrived(sender, request, answer)
         return answer
 
     def _position(self) -> Position:
-        return (int(Phase.AGREEMENT), 0) if self._session is None else self._session.position
+        return self._current.session.position if self._current.begun else (int(Phase.AGREEMENT), 0)
 
     def _heard(self, peer: PartyId, position: Position) -> None:
-        if self._session is not None and peer in self._places:
-            self._session.heard(self._places[peer], position)
+        if self._current.begun and peer in self._places:
+            self._current.session.heard(self._places[peer], position)
         self._monitor.heard(peer, position)
 
     def _refused(self, peer: str, reason: str) -> None:
-        if self._session is not None:
-            self._session.refused(peer, reason)
+        if self._current.begun:
+            self._current.session.refused(peer, reason)
         elif (noted := self._refusals.note(peer, reason)) is not None:
             self._monitor.event(Refusal(*noted))
 
@@ -237,6 +286,7 @@ class _Part:
             self._heard,
             self._monitor.traffic,
             self._agreed.fields,
+            self._fail,
         )
 
     def _widest(self) -> Limits:

@@ -17,11 +17,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from quietmean.core.codec import decode_json
 from quietmean.core.crash import hide_error_texts
-from quietmean.core.errors import QuietmeanError
+from quietmean.core.errors import InputError, QuietmeanError
 from quietmean.core.party import Vector
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.monitor import Done, Event, Failed, RoundBegun, event_json
@@ -38,7 +38,7 @@ def main(path: Path, listening: int) -> int:
     forbid_core_dumps()
     hide_error_texts()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    settings = msgspec.json.decode(path.read_bytes(), type=ChildSettings)
+    settings = decode_json(path.read_bytes(), ChildSettings, InputError)
     try:
         asyncio.run(_take_part(settings, listening))
     except QuietmeanError as error:

@@ -24,6 +24,7 @@ from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.local.processes import PARTY, ExecLauncher, Launcher, PartyProcess
 from quietmean.node.net import Address, Identity, Roster, RosterEntry, printable
 from quietmean.node.session import NodeResult, refusal
+from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.planning import Plan
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ class _LocalRun:
         self._launcher: Launcher
         self._killed: list[PartyId] = []
         self._failures: dict[PartyId, str] = {}
+        self._supervisor = Supervisor()
+        self._strikes = Tasks(self._supervisor.fail)
         self._plan = self._write("plan.json", json.dumps(plan.to_json()).encode())
 
     async def run(self, proxies: ProxyFactory) -> LocalOutcome:
@@ -168,12 +171,16 @@ class _LocalRun:
             self._write_rosters(await stack.enter_async_context(proxies([(_LOOPBACK, port) for port in ports])))
             listening = [_bound_socket(port, listen=True) for port in ports]
             try:
-                await asyncio.gather(*(self._supervise(party, ports[party], listening[party]) for party in range(len(ports))))
+                await self._supervisor.run(self._live_all(ports, listening))
             finally:
+                await self._strikes.stop()
                 for waiting in listening:
                     waiting.close()
                 await self._reap()
         return self._outcome(time.monotonic() - started)
+
+    async def _live_all(self, ports: Sequence[int], listening: Sequence[socket.socket]) -> None:
+        await asyncio.gather(*(self._supervise(party, ports[party], listening[party]) for party in range(len(ports))))
 
     async def _supervise(self, party: PartyId, port: int, listening: socket.socket) -> None:
         """Run the consecutive processes of a party."""
@@ -224,7 +231,7 @@ class _LocalRun:
             if event["event"] == "error":
                 self._failures[party] = event["message"]
             if kill is not None and strike is None and kill.is_due(event):
-                strike = asyncio.create_task(self._strike(party, process, kill.after or 0.0))
+                strike = self._strikes.spawn(self._strike(party, process, kill.after or 0.0))
         code = await process.wait()
         if strike is not None:
             strike.cancel()

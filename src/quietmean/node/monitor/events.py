@@ -62,6 +62,14 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Stalled:
+    """The disk or the memory of this machine refuses for now; it is tried again. ``reason``: what to do, too."""
+
+    kind: ClassVar[str] = "stalled"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class FinalizationBegun:
     """Final logs are exchanged with these parties."""
 
@@ -95,7 +103,9 @@ class Done:
     kind: ClassVar[str] = "done"
 
 
-Event: TypeAlias = AgreementWaits | RoundBegun | Waiting | Late | Refusal | FinalizationBegun | AlreadyOver | Failed | Done
+Event: TypeAlias = (
+    AgreementWaits | RoundBegun | Waiting | Late | Refusal | Stalled | FinalizationBegun | AlreadyOver | Failed | Done
+)
 Report: TypeAlias = Callable[[Event], None]
 
 

@@ -10,11 +10,11 @@ import os
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from quietmean.core.codec import decode_json
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.portability import open_private
 
@@ -46,17 +46,20 @@ def read_status(path: Path) -> dict[str, Any]:
     Raises :class:`InputError` if the file is missing, cannot be read, or is no status file of this version.
     """
     try:
-        document = msgspec.json.decode(path.read_bytes())
+        raw = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"status file {path} does not exist: no node has run with this store") from None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"status file {path} cannot be read ({reason_of(error)}): is it one that quietmean join wrote?"
-        ) from None
+    except OSError as error:
+        raise _unreadable(path, reason_of(error)) from None
+    document = decode_json(raw, object, partial(_unreadable, path))
     if not isinstance(document, dict) or document.get("format") != FORMAT or type(document.get("pid")) is not int:
         raise InputError(f"file {path} is no status of this version ({FORMAT}): look with the version that runs the node")
     document["alive"] = _alive(document)
     return document
+
+
+def _unreadable(path: Path, reason: str) -> InputError:
+    return InputError(f"status file {path} cannot be read ({reason}): is it one that quietmean join wrote?")
 
 
 def _alive(document: dict[str, Any]) -> bool | None:

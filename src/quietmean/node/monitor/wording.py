@@ -22,6 +22,8 @@ def sentence(event: Mapping[str, Any]) -> str:
             return f"{event['phase']}, round {event['round']}: waiting for {names}"
         case "refused":
             return f"refused {event['peer']}: {event['reason']}"
+        case "stalled":
+            return str(event["reason"])
         case "over":
             return "this party's part is over: the result is from its store"
         case kind:

@@ -22,6 +22,7 @@ from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.transport import Connection, Endpoint
 from quietmean.node.net.wire import PART, Answer, AnyFrame, AnyRequest, Begin, Payload, Request
+from quietmean.node.tasks import Tasks
 
 REQUESTS_PER_CONNECTION = 16
 _CLOSING_SECONDS = 1.0
@@ -68,7 +69,8 @@ class Duplex:
         self._more = asyncio.Event()
         self._all_sent = asyncio.Event()
         self._all_sent.set()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering = Tasks(endpoint.fail)
+        self._writing = Tasks(endpoint.fail)
         self._over = False
         self._before: tuple[AnyFrame, Payload] | None = None
 
@@ -98,7 +100,7 @@ class Duplex:
 
     async def run(self) -> None:
         """Read, answer and write until the connection is lost, which raises OSError or EOFError; PeerError for a bad peer."""
-        writing = asyncio.create_task(self._write())
+        self._writing.spawn(self._write())
         reason: Exception = ConnectionError("connection lost")
         try:
             if self._before is not None:
@@ -117,7 +119,7 @@ class Duplex:
                     # Where its caller has given up at this very moment, nobody else retrieves it.
                     unanswered.exception()
             self._all_sent.set()
-            await _cancel({writing, *self._answering})
+            await asyncio.gather(self._writing.stop(), self._answering.stop())
 
     def abort(self) -> None:
         """Drop the connection now: nothing that is on its way is read."""
@@ -146,9 +148,7 @@ class Duplex:
             raise PeerError("it sent a request where an answer was due")
         if len(self._answering) >= REQUESTS_PER_CONNECTION:
             raise PeerError(f"more than {REQUESTS_PER_CONNECTION} requests at once")
-        task = asyncio.create_task(self._answer(self._handle, frame, payload))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._answering.spawn(self._answer(self._handle, frame, payload))
 
     async def _answer(self, handle: Handler, request: AnyRequest, payload: Payload) -> None:
         try:
@@ -157,6 +157,13 @@ class Duplex:
             self._endpoint.refusal(self._endpoint.roster.name(self._peer), str(error))
             self.abort()
             return
+        except ConnectionAbortedError:
+            # It stays unanswered, which whoever handles requests knows: it comes again, on a new connection.
+            self.abort()
+            return
+        except BaseException:
+            self.abort()
+            raise
         # Until it is written it counts as a request in progress: who does not read its answers is cut off.
         written = asyncio.get_running_loop().create_future()
         self._enqueue(_Outgoing(answer, done=written))
@@ -189,6 +196,9 @@ class Duplex:
         except (OSError, EOFError):
             # The reader sees the same loss and cleans up.
             self.abort()
+        except BaseException:
+            self.abort()
+            raise
 
     async def _write_next(self) -> bool:
         """Write one frame or part; whether there was one."""
@@ -217,9 +227,3 @@ class Duplex:
         else:
             return False
         return True
-
-
-async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from quietmean.core.errors import InputError
-from quietmean.core.portability import mode_of, open_private, owner_only
+from quietmean.core.output import Output
+from quietmean.core.portability import mode_of
 from quietmean.randomness import Seed
 
 KEY_PREFIX = "ed25519:"
@@ -86,15 +86,7 @@ class Identity:
         """
         encryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
         pem = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-        try:
-            handle = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        except FileExistsError:
-            raise InputError(f"key file {path} exists already: choose another name, a key is never overwritten") from None
-        except OSError as error:
-            raise InputError(f"key file {path} cannot be written ({error.strerror}): choose a writable place") from None
-        with os.fdopen(handle, "wb") as file:
-            owner_only(handle)
-            file.write(pem)
+        Output(path, "the key", "--key", private=True).write(pem)
 
     @classmethod
     def load(cls, path: Path, passphrase: Callable[[], bytes] | None = None) -> Identity:

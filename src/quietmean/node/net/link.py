@@ -24,6 +24,7 @@ from quietmean.node.net.tls import OTHER_LEAF, study_of
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, Endpoint, printable
 from quietmean.node.net.wire import VERSION, Answer, AnyRequest, Begin, Differs, Hello, Limits, Payload, Refused, Welcome
 from quietmean.node.phase import Position
+from quietmean.node.tasks import Tasks
 
 # Decides, once there is a connection, that a request must not be sent after all.
 Unless: TypeAlias = Callable[[], bool]
@@ -74,8 +75,8 @@ class Link:
         self._undecided = 0
         self._decided = asyncio.Event()
         self._decided.set()
-        self._dialling: asyncio.Task[None] | None = None
-        self._reading: set[asyncio.Task[None]] = set()
+        self._dialling = Tasks(endpoint.fail)
+        self._reading = Tasks(endpoint.fail)
         self._backoff = _FIRST_BACKOFF
         # When the current connection came, and how many before it, one after the other, were lost at once.
         self._since = 0.0
@@ -167,8 +168,8 @@ class Link:
     # --- dialling ----------------------------------------------------------------------------------------------------
 
     def _dial_if_needed(self) -> None:
-        if not self._closing and (self._dialling is None or self._dialling.done()):
-            self._dialling = asyncio.create_task(self._dial_until_connected())
+        if not self._closing and not self._dialling:
+            self._dialling.spawn(self._dial_until_connected())
 
     async def _dial_until_connected(self) -> None:
         if not self._goes_first:
@@ -220,9 +221,7 @@ class Link:
         # From here on a cut-off finds it, so the position cannot be an old one.
         duplex.begin(Begin(*self._position()))
         self._use(duplex)
-        task = asyncio.create_task(self._read(connection, duplex))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        self._reading.spawn(self._read(connection, duplex))
 
     async def _greet(self, connection: Connection) -> None:
         await connection.send(Hello(VERSION, self._endpoint.party, self._endpoint.study))
@@ -273,15 +272,11 @@ class Link:
     def stop(self) -> None:
         """No connection is made or taken any more."""
         self._closing = True
-        if self._dialling is not None:
-            self._dialling.cancel()
+        self._dialling.cancel()
 
     async def close(self) -> None:
         """Send what waits, for at most a second, and end."""
         self.stop()
-        tasks = [task for task in (self._dialling, *self._reading) if task is not None]
         if self._current is not None:
             await self._current.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self._dialling.stop(), self._reading.stop())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,7 @@ from quietmean.node.net.wire import (
     Welcome,
 )
 from quietmean.node.phase import Position
+from quietmean.node.tasks import Tasks
 
 # Handshakes at a time, besides one for each party: all parties may connect at once, from one address. A handshake lasts one
 # handshake time-out at most; when all places are taken, one is evicted for each new connection.
@@ -90,7 +92,8 @@ class Listener:
         self._links = links or {}
         # By party: who was told an earlier position with its welcome is cut off.
         self._barred: dict[PartyId, Position] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.fail = endpoint.fail
+        self._tasks = Tasks(self.fail)
 
     def start(self) -> None:
         if self._listening is not None:
@@ -106,6 +109,13 @@ class Listener:
             for connection in self._connections.get(party, ()):
                 connection.abort()
 
+    def drop(self) -> None:
+        """Drop all connections: nothing that is on its way is read, and whatever is unanswered comes again on a new one."""
+        for link in self._links.values():
+            link.cut_off()
+        for connection in itertools.chain(*self._connections.values()):
+            connection.abort()
+
     async def close(self) -> None:
         """Stop listening, then end every connection, buffered answers first."""
         # Before its socket closes: the loop must not watch a descriptor that may be reused.
@@ -113,9 +123,7 @@ class Listener:
             asyncio.get_running_loop().remove_reader(self._listening)
             self._listening.close()
         await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
         for handshake in self._handshakes:
             handshake.cancel()
 
@@ -126,9 +134,7 @@ class Listener:
             self._evict(self._handshakes.next_to_evict())
         handshake = PendingHandshake(accepted, address)
         self._handshakes.add(handshake, host)
-        handshake.task = asyncio.create_task(self._admit(handshake))
-        self._tasks.add(handshake.task)
-        handshake.task.add_done_callback(self._tasks.discard)
+        handshake.task = self._tasks.spawn(self._admit(handshake))
 
     def _watch(self) -> None:
         if self._listening is not None and self._listening.fileno() >= 0:

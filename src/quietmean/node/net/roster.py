@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from quietmean.core.codec import digest
+from quietmean.core.codec import decode_toml, digest
 from quietmean.core.errors import InputError
 from quietmean.core.party import PartyId
 from quietmean.node.net.identity import Identity, parse_public_key
@@ -72,13 +71,10 @@ class Roster:
     def load(cls, path: Path) -> Roster:
         """Read a roster file (TOML). Raises :class:`InputError` that names the entry and the field."""
         try:
-            raw = tomllib.loads(path.read_text(encoding="utf-8"))
+            content = path.read_bytes()
         except OSError as error:
             raise InputError(f"roster {path} cannot be read ({error.strerror}): check the path") from None
-        except UnicodeDecodeError:
-            raise InputError(f"roster {path} is not UTF-8 text: save it as such") from None
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"roster {path} is not valid TOML: {error}") from None
+        raw = decode_toml(content, lambda reason: InputError(f"roster {path} is not valid TOML ({reason}): mend it"))
         parties = raw.get("party", [])
         if not isinstance(parties, list) or not all(isinstance(party, dict) for party in parties):
             raise InputError(f"roster {path} has no list of [[party]] tables: write one [[party]] table a party")

@@ -15,6 +15,7 @@ from quietmean.node.net.stream import ByteStream
 from quietmean.node.net.tls import Credentials
 from quietmean.node.net.wire import AnyFrame, FrameReader, Limits, Payload, encode_frame, encode_part
 from quietmean.node.phase import Position
+from quietmean.node.tasks import Fail, report_defect
 
 HANDSHAKE_SECONDS = 10.0
 SHUTDOWN_SECONDS = 1.0
@@ -34,7 +35,8 @@ class Endpoint:
     """What all connections of a node share.
 
     ``study`` is the session digest, ``fields`` digests of its terms by their path.
-    ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer.
+    ``refusal(peer, reason)`` is called for every refusal, by either side; ``heard(party, position)`` for every answer;
+    ``fail(error)`` for an error that no peer has made, after which this node cannot go on as if nothing had happened.
     """
 
     party: PartyId
@@ -46,6 +48,7 @@ class Endpoint:
     heard: Callable[[PartyId, Position], None]
     traffic: Traffic = field(default_factory=Traffic)
     fields: Mapping[str, bytes] = field(default_factory=dict)
+    fail: Fail = report_defect
 
 
 class Connection:

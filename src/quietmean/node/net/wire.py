@@ -18,6 +18,7 @@ from typing import Annotated, Final, Literal, Protocol, TypeAlias
 import msgspec
 import numpy as np
 
+from quietmean.core.codec import decode
 from quietmean.core.errors import PeerError
 from quietmean.node.net.terms import FIELD_BYTES, LONGEST_PATH, MOST_FIELDS
 
@@ -264,7 +265,6 @@ AnyRequest: TypeAlias = (
 AnyFrame: TypeAlias = Hello | Welcome | Begin | Refused | Differs | Check | Readiness | Answer | AnyRequest
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(AnyFrame).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +330,7 @@ def encode_frame(frame: AnyFrame, payload_size: int = 0) -> bytes:
 
 
 def decode_header(raw: Payload) -> AnyFrame:
-    try:
-        frame: AnyFrame = _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PeerError(f"a header that cannot be read ({error})") from None
+    frame: AnyFrame = decode(raw, AnyFrame, lambda reason: PeerError(f"a header that cannot be read ({reason})"))
     return frame
 
 

@@ -39,6 +39,7 @@ from quietmean.node.net import (
 )
 from quietmean.node.phase import Phase
 from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
+from quietmean.node.tasks import Supervisor, Tasks
 from quietmean.node.tunnel import Reach, RelayError
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
@@ -71,6 +72,7 @@ class CheckSession:
         self._report = report
         self._credentials = Credentials(identity, roster, _NO_STUDY)
         self._changed = asyncio.Event()
+        self._supervisor = Supervisor()
         self._contacted = {party: asyncio.Event() for party in range(len(roster))}
         self.standings = {party: Standing(party, agreed) for party in range(len(roster)) if party != self._party}
         self.refusals = Refusals()
@@ -89,13 +91,13 @@ class CheckSession:
             raise InputError(f"wait is {wait:g} s: choose a number of seconds >= 0")
         started = asyncio.get_running_loop().time()
         listener = self._listener() if self._answers else None
-        asking = [asyncio.create_task(self._ask_until_ready(standing, started + wait)) for standing in self.standings.values()]
+        asking = Tasks(self._supervisor.fail, self._changed.set)
+        for standing in self.standings.values():
+            asking.spawn(self._ask_until_ready(standing, started + wait))
         try:
-            await self._until_all_are_ready(asking, started + wait)
+            await self._supervisor.run(self._until_all_are_ready(asking, started + wait))
         finally:
-            for task in asking:
-                task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await asking.stop()
             await self._reach.leave()
             if listener is not None:
                 await listener.close()
@@ -112,6 +114,7 @@ class CheckSession:
             heard=lambda party, position: None,
             traffic=Traffic(),
             fields=self._agreed.fields,
+            fail=self._supervisor.fail,
         )
         listener = Listener(
             endpoint,
@@ -126,21 +129,17 @@ class CheckSession:
         self._reach.attend(listener, self._refused, "visit")
         return listener
 
-    async def _until_all_are_ready(self, asking: Sequence[asyncio.Task[None]], deadline: float) -> None:
+    async def _until_all_are_ready(self, asking: Tasks, deadline: float) -> None:
         loop = asyncio.get_running_loop()
         while not all(standing.ready or (not self._answers and standing.agrees) for standing in self.standings.values()):
             self._changed.clear()
-            if loop.time() >= deadline and all(task.done() for task in asking):
+            if not asking and loop.time() >= deadline:
                 return
-            done = asyncio.ensure_future(self._changed.wait())
             # The tasks end by the deadline themselves; after it, only they are waited for.
             left = deadline - loop.time()
-            await asyncio.wait(
-                [done, *(task for task in asking if not task.done())],
-                timeout=left if left > 0 else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            done.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left if left > 0 else None):
+                    await self._changed.wait()
 
     def _asked(self, party: PartyId) -> None:
         standing = self.standings.get(party)

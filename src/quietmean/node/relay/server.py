@@ -15,6 +15,7 @@ from quietmean.node.relay.admission import Admission
 from quietmean.node.relay.connection import RelayConnection
 from quietmean.node.relay.exchange import Exchange
 from quietmean.node.relay.limits import WRITE_BUFFER, Buckets, RelayLimits
+from quietmean.node.tasks import Tasks, report_defect
 
 _SWEEP_SECONDS = 1.0
 _SHUTDOWN_SECONDS = 1.0
@@ -64,6 +65,8 @@ class RelayServer:
         self._tls = tls
         self._unproven: HandshakePool[_Unproven] = HandshakePool(self.limits.unproven)
         self._places: dict[RelayConnection, _Unproven] = {}
+        # One stranger's handshake that fails in a way of its own must not end the service of all others.
+        self._shaking = Tasks(report_defect)
         self._networks = Buckets(self.limits.burst_of_network, self.limits.rate_of_network)
         self.exchange = Exchange(admission, self.limits, names, settled=self._settled)
 
@@ -137,7 +140,7 @@ class RelayServer:
         unproven = _Unproven(RelayConnection(self.exchange), accepted)
         self._unproven.add(unproven, host)
         self._places[unproven.connection] = unproven
-        unproven.task = asyncio.create_task(self._shake_hands(unproven))
+        unproven.task = self._shaking.spawn(self._shake_hands(unproven))
 
     def _pause(self) -> None:
         # Out of descriptors or memory: accept again a little later.

@@ -10,18 +10,23 @@ from quietmean.core.party import PartyId
 from quietmean.node.net import Heartbeat, Link, in_round
 from quietmean.node.phase import Phase
 from quietmean.node.series.place import Place
+from quietmean.node.tasks import Fail, Tasks, report_defect
 
 # So often it is looked whether all have answered (s).
 _LOOK = 0.02
 
 
 class Others:
-    """``links`` to all of them; ``colluding``: so many may lie; who says nothing for ``silence`` seconds is silent."""
+    """``links`` to all of them; ``colluding``: so many may lie; who says nothing for ``silence`` seconds is silent.
 
-    def __init__(self, links: Mapping[PartyId, Link], colluding: int, silence: float) -> None:
+    ``fail`` is told of an error in the background.
+    """
+
+    def __init__(self, links: Mapping[PartyId, Link], colluding: int, silence: float, fail: Fail = report_defect) -> None:
         self._links = links
         self._colluding = colluding
         self._silence = silence
+        self._tasks = Tasks(fail)
         self._clock: Callable[[], float] = asyncio.get_running_loop().time
         self._places: dict[PartyId, Place] = {}
         self._reached: dict[PartyId, int] = {}
@@ -80,14 +85,12 @@ class Others:
         async def ask(peer: PartyId) -> None:
             await self._links[peer].ask(in_round(Heartbeat(0, int(Phase.AGREEMENT), 0), round_))
 
-        until, asking = self._clock() + seconds, {peer: asyncio.create_task(ask(peer)) for peer in self._links}
+        until, asking = self._clock() + seconds, {peer: self._tasks.spawn(ask(peer)) for peer in self._links}
         while self._clock() < until:
             open_ = [task for peer, task in asking.items() if not task.done() and not self._links[peer].unreachable]
             if not open_:
                 break
             await asyncio.wait(open_, timeout=_LOOK)
         answered = {peer for peer, task in asking.items() if task.done()}
-        for task in asking.values():
-            task.cancel()
-        await asyncio.gather(*asking.values(), return_exceptions=True)
+        await self._tasks.stop()
         return answered

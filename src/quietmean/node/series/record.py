@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from quietmean.core.codec import load_state
 from quietmean.core.errors import InputError
 
 
@@ -32,7 +33,7 @@ class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     @classmethod
     def load(cls, raw: bytes | None, parties: int) -> Standing:
         """The inverse of :meth:`dump`; of a party that has done nothing yet where there is none."""
-        return cls(counted=(0,) * parties) if raw is None else msgspec.msgpack.decode(raw, type=cls)
+        return cls(counted=(0,) * parties) if raw is None else load_state(cls, raw)
 
 
 def over_text(standing: Standing, rounds: int, most: int) -> str:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, replace
+import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import msgspec
-import numpy as np
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError, PeerError, ProtocolFailure
+from quietmean.core.outage import outage_of
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.monitor import Monitor
 from quietmean.node.net import (
@@ -45,11 +46,19 @@ from quietmean.node.series.others import Others
 from quietmean.node.series.place import Place, RoundLink
 from quietmean.node.series.record import SeriesOver, Standing, over_text
 from quietmean.node.series.requests import OpenRequests
-from quietmean.node.session import Commitments, NodeResult, NodeSettings, Session, kept_result, position_of
+from quietmean.node.series.round_end import RoundEnd
+from quietmean.node.session import (
+    Commitments,
+    NodeResult,
+    NodeSettings,
+    Patience,
+    Session,
+    endure,
+    kept_result,
+    position_of,
+)
 from quietmean.node.storage import ROUND, Store, discard
 from quietmean.node.tunnel import Reach
-from quietmean.planning import Plan
-from quietmean.protocols.execution import Execution
 from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
@@ -60,30 +69,6 @@ _LEFT = b"left"
 _LATE = 0.5
 _LAST_CHANCE: Position = (int(Phase.DISSEMINATION), 1)
 _CLOSING: Position = (int(Phase.FINALIZATION), 0)
-
-
-@dataclass(frozen=True)
-class RoundEnd:
-    """``number``: of the round, from 1. ``bytes_sent``: of this party in it.
-
-    ``not_heard``: parties whose releases did not arrive here, though they may be in what others have. ``execution``: the round as
-    it really went, without these where the mean here is the sum of what each party released of its own.
-    """
-
-    number: int
-    result: NodeResult
-    bytes_sent: int
-    not_heard: tuple[PartyId, ...]
-    execution: Execution
-
-    @classmethod
-    def of(cls, number: int, result: NodeResult, bytes_sent: int, plan: Plan) -> Self:
-        releasers = plan.protocol.releasers(plan.target.parties)
-        inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
-        missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
-        own = not plan.protocol.transfers_mass and len(releasers) == plan.target.parties
-        execution = result.execution.without(missing) if own and missing else result.execution
-        return cls(number, result, bytes_sent, tuple(sorted(missing)), execution)
 
 
 class Series:
@@ -108,6 +93,7 @@ class Series:
         self._requests = OpenRequests()
         # A process before this one may have been handed messages of the first round that this one begins.
         self._may_know_more = False
+        self._defect: BaseException | None = None
 
     async def __aenter__(self) -> Self:
         async with self._stack:
@@ -183,12 +169,13 @@ class Series:
             self._heard,
             self._monitor.traffic,
             self._agreed.fields,
+            self._fail,
         )
         self._links = {
             peer: Link(self._endpoint, peer, self._reach.route(peer), self._handle, self._told) for peer in self._others
         }
-        self._where = Others(self._links, settings.plan.target.colluding, settings.round_timeout / 2)
-        self._opening = Session(settings, self._store, self._round_links(0), self._monitor.traffic, self._monitor.event)
+        self._where = Others(self._links, settings.plan.target.colluding, settings.round_timeout / 2, self._fail)
+        self._opening = self._new_opening()
         self._listener = Listener(
             self._endpoint,
             settings.listen_socket or self._reach.open_socket(settings.listen),
@@ -201,10 +188,14 @@ class Series:
         self._listener.start()
         self._reach.attend(self._listener, self._refused)
         if not self._standing.agreed:
-            await self._opening.agree_on_seed()
-            self._save(msgspec.structs.replace(self._standing, agreed=True))
+            await endure(self._agree, self._store.path, Patience(self._monitor.event, settings), self._listener.drop)
         else:
             await self._where.ask(_FIRST_ASKING, self._place.round)
+
+    async def _agree(self) -> None:
+        self._go_on()
+        await self._opening.agree_on_seed()
+        self._save(msgspec.structs.replace(self._standing, agreed=True))
 
     async def _close(self) -> None:
         for link in self._links.values():
@@ -241,17 +232,44 @@ class Series:
         Raises :class:`SeriesOver` where there is none, and :class:`ProtocolFailure` for a round without a result here, which
         counts as begun. A round that was interrupted goes on if the value is the same; else it is missed.
         """
+        if not (self.over and self._ended):
+            self._go_on()
         number = await self._next(value)
         settings = self._settings_of(number, value)
-        if number != self._standing.current:
-            self._begin(number)
-        before = self._monitor.traffic.sent
-        seeds = iter([self._store.seed, Seed(self._store.nonce)])
-        with contextlib.closing(settings.open_store(lambda: next(seeds))) as store:
-            result = kept_result(store) or await self._run(settings, store)
+
+        async def begin() -> Store:
+            self._go_on()
+            if number != self._standing.current:
+                self._begin(number)
+            seeds = iter([self._store.seed, Seed(self._store.nonce)])
+            return settings.open_store(lambda: next(seeds))
+
+        before, patience = self._monitor.traffic.sent, Patience(self._monitor.event, settings)
+        with contextlib.closing(await endure(begin, self._store.path, patience)) as store:
+            result = kept_result(store) or await self._run(settings, store, patience)
         return self._note_end(result, self._monitor.traffic.sent - before)
 
-    async def _run(self, settings: NodeSettings, store: Store) -> NodeResult:
+    async def _run(self, settings: NodeSettings, store: Store, patience: Patience) -> NodeResult:
+        attempts = itertools.count()
+
+        async def attempt() -> NodeResult:
+            restarted = next(attempts) > 0
+            if restarted:
+                store.reopen()
+                self._go_on()
+            return kept_result(store) or await self._run_once(settings, store, restarted=restarted)
+
+        try:
+            found = await endure(attempt, store.path, patience, self._listener.drop)
+            self._ended = True
+            return found
+        except ProtocolFailure:
+            self._ended = True
+            raise
+        finally:
+            self._requests.drop(self._number)
+
+    async def _run_once(self, settings: NodeSettings, store: Store, *, restarted: bool) -> NodeResult:
         number, listener = self._number, self._listener
         session = Session(
             settings,
@@ -259,7 +277,7 @@ class Series:
             self._round_links(number),
             self._monitor.traffic,
             self._monitor.event,
-            restarted=self._may_know_more or self._requests.lost_some,
+            restarted=restarted or self._may_know_more or self._requests.lost_some,
         )
         session.at_gate(listener.cut_off, asyncio.to_thread)
         detector = session.failure_detector
@@ -274,16 +292,29 @@ class Series:
         self._session = session
         self._requests.turn()
         try:
-            found = await session.run()
-            self._ended = True
-            return found
-        except ProtocolFailure:
-            self._ended = True
-            raise
+            return await session.run()
         finally:
             self._session = None
             self._where.absent = {party for party in self._others if detector.suspected(party) and self._where.silent(party)}
-            self._requests.drop(number)
+
+    def _fail(self, error: BaseException) -> None:
+        """Of what goes on beside a round. Between rounds only a defect ends the series, when the next round begins."""
+        if self._session is not None or not self._standing.agreed:
+            (self._session or self._opening).fail(error)
+        elif outage_of(error, self._store.path) is None:
+            self._defect = self._defect or error
+
+    def _go_on(self) -> None:
+        """Before a round: raises what nobody could be told until now, and reads anew what an outage has left of the store."""
+        error = self._defect or self._opening.error
+        if error is not None and outage_of(error, self._store.path) is None:
+            raise error
+        if self._store.stalled or self._opening.failed:
+            self._store.reopen()
+            self._opening = self._new_opening()
+
+    def _new_opening(self) -> Session:
+        return Session(self._settings, self._store, self._round_links(0), self._monitor.traffic, self._monitor.event)
 
     def _begin(self, number: int) -> None:
         """On disk before anything of the round exists; what was kept of the one before is deleted."""

@@ -1,6 +1,7 @@
 """The session of one party in one study, independent of the transport: agreement, mixing, dissemination, closing, result."""
 
 from quietmean.node.session.agreement import Commitments
+from quietmean.node.session.endurance import CurrentSession, Patience, endure
 from quietmean.node.session.finalization import kept_result, refusal
 from quietmean.node.session.quorum import Brought, Quorum
 from quietmean.node.session.result import NodeResult
@@ -10,10 +11,13 @@ from quietmean.node.session.settings import NodeSettings
 __all__ = [
     "Brought",
     "Commitments",
+    "CurrentSession",
     "NodeResult",
     "NodeSettings",
+    "Patience",
     "Quorum",
     "Session",
+    "endure",
     "kept_result",
     "position_of",
     "refusal",

@@ -18,6 +18,7 @@ from quietmean.node.session.gossip import GossipedLogs
 from quietmean.node.session.inbox import Inbox
 from quietmean.node.session.settings import NodeSettings
 from quietmean.node.storage import Outgoing, Store
+from quietmean.node.tasks import Fail, Tasks
 
 # Waking up later than planned by more than this part of the round's time-out means that the process was suspended.
 _OWN_PAUSE = 0.05
@@ -53,6 +54,7 @@ class PeerLink(Protocol):
 class Context:
     """One running session. ``changed`` is set whenever something arrived that a wait could be waiting for.
 
+    ``fail`` ends the session with an error of what goes on beside it.
     ``closed`` returns when the wait at a position is over for all parties; without it each party is waited for by time-outs.
     """
 
@@ -63,13 +65,15 @@ class Context:
     failure_detector: FailureDetector
     report: Report
     changed: asyncio.Event
+    fail: Fail
     closed: Callable[[Position], Coroutine[Any, Any, None]] | None = None
     agreement: bytes = b""
     # From the agreement on, when the schedule is known.
     gossip: GossipedLogs | None = None
     late: list[Late] = field(default_factory=list)
-    # A dict for its order: tasks are cancelled in the same order each time.
-    _background: dict[asyncio.Task[Any], None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._background = Tasks(self.fail, self.changed.set)
 
     @property
     def required_gossip(self) -> GossipedLogs:
@@ -94,25 +98,10 @@ class Context:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task that ends with the node at the latest and wakes the wait in progress when it is done."""
-        task = asyncio.create_task(work)
-        self._background[task] = None
-        task.add_done_callback(self._finished)
-        return task
-
-    def _finished(self, task: asyncio.Task[Any]) -> None:
-        self._background.pop(task, None)
-        self.changed.set()
-        if not task.cancelled() and task.exception() is not None:
-            # Links retry, and time-outs are caught where they occur; any other exception is a defect, and must be reported.
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "a node's background task failed", "exception": task.exception()}
-            )
+        return self._background.spawn(work)
 
     async def stop(self) -> None:
-        tasks = list(self._background)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._background.stop()
 
     def transfer(self, position: Position, message: Outgoing, gossip: bytes) -> Transfer:
         """The header of a message of this (phase, round). ``gossip``: encoded logs that go along."""

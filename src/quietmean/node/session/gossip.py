@@ -18,10 +18,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.codec import decode
 from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.graphs import Schedule
-from quietmean.node.session.logs import PartyLog
+from quietmean.node.session.logs import PartyLog, unfold
 
 # Bytes, less than a header's limit. What does not fit is left out, the others' logs first.
 LIMIT = 48 * 1024
@@ -171,14 +172,8 @@ def _pairs(entries: tuple[tuple[int, PartyId], ...], until: int) -> tuple[NDArra
 def _unfold(raw: bytes, schedule: Schedule) -> _Packed:
     # No more settlements than messages, at most 20 bytes each; a few bytes could unfold to gigabytes.
     limit = 64 + 5 * schedule.parties + 24 * schedule.neighbours.size + schedule.rounds * schedule.parties
-    try:
-        unfolding = zlib.decompressobj()
-        packed = msgspec.msgpack.decode(unfolding.decompress(raw, limit), type=_Packed)
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise PeerError(f"knowledge that cannot be read ({error})") from None
-    if not unfolding.eof or unfolding.unused_data:
-        raise PeerError(f"knowledge that does not end, or not within {limit} bytes")
-    return packed
+    unfolded = unfold(raw, limit, "knowledge")
+    return decode(unfolded, _Packed, lambda reason: PeerError(f"knowledge that cannot be read ({reason})"))
 
 
 def _unpack(raw: bytes, shaped: NDArray[Any]) -> NDArray[np.bool_]:

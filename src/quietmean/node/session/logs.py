@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from quietmean.core.codec import decode
 from quietmean.core.errors import PeerError
 from quietmean.node.net import Count, Limits, Payload
 
@@ -47,9 +48,6 @@ class _Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_li
     audit: Audit
 
 
-_decode_columns = msgspec.msgpack.Decoder(_Columns).decode
-
-
 def encode_log(log: PartyLog) -> bytes:
     """Columns in MessagePack, compressed with zlib."""
     sent, received = (sorted(pairs, key=lambda pair: (pair[1], pair[0])) for pairs in (log.sent, log.received))
@@ -67,19 +65,26 @@ def encode_log(log: PartyLog) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(columns))
 
 
+def unfold(raw: Payload, limit: int, what: str) -> bytes:
+    """What was compressed, of which no more than ``limit`` bytes are made: a few could unfold to gigabytes. Raises PeerError."""
+    unfolding = zlib.decompressobj()
+    try:
+        unfolded = unfolding.decompress(raw, limit)
+    except zlib.error as error:
+        raise PeerError(f"{what} that cannot be read ({error})") from None
+    if not unfolding.eof or unfolding.unused_data:
+        raise PeerError(f"{what} that does not end, or not within {limit} bytes")
+    return unfolded
+
+
 def decode_log(raw: Payload, parties: int, rounds: int) -> PartyLog:
     """The inverse of :func:`encode_log`. Raises :class:`PeerError` for a log that cannot be read or does not fit the study."""
     limit = Limits.of_study(parties, rounds, 0).log
-    try:
-        # A few bytes could decompress to gigabytes: no more than the limit is decompressed.
-        unfolding = zlib.decompressobj()
-        columns = _decode_columns(unfolding.decompress(raw, limit))
-        sent = tuple(sorted(zip(columns.sent_round, columns.sent_to, strict=True)))
-        received = tuple(sorted(zip(columns.received_round, columns.received_from, strict=True)))
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise PeerError(f"a log that cannot be read ({error})") from None
-    if not unfolding.eof or unfolding.unused_data:
-        raise PeerError(f"a log that does not end, or not within {limit} bytes")
+    columns = decode(unfold(raw, limit, "a log"), _Columns, lambda reason: PeerError(f"a log that cannot be read ({reason})"))
+    pairs = (columns.sent_round, columns.sent_to), (columns.received_round, columns.received_from)
+    if any(len(rounds_) != len(others) for rounds_, others in pairs):
+        raise PeerError("a log that cannot be read (columns of different lengths)")
+    sent, received = (tuple(sorted(zip(rounds_, others, strict=True))) for rounds_, others in pairs)
     log = PartyLog(columns.online, sent, received, columns.heard, columns.settled, columns.seen, columns.audit)
     return check_log(log, parties, rounds)
 

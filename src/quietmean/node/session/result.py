@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from quietmean.core.party import Message, PartyId, Units, Vector
@@ -105,7 +104,7 @@ class NodeResult:
                 "refusals": tuple(raw["refusals"]),
                 "remarks": tuple(raw["remarks"]),
                 "silent": tuple(raw["silent"]),
-                "unresolved": msgspec.convert(raw["unresolved"], tuple[tuple[int, int, int], ...]),
+                "unresolved": tuple((round_, sender, receiver) for round_, sender, receiver in raw["unresolved"]),
                 "known_until": tuple(raw["known_until"]),
                 "gate": None if raw["gate"] is None else _gate(raw["gate"], execution),
                 "audits": tuple((party, bytes.fromhex(audit)) for party, audit in raw.get("audits", ())),

@@ -48,9 +48,12 @@ from quietmean.node.session.result import NodeResult
 from quietmean.node.session.rounds import PhaseRunner
 from quietmean.node.session.settings import NodeSettings
 from quietmean.node.storage import IN_DOUBT, Store
+from quietmean.node.tasks import Supervisor
 from quietmean.randomness import ExchangeKey, SecureNoise, Seed
 
 _logger = logging.getLogger("quietmean.node")
+
+_ENDED = "this session has ended with an error"
 
 
 class Session:
@@ -94,6 +97,7 @@ class Session:
         self._restarted = restarted or bool(store.commitments())
         self._commitments = Commitments(store, settings.study, parties)
         self.failure_detector = FailureDetector(settings.round_timeout, self._clock, settings.gone_timeout)
+        self._supervisor = Supervisor()
         changed = asyncio.Event()
         self._context = Context(
             settings=settings,
@@ -112,6 +116,7 @@ class Session:
             failure_detector=self.failure_detector,
             report=report,
             changed=changed,
+            fail=self.fail,
             closed=closed,
         )
         self._gate = Gate(self._context, self._merge_gossip)
@@ -137,24 +142,48 @@ class Session:
     def position(self) -> Position:
         return self._context.inbox.position
 
+    @property
+    def error(self) -> BaseException | None:
+        """What has ended this session, if it was not its own end."""
+        return self._supervisor.error
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error has ended this session: it answers nobody any more."""
+        return self.error is not None
+
+    def fail(self, error: BaseException) -> None:
+        """End this session with an error of what goes on beside it: a handler, a task, a connection."""
+        self._supervisor.fail(error)
+
     async def run(self) -> NodeResult:
         """From the first commitment, or from where the store says that this party was, to the result."""
-        started = self._clock()
         try:
-            seed = await self.agree_on_seed()
-            await self._mix(seed)
-            if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
-                await self._pass_gate(seed)
-            heard = await self._disseminate(seed)
-            return await self._finalize(seed, heard, started)
+            return await self._supervisor.run(self._run())
         finally:
             await self._context.stop()
+
+    async def _run(self) -> NodeResult:
+        started = self._clock()
+        seed = await self._agree_on_seed()
+        await self._mix(seed)
+        if self._settings.plan.gated and self._stored_phase() == Phase.MIXING:
+            await self._pass_gate(seed)
+        heard = await self._disseminate(seed)
+        return await self._finalize(seed, heard, started)
 
     async def close_links(self) -> None:
         await asyncio.gather(*(link.close() for link in self._context.links.values()))
 
     async def agree_on_seed(self) -> Seed:
-        """The public seed, once all parties have committed to their part of it and revealed it."""
+        """The public seed, once all parties have committed to their part of it and revealed it; for who runs no round here."""
+        try:
+            return await self._supervisor.run(self._agree_on_seed())
+        except BaseException:
+            await self._context.stop()
+            raise
+
+    async def _agree_on_seed(self) -> Seed:
         if self._settings.agreed:
             self._commitments.take_over(self._settings.agreed)
         elif self._store.state() is None:
@@ -342,7 +371,22 @@ class Session:
         return position if self._commitments.all_committed.is_set() else (int(Phase.AGREEMENT), 0)
 
     async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
-        """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests."""
+        """The answer to a request of ``sender``. Raises :class:`PeerError` for what a correct peer never requests.
+
+        Any other error ends this session, and the request stays unanswered, here for good: ConnectionAbortedError. On its next
+        connection the peer sends it again.
+        """
+        if self.failed:
+            raise ConnectionAbortedError(_ENDED)
+        try:
+            return await self._handle(sender, request, payload)
+        except PeerError:
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise ConnectionAbortedError(_ENDED) from error
+
+    async def _handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
         context = self._context
         position = self._possible(position_of(request))
         context.failure_detector.heard(sender, position)

@@ -6,6 +6,7 @@ its slots are reused only after a transaction that no longer names it has commit
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from collections.abc import Iterable, Iterator
@@ -70,8 +71,10 @@ class BlobStore:
         if token[:1] == _SMALL_TAG:
             return token[1:]
         slots, length = _slots_of(token), struct.unpack_from(">Q", token, 1)[0]
-        content = b"".join(read_at(self._file, count * _SLOT, first * _SLOT) for _, (first, count) in _runs(slots))
-        return content[:length]
+        content = b"".join(read_at(self._file, count * _SLOT, first * _SLOT) for _, (first, count) in _runs(slots))[:length]
+        if len(content) < length:
+            raise OSError(errno.EIO, "the file is shorter than what was written")
+        return content
 
     def sync(self) -> None:
         """To be called before the transaction that names new tokens commits."""

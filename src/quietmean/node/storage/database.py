@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from quietmean.core.errors import InputError, reason_of
+from quietmean.core.errors import InputError, Outage, reason_of
+from quietmean.core.outage import is_read_only, outage_of
 from quietmean.core.portability import open_private
 from quietmean.node.storage.blob_store import LARGE_TAG, BlobStore
+from quietmean.node.storage.housekeeping import require_store
 
 SCHEMA = 8
 _TABLES = """
@@ -35,29 +37,91 @@ CREATE TABLE seen (phase INTEGER, round INTEGER, sender INTEGER, PRIMARY KEY (ph
 
 
 class Database:
-    """Locked by this process. Raises :class:`InputError` if the file cannot be opened, is in use, or is something else."""
+    """Locked by this process. Raises :class:`InputError` if the file cannot be opened, is in use, or is something else.
+
+    All methods raise :class:`Outage` once the disk refused something, until :meth:`reopen`: it is not known then whether that is
+    on the disk or not.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._blobs = BlobStore(path.with_name(path.name + ".vectors"))
-        self._database = _connect(path)
+        require_store(path)
+        self._outage: Outage | None = None
+        self._was_open = False
+        self._open()
+        self._was_open = True
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the disk has refused something since the file was opened."""
+        return self._outage is not None
+
+    def reopen(self) -> None:
+        """After an outage: what is on the disk counts, as for a new process. Raises :class:`Outage` if it has not ended."""
+        self.close()
+        self._outage = None
+        self._open()
+
+    def _open(self) -> None:
+        self._blobs = BlobStore(self._path.with_name(self._path.name + ".vectors"))
+        self._database = self._connected()
         with self.usable():
             self._prepare()
             self._blobs.open(self._tokens())
 
+    def _connected(self) -> sqlite3.Connection:
+        try:
+            return _connect(self._path)
+        except (OSError, sqlite3.Error) as error:
+            if (outage := self._outage_in(error)) is not None:
+                raise outage from None
+            raise InputError(f"store {self._path} cannot be opened ({reason_of(error)}): choose a writable place") from None
+
     @contextlib.contextmanager
     def usable(self) -> Iterator[None]:
-        """Close the files if the body fails; errors of the database become an :class:`InputError`."""
+        """Close the files if the body fails; errors of the database become an :class:`InputError` or an :class:`Outage`."""
         try:
-            yield
+            with self._on_disk():
+                yield
         except BaseException as error:
             self.close()
             if isinstance(error, sqlite3.DatabaseError):
                 raise _unusable(self._path, error) from None
             raise
 
+    @contextlib.contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """For whatever reads or writes: what the disk refuses is an :class:`Outage` from here on."""
+        if self._outage is not None:
+            raise self._outage
+        try:
+            yield
+        except (sqlite3.DatabaseError, OSError, MemoryError) as error:
+            self._outage = self._outage_in(error)
+            if self._outage is not None:
+                raise self._outage from None
+            if self._was_open and type(error) is sqlite3.DatabaseError:
+                raise self._damaged(reason_of(error)) from None
+            raise
+
+    def _damaged(self, reason: str) -> InputError:
+        return InputError(
+            f"store {self._path} is damaged ({reason}): check the disk; this party cannot go on with it, and must not begin this "
+            "study anew"
+        )
+
+    def _outage_in(self, error: Exception) -> Outage | None:
+        # A place that cannot be written from the beginning is a mistake.
+        return None if is_read_only(error) and not self._was_open else outage_of(error, self._path)
+
     def close(self) -> None:
-        self._database.close()
+        # What cannot be put in order now is, when the file is opened next.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._database.close()
         self._blobs.close()
 
     def _prepare(self) -> None:
@@ -76,31 +140,37 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._blobs.sync()
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+        with self._on_disk():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._blobs.sync()
+                self._database.execute("COMMIT")
+            except BaseException:
+                # After some errors SQLite has done so itself.
+                if self._database.in_transaction:
+                    with contextlib.suppress(sqlite3.OperationalError):
+                        self._database.execute("ROLLBACK")
+                raise
 
     def keep_journal_short(self) -> None:
         """For a store that is changed many times and never large: the write-ahead log is used again after some 16 pages."""
-        self._database.execute("PRAGMA wal_autocheckpoint = 16").fetchall()
+        self._rows("PRAGMA wal_autocheckpoint = 16")
 
     def _forget_free_places(self, wipe: bool) -> None:
         """After a commit: free the slots of large vectors that no row names any longer, and wipe them if ``wipe``."""
-        if self._blobs.in_use:
-            self._blobs.keep_only(self._tokens())
-            if wipe:
-                self._blobs.wipe()
+        with self._on_disk():
+            if self._blobs.in_use:
+                self._blobs.keep_only(self._tokens())
+                if wipe:
+                    self._blobs.wipe()
 
     def _empty_journal(self) -> None:
         # Deleted rows are overwritten (secure_delete). Copies may be left where pages were rearranged, hence the file is written
         # anew from what is still in it; and in the write-ahead log, which has the old pages.
-        self._database.execute("VACUUM")
-        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with self._on_disk():
+            self._database.execute("VACUUM")
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _tokens(self) -> list[bytes]:
         """All tokens of the blob file that a row names; short content lies in the rows and is not read for this."""
@@ -111,25 +181,29 @@ class Database:
         return [row[0] for row in self._rows(query, LARGE_TAG)]
 
     def _rows(self, query: str, *arguments: object) -> list[Any]:
-        return self._database.execute(query, arguments).fetchall()
+        with self._on_disk():
+            return self._database.execute(query, arguments).fetchall()
 
     def _maybe(self, query: str, *arguments: object) -> Any:
-        return self._database.execute(query, arguments).fetchone()
+        with self._on_disk():
+            return self._database.execute(query, arguments).fetchone()
 
     def _one(self, query: str, *arguments: object) -> Any:
         row = self._maybe(query, *arguments)
         if row is None:
-            raise sqlite3.DatabaseError("an entry is missing")
+            raise self._damaged("an entry is missing")
         return row
+
+    def _content(self, token: bytes) -> bytes:
+        """What a token stands for."""
+        with self._on_disk():
+            return self._blobs.get(token)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        # SQLite gives its side files the rights of the main file.
-        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
-        return sqlite3.connect(path, timeout=0.5, isolation_level=None)
-    except (OSError, sqlite3.Error) as error:
-        raise InputError(f"store {path} cannot be opened ({reason_of(error)}): choose a writable place") from None
+    # SQLite gives its side files the rights of the main file.
+    os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+    return sqlite3.connect(path, timeout=0.5, isolation_level=None)
 
 
 def _unusable(path: Path, error: sqlite3.DatabaseError) -> InputError:

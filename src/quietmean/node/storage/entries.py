@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quietmean.core.party import PartyId
-from quietmean.node.net import Payload
+import numpy as np
+
+from quietmean.core.party import PartyId, Vector
+from quietmean.node.net import Payload, encode_vector
+from quietmean.randomness import Seed
 
 PENDING: Final = "pending"
 # The sender cancelled the transfer and kept its share; whether the receiver had used it is not known yet. The words in the file
@@ -47,3 +51,10 @@ class ClosedRound:
     round: int
     statuses: Mapping[PartyId, str]
     settled: Sequence[tuple[int, PartyId]] = ()
+
+
+def input_digest(key: Seed, nonce: bytes, value: Vector, weight: float) -> bytes:
+    """Keyed, so that it reveals nothing about the value, even to a reader who tries all values."""
+    # The value is read in place, so that no copy of it remains in memory.
+    shape = ",".join(str(size) for size in np.shape(value))
+    return key.derive("input", nonce, shape, hashlib.sha256(encode_vector(value)).digest(), weight.hex()).secret

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from quietmean.core.errors import InputError
 
+_TABLES = {"fact", "pledge", "state"}
 _MAGIC = b"SQLite format 3\0"
 # Behind the name of a store: of SQLite, of large vectors, and of the status.
 _OWN = ("", "-wal", "-shm", "-journal", ".vectors")
@@ -64,6 +65,28 @@ def remove_store(store: Path) -> list[Path]:
     return found
 
 
+def require_store(store: Path) -> None:
+    """Raises :class:`InputError` for a file that is there and is no store: before anything is charged, and nothing is changed."""
+    vectors = store.with_name(f"{store.name}.vectors")
+    if not store.exists() or (store.is_file() and not store.stat().st_size):
+        if vectors.exists():
+            raise InputError(f"file {vectors} is there without its store {store}: name another store, nothing is overwritten")
+        return
+    other = InputError(f"file {store} exists already and is no store: name another store, nothing is overwritten")
+    try:
+        with closing(_opened(store, "ro")) as database:
+            tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master").fetchall()}
+    except sqlite3.Error as error:
+        if _is_locked(error):
+            # Of another process: the node says so.
+            return
+        raise other from None
+    except InputError:
+        raise other from None
+    if tables and not tables >= _TABLES:
+        raise other
+
+
 def discard(store: Path) -> None:
     """Remove all files of a store of this party that no process has open, if they exist: of a round that is over."""
     for ending in _OWN:
@@ -99,6 +122,6 @@ def _lock(database: sqlite3.Connection, store: Path) -> bool:
         if _is_locked(error):
             return False
         raise InputError(f"store {store} cannot be opened: it is damaged") from None
-    if not {"fact", "pledge", "state"} <= tables:
+    if not tables >= _TABLES:
         raise InputError(f"file {store} is no store of quietmean: nothing was removed")
     return True

@@ -7,9 +7,7 @@ beside it (see :mod:`.blob_store`). Once the result is stored, the secrets are d
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -19,10 +17,10 @@ import numpy as np
 from quietmean.core.codec import Kept, dump_state
 from quietmean.core.errors import InputError
 from quietmean.core.party import Message, PartyId, Release, Step, Vector
-from quietmean.node.net import ACCEPTED, Payload, VectorCodec, encode_vector
+from quietmean.node.net import ACCEPTED, Payload, VectorCodec
 from quietmean.node.phase import Phase
 from quietmean.node.storage.database import Database
-from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing
+from quietmean.node.storage.entries import COMMITTED, IN_DOUBT, PENDING, ClosedRound, Commitment, Outgoing, input_digest
 from quietmean.randomness import Seed
 
 # The first byte of what stands for kept bytes: are they in it, or in the table?
@@ -63,11 +61,22 @@ class Store(Database):
         with store.usable():
             store._owned = owner is not None
             store._check_owner(path, study, value, weight, fresh, owner)
-            store._load_arrivals()
-            if store.result() is not None:
-                # The process may have died after the result was stored and before this.
-                store._empty_journal()
+            store._load()
         return store
+
+    def reopen(self) -> None:
+        """See :meth:`Database.reopen`. The input was compared when the store was opened first."""
+        super().reopen()
+        with self.usable():
+            self._load()
+
+    def _load(self) -> None:
+        self._sent, self._arrived = {}, {}
+        for phase, round_, sender in self._rows("SELECT phase, round, sender FROM inbox"):
+            self._arrived.setdefault((phase, round_), {})[sender] = None
+        if self.result() is not None:
+            # The process may have died after the result was stored and before this.
+            self._empty_journal()
 
     def _check_owner(
         self, path: Path, study: str, value: Vector, weight: float, fresh: Callable[[], Seed], owner: Seed | None
@@ -78,11 +87,11 @@ class Store(Database):
                 self._set_fact("study", study.encode())
                 self._set_fact("seed", seed.secret)
                 self._set_fact("nonce", fresh().secret)
-                self._set_fact("input", _input_digest(owner or seed, self.nonce, value, weight))
+                self._set_fact("input", input_digest(owner or seed, self.nonce, value, weight))
         if self._fact("study") != study.encode():
             raise InputError(f"store {path} belongs to another study, plan or roster: choose another file for this one")
         known, key = self._fact("input"), owner or (self.seed if self.result() is None else None)
-        if key is not None and known is not None and known != _input_digest(key, self.nonce, value, weight):
+        if key is not None and known is not None and known != input_digest(key, self.nonce, value, weight):
             raise InputError(f"this study was started with other data, see store {path}: start again with the same value")
 
     # --- facts -------------------------------------------------------------------------------------------------------
@@ -144,13 +153,13 @@ class Store(Database):
     def state(self) -> tuple[int, int, bytes] | None:
         """(phase, round in progress, the machine's state), or None before the first phase. :meth:`kept` has parts of it."""
         row = self._maybe("SELECT phase, round, state FROM state")
-        return None if row is None else (row[0], row[1], self._blobs.get(row[2]))
+        return None if row is None else (row[0], row[1], self._content(row[2]))
 
     def kept(self, token: bytes) -> bytes:
         """What stands in a state for bytes that stay the same: short ones themselves, or the token of others."""
         if token[:1] == _INLINE:
             return token[1:]
-        return self._blobs.get(self._one("SELECT content FROM kept WHERE token = ?", token)[0])
+        return self._content(self._one("SELECT content FROM kept WHERE token = ?", token)[0])
 
     def _dump(self, phase: int, state: Any) -> bytes:
         """The state; what it keeps is written if it is not there, and deleted if it is no longer kept."""
@@ -173,7 +182,7 @@ class Store(Database):
 
     def release(self, phase: int) -> Release | None:
         row = self._release_row(phase)
-        return None if row is None else Release(self._codec.decode(self._blobs.get(row[0])), row[1])
+        return None if row is None else Release(self._codec.decode(self._content(row[0])), row[1])
 
     def _release_row(self, phase: int) -> tuple[bytes, float] | None:
         row = self._maybe("SELECT vector, weight FROM release WHERE phase = ?", phase)
@@ -182,13 +191,13 @@ class Store(Database):
     def required_release(self, phase: int) -> Release:
         release = self.release(phase)
         if release is None:
-            raise sqlite3.DatabaseError("a release is missing")
+            raise self._damaged("a release is missing")
         return release
 
     def own_release(self) -> Outgoing | None:
         """What this party released after the mixing rounds, if it did, as it goes to the others."""
         row = self._release_row(Phase.MIXING)
-        return None if row is None else self._outgoing(self._blobs.get(row[0]), b"", row[1])
+        return None if row is None else self._outgoing(self._content(row[0]), b"", row[1])
 
     def record(
         self,
@@ -266,7 +275,7 @@ class Store(Database):
             return self._sent[phase, round_]
         query = "SELECT number, vector, weight, content FROM message WHERE phase = ? AND round = ?"
         messages = {
-            number: self._outgoing(self._blobs.get(vector), self._blobs.get(content), weight)
+            number: self._outgoing(self._content(vector), self._content(content), weight)
             for number, vector, weight, content in self._rows(query, phase, round_)
         }
         query = "SELECT receiver, number FROM outbox WHERE phase = ? AND round = ? ORDER BY receiver"
@@ -299,7 +308,7 @@ class Store(Database):
         query = """SELECT round, receiver, vector, weight FROM outbox JOIN message USING (phase, round, number)
                    WHERE phase = ? AND status = ? AND settled IS NULL ORDER BY round, receiver"""
         return [
-            Message(party, (receiver,), round_, self._codec.decode(self._blobs.get(vector)), weight)
+            Message(party, (receiver,), round_, self._codec.decode(self._content(vector)), weight)
             for round_, receiver, vector, weight in self._rows(query, phase, COMMITTED)
         ]
 
@@ -349,12 +358,8 @@ class Store(Database):
     def _read_arrival(self, phase: int, round_: int, sender: PartyId, receiver: PartyId) -> Message:
         query = "SELECT vector, weight, content FROM inbox WHERE phase = ? AND round = ? AND sender = ?"
         vector, weight, content = self._one(query, phase, round_, sender)
-        values = self._codec.decode(self._blobs.get(vector))
-        return Message(sender, (receiver,), round_, values, weight, self._blobs.get(content))
-
-    def _load_arrivals(self) -> None:
-        for phase, round_, sender in self._rows("SELECT phase, round, sender FROM inbox"):
-            self._arrived.setdefault((phase, round_), {})[sender] = None
+        values = self._codec.decode(self._content(vector))
+        return Message(sender, (receiver,), round_, values, weight, self._content(content))
 
     def gossip(self) -> list[bytes]:
         """The gossiped logs that each party last sent with a message, encoded."""
@@ -490,10 +495,3 @@ class Store(Database):
 def _is_public(phase: int) -> bool:
     """Whether vectors of a phase are public, so that they need not be wiped: releases, and everything computed from them."""
     return phase > Phase.MIXING
-
-
-def _input_digest(key: Seed, nonce: bytes, value: Vector, weight: float) -> bytes:
-    # The digest is keyed, so it reveals nothing about the value, even to a reader who tries all values. The value is read in
-    # place, so that no copy of it remains in memory.
-    shape = ",".join(str(size) for size in np.shape(value))
-    return key.derive("input", nonce, shape, hashlib.sha256(encode_vector(value)).digest(), weight.hex()).secret

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from quietmean.core.codec import decode
 from quietmean.core.errors import InputError, PeerError
 from quietmean.node.net import Group, Identity, Purpose, format_public_key, is_signed, public_key_bytes
 
@@ -77,8 +78,6 @@ class Turned(msgspec.Struct, frozen=True, tag="turned", forbid_unknown_fields=Tr
 
 
 FromRelay: TypeAlias = Nonce | Attending | Call | Joined | Turned
-_FROM_RELAY = msgspec.msgpack.Decoder(FromRelay)
-_PROOF = msgspec.msgpack.Decoder(Proof)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -88,19 +87,13 @@ def encode_message(message: FromRelay | Proof) -> bytes:
 
 def decode_message(raw: bytes) -> FromRelay:
     """Raises :class:`PeerError`."""
-    try:
-        message: FromRelay = _FROM_RELAY.decode(raw)
-    except msgspec.DecodeError:
-        raise PeerError("it said something that no relay says") from None
+    message: FromRelay = decode(raw, FromRelay, lambda reason: PeerError("it said something that no relay says"))
     return message
 
 
 def decode_proof(raw: bytes) -> Proof:
     """A proof whose parts have the right sizes. Its signature is not looked at. Raises :class:`PeerError`."""
-    try:
-        proof = _PROOF.decode(raw)
-    except msgspec.DecodeError:
-        raise PeerError("it said something else than who it is") from None
+    proof = decode(raw, Proof, lambda reason: PeerError("it said something else than who it is"))
     sizes = [len(part) for part in (proof.group, proof.label, proof.key, proof.signature)]
     tickets = TICKET_BYTES if proof.role == "answer" else 0
     if sizes != [32, 32, 32, 64] or len(proof.ticket) != tickets:

@@ -69,7 +69,7 @@ class Reach:
         if isinstance(self._own, RelayAddress):
             own = self._identity.public_key
             callers = {public_key_bytes(each.public_key): each.name for each in self._roster.entries if each.public_key != own}
-            self._attendance = Attendance(self._access(self._own), callers, listener.take, trouble, role)
+            self._attendance = Attendance(self._access(self._own), callers, listener.take, trouble, role, listener.fail)
             self._attendance.start()
 
     async def leave(self) -> None:

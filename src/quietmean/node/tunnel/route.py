@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from quietmean.core.errors import PeerError
 from quietmean.node.net import Address, ByteStream, Group, Identity, format_address, numbers_to_dial, printable
+from quietmean.node.tasks import Fail, Tasks, report_defect
 from quietmean.node.tunnel.messages import Attending, Call, Joined, Nonce, Role, Turned, prove
 from quietmean.node.tunnel.stream import RelayStream
 from quietmean.node.tunnel.web_proxy import connect_through, is_loopback, proxy_for
@@ -185,7 +186,7 @@ class Attendance:
     """This party at its relay: it can be called there. ``callers``: keys (32 bytes) and names of those who may.
 
     ``admit`` is given the socket of each call, and what to call it; ``trouble`` a sentence whenever the relay does not do its
-    part. ``role``: "visit" where another process of this party goes first.
+    part. ``role``: "visit" where another process of this party goes first. ``fail`` is told of an error in the background.
     """
 
     def __init__(
@@ -195,25 +196,22 @@ class Attendance:
         admit: Callable[[socket.socket, str, str], None],
         trouble: Callable[[str, str], None],
         role: Literal["attend", "visit"] = "attend",
+        fail: Fail = report_defect,
     ) -> None:
         self._access = access
         self._callers = callers
         self._admit = admit
         self._trouble = trouble
         self._role: Role = role
-        self._answering: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(fail)
         self._answers: Counter[bytes] = Counter()
-        self._task: asyncio.Task[None] | None = None
         self._told = ""
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._tasks.spawn(self._run())
 
     async def close(self) -> None:
-        tasks = [task for task in (self._task, *self._answering) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     async def _run(self) -> None:
         backoff = _FIRST_BACKOFF
@@ -263,9 +261,7 @@ class Attendance:
         if call.caller not in self._callers or self._answers[call.caller] >= _ANSWERS_OF_CALLER:
             return
         self._answers[call.caller] += 1
-        task = asyncio.create_task(self._dial_back(call))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._tasks.spawn(self._dial_back(call))
 
     async def _dial_back(self, call: Call) -> None:
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from quietmean.core.errors import InputError
+from quietmean.core.codec import convert
+from quietmean.core.errors import InputError, unfit_field
 from quietmean.core.schema import AUTO, OPEN, is_kind, parameter
 from quietmean.graphs.undirected import Edges, is_connected
 from quietmean.protocols.discrete import DiscreteNoise
@@ -65,10 +65,8 @@ def _read_sigma_z(raw: Any) -> float | Array:
         return float(raw)
     if not isinstance(raw, list):
         raise InputError(f"field 'sigma_z' is {raw!r}: it must be a number")
-    try:
-        return np.array(msgspec.convert(raw, list[tuple[float, float]]), dtype=np.float64).reshape(-1, 2)
-    except msgspec.ValidationError as error:
-        raise InputError(f"field 'sigma_z' is not as it should be: {error}") from None
+    pairs = convert(raw, list[tuple[float, float]], partial(unfit_field, "sigma_z"))
+    return np.array(pairs, dtype=np.float64).reshape(-1, 2)
 
 
 def _one_or_lists(sigma_z: float | Array) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quietmean.core.assumptions import SHARED_KEYS, Assumption
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import InputDomain
+from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -115,6 +115,12 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
         if self.radius is None:
             return super().input_domain(target)
         return InputDomain.ball(target.dimension, min(self.radius, target.sensitivity / 2))
+
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball | None:
+        """The ball of the stated radius, for which its decoder and its error are made; without a radius that of the grid."""
+        if self.radius is None:
+            return super().value_region(target, weight)
+        return Ball(size=target.dimension, radius=weight * self.radius)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         """In the paper's terms: errors are squared L2 errors, total over coordinates, for the planned responders."""

@@ -10,10 +10,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.schema import parameter
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
-from quietmean.protocols.inca.fixed_point import check_room, choose_grid
+from quietmean.protocols.inca.fixed_point import check_room, choose_grid, region_of
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import (
@@ -82,6 +83,9 @@ class Gossip(Protocol):
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return make_schedule(self.schedule, seed, parties, self.rounds, self.out_degree)
+
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | None:
+        return region_of(self.mixing, target.dimension)
 
     def check_values(self, values: Vector) -> None:
         check_room(self.mixing, values)

@@ -27,9 +27,10 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.grid import LARGEST_SHARE, within
+from quietmean.core.input_domain import Box
 from quietmean.core.party import Vector
 from quietmean.graphs import ExecutionTrace, Schedule
-from quietmean.protocols.discrete import NoiseKind, check_steps, choose_step
+from quietmean.protocols.discrete import LARGEST_VALUE, NoiseKind, check_steps, choose_step, cube
 from quietmean.protocols.inca.rounding import rounding_information
 from quietmean.protocols.inca.spec import IncaParameters
 from quietmean.protocols.target import Target
@@ -91,6 +92,13 @@ def check_room(parameters: IncaParameters, values: Vector) -> None:
             "plan with the option largest_value, the largest coordinate of any party's vector (a sum over its records where a "
             "record is protected), or with value_bits = 64"
         )
+
+
+def region_of(parameters: IncaParameters, dimension: int) -> Box | None:
+    """Where vectors of so many coordinates have room on the grid; None without one."""
+    if not parameters.grid:
+        return None
+    return cube(dimension, parameters.largest_value if parameters.value_bits == 32 else LARGEST_VALUE * parameters.grid)
 
 
 def share_bytes(parameters: IncaParameters) -> float:

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, Vector
 from quietmean.core.rounding import round_up
 from quietmean.graphs import ExecutionTrace, Schedule, make_schedule
 from quietmean.protocols.discrete import NoiseKind
 from quietmean.protocols.inca.before_release import guarded, hidden_variance
-from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures, share_bytes, whole_grid
+from quietmean.protocols.inca.fixed_point import check_room, choose_grid, grid_figures, region_of, share_bytes, whole_grid
 from quietmean.protocols.inca.party import IncaParty
 from quietmean.protocols.inca.population import population
 from quietmean.protocols.inca.spec import IncaParameters, Injection
@@ -93,6 +94,9 @@ class IncA(IncaParameters, Protocol):
 
     def draw_schedule(self, parties: int, seed: Seed) -> Schedule:
         return make_schedule(self.schedule, seed, parties, self.rounds, self.out_degree)
+
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | None:
+        return region_of(self, target.dimension)
 
     def check_values(self, values: Vector) -> None:
         check_room(self, values)

@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.bounds import APriori, CoalitionBound
+from quietmean.core.domain import PrivacyUnit
+from quietmean.core.errors import InputError
 from quietmean.core.party import NoiseSource, PartyId, Vector
+from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule, churn
 from quietmean.protocols.discrete import least_deviation
 from quietmean.protocols.kinds import Design, SelfCalibrating
@@ -29,6 +32,8 @@ from quietmean.randomness import BitStream, Seed
 _EXECUTIONS, _PROBES = 8, 256
 # Influences of so many parties are followed at once.
 _COLUMNS = 1024
+# Where records are protected, what gossip leaves of differences: of parties of a million records, less than the noise.
+_CONVERGED, _MOST_ROUNDS = 1e-9, 4096
 # Certificates of float64 noise are rounded up by what a solver may be off: so much more keeps them within the target.
 _MARGIN = 1.0001
 
@@ -70,6 +75,9 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         if grid:
             sigma = least_deviation(target.sensitivity, mu, grid["step"])
         found = replace(self.template(target), sigma=sigma, **grid)
+        if self.rounds is OPEN and target.unit == PrivacyUnit.RECORD:
+            # Sums over records differ between parties by as much as their numbers do.
+            found = replace(found, rounds=found._rounds_to(_CONVERGED, target.parties))
         squares, bias = found._influence(target)
         certificate = "local DP of the noisy value, which neighbours receive: whoever colludes; nothing is published"
         return Design(found, sigma**2 * squares, target.value_variance * bias, certificate)
@@ -90,13 +98,33 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
             seed = Seed.public("muffliato", parties, number)
             schedule = self.draw_schedule(parties, seed.derive("schedule"))
             trace = churn(seed.derive("churn"), schedule.rounds, parties, permanent=target.dropouts)
-            everyone = np.eye(parties)
-            if parties > _PROBES:
-                everyone = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
+            everyone = _probes(parties, seed)
             weights = mixed(self, schedule, trace, everyone)[trace.finished]
             squares.append(float((weights**2).sum(axis=1).mean()))
             bias.append(float(((weights - everyone.mean(axis=0)) ** 2).sum(axis=1).mean()))
         return float(np.mean(squares)), float(np.mean(bias))
+
+    def _rounds_to(self, accuracy: float, parties: int) -> int:
+        """So many rounds that no party's estimate differs from the mean by more than ``accuracy`` of the length of all values."""
+        everyone = _probes(parties, Seed.public("muffliato rounds", parties))
+
+        def error(rounds: int) -> float:
+            tried = replace(self, rounds=rounds)
+            schedule = tried.draw_schedule(parties, Seed.public("muffliato", parties, 0).derive("schedule"))
+            left = mixed(tried, schedule, ExecutionTrace.everyone(rounds, parties), everyone) - everyone.mean(axis=0)
+            return float(np.sqrt((left**2).sum(axis=1).max()))
+
+        few, many = 0, self.rounds
+        while error(many) > accuracy:
+            if many > _MOST_ROUNDS:
+                raise InputError(
+                    f"gossip over {parties} parties takes more than {_MOST_ROUNDS} rounds to converge: name another protocol"
+                )
+            few, many = many, 2 * many
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (few, middle) if error(middle) <= accuracy else (middle, many)
+        return many
 
     def error_variance(self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64]) -> float:
         """Exact for the exchanges that took place: the largest over the parties that finished. Weights (n,)."""
@@ -138,3 +166,11 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
         return MuffliatoParty(self, schedule, party, value, weight, noise)
 
     population = population
+
+
+def _probes(parties: int, seed: Seed) -> NDArray[np.float64]:
+    """Rows whose inner products are 1 for the same party and else 0, or so on average: shape (n, n) or fewer columns."""
+    if parties <= _PROBES:
+        return np.eye(parties)
+    drawn: NDArray[np.float64] = BitStream(seed).standard_normal((parties, _PROBES)) / np.sqrt(_PROBES)
+    return drawn

@@ -226,7 +226,9 @@ def _check_target(found: PackedSharingParameters, target: Target) -> None:
 
 def chance_of_another_run(found: PackedSharingParameters, target: Target) -> float:
     """The chance of no result: too few inputs, or all leaders gone."""
-    leaderless = math.comb(found.gone, found.ballots) / math.comb(found.members, found.ballots)
+    # Of few members all lead.
+    leaders = min(found.ballots, found.members)
+    leaderless = math.comb(found.gone, leaders) / math.comb(found.members, leaders)
     return min(1.0, chance_of_fewer(target, found.minimum) + leaderless)
 
 

@@ -12,6 +12,7 @@ from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, Units, Vector
 from quietmean.protocols.packed_sharing.spec import BALL, PackedSharingParameters
 from quietmean.protocols.random_rounding import clip_to_ball, round_at_random, round_conditionally
+from quietmean.protocols.weights import check_weight
 from quietmean.randomness import Seed
 
 
@@ -26,18 +27,9 @@ def encode(parameters: PackedSharingParameters, value: Vector, weight: float, no
     return units
 
 
-def check_weight(parameters: PackedSharingParameters, weight: float) -> None:
-    """Raises :class:`InputError` for a weight beyond the plan's."""
-    if weight > parameters.largest_weight:
-        raise InputError(
-            f"the party's weight is {weight:g} but the plan leaves room for {parameters.largest_weight:g}: "
-            f"plan with the option largest_weight={math.ceil(weight)} or more"
-        )
-
-
 def rounded(parameters: PackedSharingParameters, value: Vector, weight: float, seed: Seed) -> Units:
     """The value (d,) in whole steps from its centre, up or down at random so that the mean is right; without noise."""
-    check_weight(parameters, weight)
+    check_weight(weight, parameters.largest_weight)
     if value.size != parameters.dimension:
         raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")
     reach = weight * parameters.clip / parameters.step

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.errors import InputError
-from quietmean.core.input_domain import InputDomain
+from quietmean.core.input_domain import Ball, Box, InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
@@ -20,9 +20,8 @@ from quietmean.protocols.kinds import Design, SelfCalibrating
 from quietmean.protocols.opening import Opening
 from quietmean.protocols.packed_sharing.ballots import members_of, unpack
 from quietmean.protocols.packed_sharing.design import designed, figures
-from quietmean.protocols.packed_sharing.encoding import check_weight
 from quietmean.protocols.packed_sharing.follow import Outcome, follow
-from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS
+from quietmean.protocols.packed_sharing.inputs import USUAL_ROUNDS, expected_error
 from quietmean.protocols.packed_sharing.messages import Codec
 from quietmean.protocols.packed_sharing.opening import Reader, known_share, reach, unknown_noise
 from quietmean.protocols.packed_sharing.party import PackedSharingParty, PackedSharingState, nothing_published, warnings
@@ -31,6 +30,7 @@ from quietmean.protocols.packed_sharing.schedule import draw_schedule
 from quietmean.protocols.packed_sharing.spec import ANY, BALL, BOX, DEFAULTS, MOST_PARTIES, PackedSharingParameters, check_numbers
 from quietmean.protocols.protocol import Releases
 from quietmean.protocols.target import Target
+from quietmean.protocols.weights import check_weight
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -94,17 +94,19 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
 
     def for_domain(self, target: Target, domain: InputDomain) -> Self:
         """Itself where the domain lies in its region, else on a grid for any domain as large as this one."""
-        if self._holds(domain):
+        if self.value_region(target).contains(domain):
             return self
         gridless = replace(self, region=ANY, **dict.fromkeys(("prime", "step", "sigma", "clip"), OPEN))
         return designed(gridless, target, domain.largest)[0]
 
-    def _holds(self, domain: InputDomain) -> bool:
-        # Values beyond it by rounding are clipped.
-        room = self.clip * (1 + 1e-9)
+    def value_region(self, target: Target, weight: float = 1.0) -> Box | Ball:
+        middle, reach = weight * self.centre, weight * self.clip
         if self.region == BALL:
-            return domain.farthest(self.centre) <= room
-        return domain.low >= self.centre - room and domain.high <= self.centre + room
+            return Ball(size=target.dimension, radius=reach, centre=middle)
+        return Box(size=target.dimension, low=middle - reach, high=middle + reach)
+
+    def noise_variance(self, target: Target) -> float:
+        return expected_error(target, self.minimum, self.party_variance)[0]
 
     def input_domain(self, target: Target) -> InputDomain:
         """The ball or the box of the region, no wider than the sensitivity."""
@@ -113,7 +115,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
         return super().input_domain(target)
 
     def check_weight(self, weight: float) -> None:
-        check_weight(self, weight)
+        check_weight(weight, self.largest_weight)
 
     def report_fields(self, target: Target) -> dict[str, Any]:
         return dict(figures(self, target))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import InputDomain
 from quietmean.core.rounding import round_up
 from quietmean.core.schema import OPEN, given_value
 from quietmean.protocols.secagg.accounting import hidden_by, sum_bound
@@ -35,6 +36,8 @@ _FINE_NORM = 0.06
 _USUAL_STEPS, _LEAST_STEPS = 4.0, 2.0
 # Scales below it hide nothing: no search goes on there.
 _SMALLEST_SCALE = 1e-3
+# Of the largest weight for which there is room: it follows from noise that was rounded since.
+_FILLED = 0.999
 # Weights of parties beyond this need an explicit option.
 _LARGEST_WEIGHT = 2.0**20
 
@@ -96,6 +99,27 @@ def designed(asked: Settings, target: Target, shape: Shape) -> tuple[Settings, f
     return parameters, parameters.party_variance / counted_parties(target), certificate
 
 
+def around(designed_for: Settings, target: Target, domain: InputDomain, graph_failure: float) -> Settings:
+    """The same on a ball around a domain, with the noise that its grid needs; itself where another ball was asked for.
+
+    ``graph_failure``: as of :class:`Shape`.
+    """
+    if (designed_for.clip, designed_for.centre) not in _usual_balls(target):
+        return designed_for
+    ball, weight = domain.enclosing, designed_for.largest_weight
+    # A largest weight that was asked for stays; one that filled the room is found anew.
+    filled = weight >= _FILLED * _headroom(designed_for, target.parties, designed_for.words(target.dimension))
+    asked = replace(designed_for, clip=ball.radius, centre=ball.centre, largest_weight=OPEN if filled else weight)
+    shape = Shape(designed_for.threshold, designed_for.minimum, designed_for.neighbours, "", graph_failure)
+    return designed(asked, target, shape)[0]
+
+
+def _usual_balls(target: Target) -> list[tuple[float, float]]:
+    """(clip, centre) of plans that are asked for none: around a cube from 0 up, or around the origin."""
+    half = target.sensitivity / 2
+    return [(half, half / math.sqrt(target.dimension)), (half, 0.0)]
+
+
 def counted_parties(target: Target) -> float:
     """The expected number of counted inputs: parties that drop out in the last two rounds are counted."""
     return target.parties - (target.parties - target.responding) * 5 / ROUNDS
@@ -103,7 +127,8 @@ def counted_parties(target: Target) -> float:
 
 def _first_guess(asked: Settings, target: Target, shape: Shape, honest: int) -> Settings:
     sensitivity = target.sensitivity
-    middle = sensitivity / (2 * math.sqrt(target.dimension)) if asked.region == "box" else 0.0
+    around_cube, around_origin = _usual_balls(target)
+    clip, middle = around_cube if asked.region == "box" else around_origin
     # The analytic constant at moderate budgets; it is only where the search begins.
     sigma = sensitivity * math.sqrt(2 * math.log(1.25 / target.delta)) / target.epsilon / math.sqrt(honest)
     return replace(
@@ -112,7 +137,7 @@ def _first_guess(asked: Settings, target: Target, shape: Shape, honest: int) -> 
         minimum=shape.minimum,
         granularity=sigma / 64,
         sigma=sigma,
-        clip=given_value(asked.clip, sensitivity / 2),
+        clip=given_value(asked.clip, clip),
         bits=given_value(asked.bits, 32),
         centre=given_value(asked.centre, middle),
         largest_weight=given_value(asked.largest_weight, 1.0),
@@ -191,8 +216,9 @@ def _with_grid(asked: Settings, target: Target, parameters: Settings) -> Setting
     granularity = fine if needed <= fine else round_up(needed)
     if granularity > parameters.sigma:
         raise _too_few_bits(single, target)
-    weight = single.largest_weight if given else _headroom(single, target.parties, words, half * granularity)
-    sized = replace(single, granularity=granularity, largest_weight=weight)
+    gridded = replace(single, granularity=granularity)
+    weight = single.largest_weight if given else _headroom(gridded, target.parties, words)
+    sized = replace(gridded, largest_weight=weight)
     whole = target.sensitivity >= 2 * sized.clip * sized.largest_weight
     return replace(sized, rounding=CONDITIONAL if whole else INDEPENDENT)
 
@@ -204,7 +230,8 @@ def _too_few_bits(parameters: SecAggParameters, target: Target) -> InputError:
     )
 
 
-def _headroom(parameters: SecAggParameters, parties: int, words: int, room: float) -> float:
+def _headroom(parameters: SecAggParameters, parties: int, words: int) -> float:
     """The largest weight, a whole number, for which sums still fit: parties of many records need more than one of one."""
+    room = 2.0 ** (parameters.bits - 1) * parameters.granularity
     one, two = (sum_bound(replace(parameters, largest_weight=weight), parties, words, WRAP_CHANCE) for weight in (1.0, 2.0))
     return float(max(1, min(math.floor(1 + (room - one) / (two - one)), _LARGEST_WEIGHT)))

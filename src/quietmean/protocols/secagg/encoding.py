@@ -19,6 +19,7 @@ from quietmean.core.party import NoiseSource, Vector
 from quietmean.protocols.random_rounding import clip_to_ball, round_at_random, round_conditionally
 from quietmean.protocols.secagg.keys import Words
 from quietmean.protocols.secagg.spec import CONDITIONAL, NO_NOISE, SecAggParameters
+from quietmean.protocols.weights import check_weight
 from quietmean.randomness import BitStream, Seed
 from quietmean.randomness.discrete_gaussian import discrete_gaussian
 
@@ -27,11 +28,7 @@ _COLUMNS = 64
 
 def encode(parameters: SecAggParameters, value: Vector, weight: float, noise: NoiseSource) -> Words:
     """The party's input x_u before masking, shape (words,). Raises :class:`InputError` for a weight beyond the plan's."""
-    if weight > parameters.largest_weight:
-        raise InputError(
-            f"the party's weight is {weight:g} but the plan leaves room for {parameters.largest_weight:g}: "
-            f"plan with the option largest_weight={math.ceil(weight)} or more"
-        )
+    check_weight(weight, parameters.largest_weight)
     if parameters.dimension not in (None, value.size):
         raise InputError(f"the value has {value.size} coordinates but the plan is for {parameters.dimension}: make another plan")
     clipped = clip_to_ball(value - weight * parameters.centre, weight * parameters.clip)

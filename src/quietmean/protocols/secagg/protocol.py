@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from quietmean.core.assumptions import Assumption, Key
 from quietmean.core.bounds import APriori, CoalitionBound
 from quietmean.core.codec import digest
-from quietmean.core.input_domain import InputDomain
+from quietmean.core.input_domain import Ball, InputDomain
 from quietmean.core.noise import NoiseGroup
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.graphs import ExecutionTrace, Schedule, complete_pairs
@@ -18,7 +18,7 @@ from quietmean.protocols.kinds import Aggregated, Design, SelfCalibrating
 from quietmean.protocols.protocol import Releases, Server
 from quietmean.protocols.secagg.batch import follow, release
 from quietmean.protocols.secagg.client import KEYS_BYTES, Rules
-from quietmean.protocols.secagg.design import complete_shape, counted_parties, designed
+from quietmean.protocols.secagg.design import around, complete_shape, counted_parties, designed
 from quietmean.protocols.secagg.keys import SEALED_BYTES
 from quietmean.protocols.secagg.party import ROUNDS, AggregatorParty, ClientParty
 from quietmean.protocols.secagg.shamir import SHARE_BYTES
@@ -26,6 +26,7 @@ from quietmean.protocols.secagg.spec import DEFAULTS, SecAggParameters, check_nu
 from quietmean.protocols.secagg.wire import REASON_LIMIT, set_size
 from quietmean.protocols.secagg.worst_case import least_unknown_of_each
 from quietmean.protocols.target import Target
+from quietmean.protocols.weights import check_weight
 from quietmean.randomness import Seed
 from quietmean.transcript import Transcript, TranscriptBuilder
 
@@ -142,6 +143,20 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     def input_domain(self, target: Target) -> InputDomain:
         """The ball to which values are clipped anyway, no wider than the sensitivity."""
         return InputDomain.ball(target.dimension, min(self.clip, target.sensitivity / 2), self.centre)
+
+    def value_region(self, target: Target, weight: float = 1.0) -> Ball:
+        return Ball(size=target.dimension, radius=weight * self.clip, centre=weight * self.centre)
+
+    def for_domain(self, target: Target, domain: InputDomain) -> Self:
+        """Itself where the domain lies in its ball, or where that ball was asked for; else with one around the domain."""
+        held = self.value_region(target).contains(domain)
+        return self if held else around(self, target, domain, self.graph_failure(target.parties))
+
+    def noise_variance(self, target: Target) -> float:
+        return self.party_variance / counted_parties(target)
+
+    def check_weight(self, weight: float) -> None:
+        check_weight(weight, self.largest_weight)
 
     def loss_conversion(
         self, schedule: Schedule, trace: ExecutionTrace, weights: NDArray[np.float64], delta: float

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.input_domain import Box
 from quietmean.core.party import NoiseSource, PartyId, PopulationNoise, Vector
 from quietmean.core.schema import OPEN
 from quietmean.graphs import ExecutionTrace, Schedule
@@ -77,6 +78,9 @@ class SecretSharing(SecretSharingParameters, Protocol):
         noise: NoiseSource,
     ) -> SecretSharingParty:
         return SecretSharingParty(self, party, value, weight, noise)
+
+    def value_region(self, target: Target, weight: float = 1.0) -> Box:
+        return Box(size=target.dimension, low=-self.bound, high=self.bound)
 
     def project_to_domain(self, values: Vector, weights: NDArray[np.float64]) -> Vector:
         """Values (n, d) clipped to [-1, 1]."""

@@ -23,6 +23,7 @@ from quietmean.core.mixtures import (
     block_diameter,
 )
 from quietmean.statistics.columns import Column
+from quietmean.statistics.features.crossed import Groups, groups_of
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
 
 Array = NDArray[np.float64]
@@ -50,7 +51,7 @@ class ColumnBlock(Feature):
     """
 
     column: Column
-    by: Column | None = None
+    by: Groups | None = None
     own_mean: bool = False
     private: bool = False
 
@@ -95,7 +96,7 @@ class ColumnBlock(Feature):
         block = self._block(np.clip(scaled, -1.0, 1.0), present)
         if self.by is None:
             return block
-        groups = records[self.by.name]
+        groups = groups_of(records, self.by)
         placed = np.where(groups[:, None] == np.arange(self.groups), 1.0, 0.0)
         return np.asarray((placed[:, :, None] * block[:, None, :]).reshape(len(block), self.size))
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
 from quietmean.statistics.columns import Column
+from quietmean.statistics.features.crossed import Groups, groups_of
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of, raw
 
 Array = NDArray[np.float64]
@@ -97,7 +98,7 @@ class Moments(Feature):
 
     edges: tuple[Edge, ...]
     weights: tuple[float, ...]
-    by: Column | None = None
+    by: Groups | None = None
     private: bool = False
 
     @cached_property
@@ -174,7 +175,7 @@ class Moments(Feature):
         encoded: Array = np.column_stack([np.ones(rows), *products, *squares]) * self.factors * present[:, None]
         if self.by is None:
             return encoded
-        placed = np.where(records[self.by.name][:, None] == np.arange(self.groups), 1.0, 0.0)
+        placed = np.where(groups_of(records, self.by)[:, None] == np.arange(self.groups), 1.0, 0.0)
         return np.asarray((placed[:, :, None] * encoded[:, None, :]).reshape(rows, self.size))
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:

@@ -28,43 +28,54 @@ class PrefixTable(Feature):
     """The cells of an axis through the square root of the matrix that adds up prefixes, a Toeplitz matrix.
 
     The noise on a prefix grows with the logarithm of the number of cells, not with their number (Fichtenberger, Henzinger and
-    Upadhyay, ICML 2023). Sensitivity: the largest distance of two columns of the root. Quantities: those of the table.
+    Upadhyay, ICML 2023). With ``by``, an axis of levels, each of its cells has a matrix of its own. Sensitivity: the largest
+    distance of two columns. Quantities: those of the table.
     """
 
     axis: Axis
+    by: Axis | None = None
 
     @property
     def table(self) -> Table:
-        """The same cells one by one."""
-        return Table((self.axis,))
+        """The same cells one by one: by groups, where there are any, and in each along the axis."""
+        return Table((self.axis,) if self.by is None else (self.by, self.axis))
 
     @property
-    def size(self) -> int:
+    def cells(self) -> int:
+        """Of each group."""
         return len(self.axis.labels)
 
     @property
+    def groups(self) -> int:
+        return 1 if self.by is None else len(self.by.labels)
+
+    @property
+    def size(self) -> int:
+        return self.cells * self.groups
+
+    @property
     def sensitivity(self) -> float:
-        return prefix_diameter(self.size)
+        return prefix_diameter(self.cells, self.groups)
 
     @property
     def length(self) -> float:
         # The first column of the root is the longest: the others are parts of it.
-        return math.sqrt(float((prefix_root(self.size) ** 2).sum()))
+        return math.sqrt(float((prefix_root(self.cells) ** 2).sum()))
 
     @property
     def domain(self) -> InputDomain:
-        return InputDomain((Prefixes(size=self.size, scale=1.0),))
+        return InputDomain((Prefixes(size=self.size, groups=self.groups, scale=1.0),))
 
     def encode(self, records: Records) -> Array:
-        encoded: Array = self._code()[self.axis.place(records)]
+        encoded: Array = self._code()[self.table.place(records)]
         return encoded
 
     def _code(self) -> Array:
         """The encoding of each cell, one row for each."""
-        first = np.zeros(self.size)
+        first = np.zeros(self.cells)
         first[0] = 1.0
-        code: Array = toeplitz(first, prefix_root(self.size))
-        return code
+        code: Array = toeplitz(first, prefix_root(self.cells))
+        return code if self.by is None else np.asarray(np.kron(np.eye(self.groups), code), dtype=np.float64)
 
     def to_grid(self, scaled: Array, scale: float, step: float) -> Array:
         """A little of all cells is mixed into each, so that what is rounded stays a mixture of encodings."""

@@ -15,7 +15,7 @@ from quietmean.core.errors import InputError
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Simplex
 from quietmean.statistics.bins import edges_of
-from quietmean.statistics.columns import MISSING, Column
+from quietmean.statistics.columns import LINEAR, MISSING, Column
 from quietmean.statistics.statistic import TOTAL, Feature, Records, raw
 
 Array = NDArray[np.float64]
@@ -59,10 +59,10 @@ class Axis:
         column: Column,
         edges: tuple[float, ...] | None,
         bins: int | None,
-        usual: int,
+        usual: int = 10,
         *,
         closed: str = "left",
-        scale: str = "",
+        scale: str = LINEAR,
     ) -> Axis:
         """By the given edges, else in the given number of bins, else as the column declares or in the ``usual`` number.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +14,24 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import YES, Columns
 from quietmean.statistics.estimates import Estimates, Flag
-from quietmean.statistics.features import Table
+from quietmean.statistics.features import Axis, Moments, PrefixTable, Vertex
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
-from quietmean.statistics.kinds.roc import USUAL_BINS, table_of_scores
+from quietmean.statistics.kinds.roc import score_table, thresholds
+from quietmean.statistics.products import moments_of
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
+from quietmean.statistics.two_samples import USUAL_BINS
 
 Array = NDArray[np.float64]
 
 BRIER, LARGE, INTERCEPT, SLOPE = "brier", "in-the-large", "intercept", "slope"
 _STEPS, _CLOSE, _FARTHEST = 50, 1e-12, 50.0
+# Log odds are of predictions at least so far from 0 and 1.
+_LEAST = 1e-6
 # Noise deviations that the information of the recalibration must have in each direction.
 _LEAST_INFORMATION = 4.0
 # Of the largest eigenvalue of an information matrix, what is no more than rounding.
@@ -34,44 +40,77 @@ _SINGULAR = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Calibration(Statistic):
-    """Do predicted probabilities agree with what happens? The part with the outcome in each bin of the prediction, ``brier``
-    (mean squared distance), ``in-the-large`` (part with the outcome minus mean prediction), and ``intercept`` and ``slope`` of
-    a logistic regression of the outcome on the prediction's log odds: 0 and 1 where it is right.
+    """Do predicted probabilities agree with what happens? ``brier`` (mean squared distance), ``in-the-large`` (part with the
+    outcome minus mean prediction), ``intercept`` and ``slope`` of a logistic regression of the outcome on the prediction's log
+    odds: 0 and 1 where it is right; and the part with the outcome in bins of the prediction.
 
-    All of it is of predictions moved to the middle of their bins. The same bins as those of ``roc`` cost nothing beside it.
+    The first two are exact, from sums of predictions, their squares and products with the outcome; the regression is of
+    predictions moved to the middle of their bins. The same bins as those of ``roc`` cost nothing beside it.
     """
 
     name = "calibration"
     summary = "do predicted probabilities agree with what happens"
     by_place = ("score", "outcome")
+    expects = ("auc",)
 
     score: str = parameter(help="the column of predicted probabilities, with bounds from 0 to 1 at most")
     outcome: str = parameter(help="the boolean column of outcomes")
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
-    def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (self._table(columns),)
+    def suppose(self, made: Supposed) -> None:
+        made.score(self.score, self.outcome, calibrated=True)
 
-    def _table(self, columns: Columns) -> Table:
+    def features(self, columns: Columns) -> tuple[Feature, ...]:
+        return (self._moments(columns), self._table(columns))
+
+    def _moments(self, columns: Columns) -> Moments:
+        """Of those who have both, as in the table."""
+        column = columns.number(self.score).model_copy(update={"missing": "indicator"})
+        return moments_of((Vertex(column), Vertex(columns.category(self.outcome), YES)))
+
+    def _table(self, columns: Columns) -> PrefixTable:
         column = columns.number(self.score)
         if column.low < 0 or column.high > 1:
             raise InputError(f"column {self.score!r} is a predicted probability, but its bounds are not between 0 and 1: use roc")
-        return table_of_scores(self.score, self.outcome, self.edges, self.bins, columns)
+        return score_table(self.score, self.outcome, self.edges, self.bins, columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        table = self._table(columns)
+        table, moments = self._table(columns), self._moments(columns)
         parties = columns.unit == PrivacyUnit.PARTY
         flags: list[Flag] = []
         cells = _Cells.of(released, table)
-        rows = [*cells.rows(flags), *_observed(released, table, flags, parties)]
+        rows = [*_distances(released, moments, cells, flags), *cells.recalibrated(flags)]
         return assembled(
-            rows,
+            [*rows, *_observed(released, table, flags, parties)],
             parties=parties,
-            flags=tuple(dict.fromkeys(flags)),
+            headline=(LARGE, SLOPE),
+            flags=tuple(flags),
             reason=PARTIES_DIFFER if parties else "",
-            method="predictions in the middle of their bins; Wilson's intervals, logistic regression of cells, with the noise",
+            method="sums of predictions, squares and products; logistic regression of bins; Wilson's intervals; with the noise",
         )
+
+
+def _distances(released: Released, moments: Moments, cells: _Cells, flags: list[Flag]) -> list[Row]:
+    """Brier's score and the difference of means; how far the distances spread is read from the cells."""
+    part, error = released.weighted(moments, np.eye(moments.size)[0])
+    limits = {BRIER: (0.0, 1.0), LARGE: (-1.0, 1.0)}
+    if part <= LEAST_PRESENT * error or not cells.total > 0:
+        text = "too few records for the noise: nothing is known about the calibration"
+        flags.append(Flag("nothing-present", text, tuple(limits)))
+        return [Row.unknown(term, limits[term]) for term in limits]
+    # Means of 1, p, y, p y and p^2, of the quantities 1, z, +-1, product and square.
+    centre, half = moments.vertices[0].centre, moments.vertices[0].half
+    one, z, sign, product, square = np.eye(moments.size)
+    p, y, p_y = centre * one + half * z, (one + sign) / 2, (centre * (one + sign) + half * (z + product)) / 2
+    p_p = centre**2 * one + 2 * centre * half * z + half**2 * square
+    rows = []
+    for term, weights in ((BRIER, p_p - 2 * p_y + y), (LARGE, y - p)):
+        value = released.weighted(moments, weights)[0] / part
+        noise = released.weighted(moments, (weights - value * one) / part)[1] ** 2
+        slope = (cells.distances[term] - value) / cells.total
+        rows.append(Row.normal(term, value, noise, multinomial(slope, cells.counts), limits[term]))
+    return [rows[0], rows[1].tested()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,56 +122,71 @@ class _Cells:
     predicted: Array
 
     @classmethod
-    def of(cls, released: Released, table: Table) -> _Cells:
-        edges = np.array(table.axes[0].edges)
+    def of(cls, released: Released, table: PrefixTable) -> _Cells:
+        edges = np.array(table.axis.edges)
         middles = (edges[1:] + edges[:-1]) / 2
         # What is outside counts as the nearest bin.
-        predicted = np.concatenate([middles[:1], middles, middles[-1:]])
-        places = np.arange(table.size).reshape(table.shape)[:-1, :2].T.ravel()
+        predicted = np.clip(np.concatenate([middles[:1], middles, middles[-1:]]), _LEAST, 1 - _LEAST)
+        places = np.arange(table.size).reshape(table.groups, table.cells)[:2, :-1].ravel()
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
         return cls(released.mean(table)[places] * released.weight, noise, predicted)
 
-    def rows(self, flags: list[Flag]) -> list[Row]:
-        total, error = float(self.counts.sum()), math.sqrt(spread(np.ones(len(self.counts)), self.noise))
-        limits = {BRIER: (0.0, 1.0), LARGE: (-1.0, 1.0)}
-        if total <= max(LEAST_PRESENT * error, 0.0):
-            flags.append(Flag("nothing-present", "too few records for the noise: nothing is known about the calibration"))
-            return [Row.unknown(term, limits.get(term, (-math.inf, math.inf))) for term in (BRIER, LARGE, INTERCEPT, SLOPE)]
-        rows = []
-        weights = {
-            BRIER: np.concatenate([self.predicted**2, (1 - self.predicted) ** 2]),
-            LARGE: np.concatenate([-self.predicted, 1 - self.predicted]),
-        }
-        for term, own in weights.items():
-            value = float(own @ self.counts) / total
-            slope = (own - value) / total
-            rows.append(Row.normal(term, value, spread(slope, self.noise), multinomial(slope, self.counts), limits[term]))
-        return [rows[0], rows[1].tested(), *self._recalibrated(flags)]
+    @property
+    def total(self) -> float:
+        return float(self.counts.sum())
 
-    def _recalibrated(self, flags: list[Flag]) -> list[Row]:
-        """Intercept and slope of the logistic regression on the log odds of the prediction."""
+    @property
+    def distances(self) -> dict[str, Array]:
+        """Of a record in each cell, (2 cells,)."""
+        squares = np.concatenate([self.predicted**2, (1 - self.predicted) ** 2])
+        return {BRIER: squares, LARGE: np.concatenate([-self.predicted, 1 - self.predicted])}
+
+    def halved(self) -> _Cells:
+        """The same with half as many bins: each in the middle of two, by their number of records."""
+        cells = len(self.predicted)
+        pairs = np.arange(cells) // 2
+        join = np.zeros((pairs[-1] + 1, cells))
+        join[pairs, np.arange(cells)] = 1.0
+        both = np.kron(np.eye(2), join)
+        middle = expit(join @ logit(self.predicted) / join.sum(axis=1))
+        return _Cells(both @ self.counts, both @ self.noise @ both.T, middle)
+
+    def recalibrated(self, flags: list[Flag]) -> list[Row]:
+        """Intercept and slope of the logistic regression on the log odds of the prediction.
+
+        Bins may have moved them by as much as half as many of them move them further.
+        """
+        found, coarser = self._regression(), self.halved()._regression()
+        if found is None or coarser is None:
+            text = "the outcome or the prediction hardly differs beyond the noise: no slope"
+            flags.append(Flag("no-recalibration", text, (INTERCEPT, SLOPE)))
+            return [Row.unknown(term) for term in (INTERCEPT, SLOPE)]
+        (values, noise, sampling), moved = found, np.abs(found[0] - coarser[0])
+        return [
+            Row.normal(term, float(values[place]), float(noise[place, place]), float(sampling[place, place])).widened(
+                float(moved[place]), float(moved[place])
+            )
+            for place, term in enumerate((INTERCEPT, SLOPE))
+        ]
+
+    def _regression(self) -> tuple[Array, Array, Array] | None:
+        """Coefficients, and the covariances of noise and of sampling; None where noise hides the information."""
         design = np.column_stack([np.ones(len(self.predicted)), logit(self.predicted)])
         without, with_it = self.counts.reshape(2, -1)
         found = _fit(design, without + with_it, with_it)
-        if found is not None:
-            risk = expit(design @ found)
-            information = design.T @ ((without + with_it)[:, None] * (risk * (1 - risk))[:, None] * design)
-            score = np.hstack([-(design * risk[:, None]).T, (design * (1 - risk)[:, None]).T])
-            of_score = score @ self.noise @ score.T
-            values, vectors = np.linalg.eigh(information)
-            weak = [
-                value <= max(_LEAST_INFORMATION * math.sqrt(spread(vector, of_score)), _SINGULAR * values[-1])
-                for value, vector in zip(values.tolist(), vectors.T, strict=True)
-            ]
-            if not any(weak):
-                sampling = np.linalg.inv(information)
-                noise = sampling @ of_score @ sampling
-                return [
-                    Row.normal(term, float(found[place]), float(noise[place, place]), float(sampling[place, place]))
-                    for place, term in enumerate((INTERCEPT, SLOPE))
-                ]
-        flags.append(Flag("no-recalibration", "the outcome or the prediction hardly differs beyond the noise: no slope"))
-        return [Row.unknown(term) for term in (INTERCEPT, SLOPE)]
+        if found is None:
+            return None
+        risk = expit(design @ found)
+        information = design.T @ (((without + with_it) * risk * (1 - risk))[:, None] * design)
+        score = np.hstack([-(design * risk[:, None]).T, (design * (1 - risk)[:, None]).T])
+        of_score = score @ self.noise @ score.T
+        values, vectors = np.linalg.eigh(information)
+        for value, vector in zip(values.tolist(), vectors.T, strict=True):
+            own = np.tile(risk * (1 - risk) * (design @ vector) ** 2, 2)
+            if value <= max(_LEAST_INFORMATION * math.sqrt(spread(own, self.noise)), _SINGULAR * values[-1]):
+                return None
+        sampling: Array = np.asarray(np.linalg.inv(information), dtype=np.float64)
+        return found, sampling @ of_score @ sampling, sampling
 
 
 def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
@@ -153,14 +207,20 @@ def _fit(design: Array, records: Array, with_it: Array) -> Array | None:
     return None
 
 
-def _observed(released: Released, table: Table, flags: list[Flag], parties: bool) -> list[Row]:
-    """The part with the outcome in each bin."""
-    rows = []
-    yes, no = (table.along(1, np.eye(3)[place]) for place in (1, 0))
-    for place, label in enumerate(table.axes[0].labels[1:-2], start=1):
-        own = table.along(0, np.eye(table.shape[0])[place])
-        value, noise, error, ends, told = part_of(released, table, own * yes, own * (yes + no), f"bin {label}", parties)
-        flags += [flag for flag in told if flag.code != "few"]
+def _observed(released: Released, table: PrefixTable, flags: list[Flag], parties: bool) -> list[Row]:
+    """The part with the outcome between the thresholds of ``roc``."""
+    axis = table.axis
+    places = [0, *thresholds(axis).tolist(), len(axis.edges) - 1]
+    within = np.zeros((len(places) - 1, table.cells))
+    for row, (first, end) in enumerate(pairwise(places)):
+        within[row, first + 1 : end + 1] = 1.0
+    sums = released.sums(table, np.vstack([np.kron(np.eye(table.groups)[group], within) for group in (0, 1)]))
+    labels = Axis(axis.column, tuple(axis.edges[place] for place in places)).labels[1:-2]
+    units, rows = np.eye(2 * len(within)), []
+    for place, label in enumerate(labels):
+        no, yes = units[place], units[place + len(within)]
+        value, noise, error, ends, told = part_of(sums, table, yes, no + yes, f"bin {label}", parties)
+        flags += [replace(flag, terms=(label,)) for flag in told if flag.code != "few"]
         known = Row.normal(label, value, noise**2, error**2 - noise**2, (0.0, 1.0))
         rows.append(replace(Row.unknown(label, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends))
     return rows

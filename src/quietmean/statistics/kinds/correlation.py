@@ -11,7 +11,7 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates, Flag, Z
-from quietmean.statistics.intervals import t_test
+from quietmean.statistics.intervals import near_threshold, t_test
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.statistic import Released
@@ -39,10 +39,12 @@ class Correlation(OfColumns):
         rows = [_correlation(found, i, j) for i, j in pairs]
         terms = self._terms(pairs)
         flags = [
-            Flag("no-correlation", f"{term}: noise hides a variance, no correlation")
+            Flag("no-correlation", f"{term}: noise hides a variance, no correlation", (term,))
             for term, row in zip(terms, rows, strict=True)
             if math.isnan(row[0])
         ]
+        for (i, j), term in zip(pairs, terms, strict=True):
+            flags += near_threshold(term, _clearance(found, i, j), (term,))
         noise, both = (np.array([row[place] for row in rows]) for place in (1, 2))
         intervals = [np.array([_fisher(row[0], row[place]) for row in rows]) for place in (1, 2)]
         parties = columns.unit == PrivacyUnit.PARTY
@@ -58,8 +60,16 @@ class Correlation(OfColumns):
             p_value=None if parties else np.array([_p_value(row[0], row[2]) for row in rows]),
             flags=tuple(flags),
             reason=PARTIES if parties else "",
-            method="covariances without the noise's part; Fisher's z with the noise in it",
+            method="covariances without the noise's part; Fisher's z with the noise in it; model-based: a normal distribution",
         )
+
+
+def _clearance(found: CentredMoments | None, i: int, j: int) -> float:
+    """How many times the smaller of both variances is what it must be to be divided by."""
+    if found is None:
+        return math.nan
+    errors = np.diag(found.errors)[[i, j]]
+    return float((np.diag(found.covariance)[[i, j]] / (_LEAST_VARIANCE * errors)).min()) if errors.min() > 0 else math.inf
 
 
 def _correlation(found: CentredMoments | None, i: int, j: int) -> tuple[float, float, float]:

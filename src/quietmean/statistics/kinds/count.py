@@ -11,8 +11,8 @@ from quietmean.statistics.columns import MISSING, YES, Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, ColumnBlock, Table
 from quietmean.statistics.intervals import few
-from quietmean.statistics.kinds.sum import COUNTED, require_records
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.kinds.sum import COUNTED
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -45,7 +45,7 @@ class Count(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         value, error = (one * released.weight for one in released.weighted(*self._weights(columns)))
         found = Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear")
-        flags = few(self.text, value, error, float(found.of_noise[0, 1]))
+        flags = few(self.text, value, error, float(found.of_noise[0, 1]), found.terms)
         return Estimates.number(value, error, 0.0, released.weight, reason=COUNTED, method="linear", flags=tuple(flags))
 
 

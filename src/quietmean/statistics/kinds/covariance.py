@@ -57,7 +57,7 @@ class Covariance(OfColumns):
             high,
             population=None if parties else np.sqrt(noise**2 + sampling * high**2),
             reason=PARTIES if parties else "",
-            method="second moments without the noise's part; normal theory for the population",
+            method="second moments without the noise's part; model-based: a normal distribution for the population",
         )
 
 

@@ -14,14 +14,13 @@ from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.intervals import chi_squared_test
 from quietmean.statistics.kinds.histogram import counts
-from quietmean.statistics.kinds.sum import require_records
+from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.supposed import Supposed
 
 # Noise deviations that a cell must have for a ratio to be formed, and expected counts for a test to be trusted.
 _LEAST_CELL, _LEAST_EXPECTED = 3.0, 2.0
-# Records that rounding may make of none.
-_NOBODY = 1e-6
 RATIOS = ("odds-ratio", "risk-ratio", "risk-difference")
 
 
@@ -29,16 +28,27 @@ RATIOS = ("odds-ratio", "risk-ratio", "risk-difference")
 class Crosstab(Statistic):
     """Counts of all pairs of levels, ``f:yes`` for the row's level f and the column's level yes, with those that are missing.
 
-    The test of independence is Pearson's chi-squared of the present levels, with the noise counted in. For two levels each, the
+    The test of independence is Pearson's chi-squared of the present levels, with the noise counted in, but for levels that so few
+    have that the noise hides them. For two levels each, the
     risk is the part with the column's second level; ratios and the difference are of the row's second level against its first.
     """
 
     name = "crosstab"
     summary = "counts of two columns against each other, with chi-squared, odds and risk ratio"
     by_place = ("row", "column")
+    expects = ("odds-ratio",)
 
     row: str = parameter(help="the column whose levels are rows")
     column: str = parameter(help="the column whose levels are columns")
+
+    @property
+    def subject(self) -> str | None:
+        return None
+
+    def suppose(self, made: Supposed) -> None:
+        ratio = made.expected("odds-ratio")
+        if ratio is not None and all(len(made.columns[name].categories) == 2 for name in (self.row, self.column)):
+            made.happen(self.column, math.log(ratio) * made.values[self.row])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
@@ -59,23 +69,34 @@ class Crosstab(Statistic):
         cells = released.mean(table)[places] * released.weight
         noise = released.covariance(table)[np.ix_(places, places)] * released.weight**2
         test, flags = independence(cells.reshape(shape), noise)
+        known = KnownMargins.of(cells.reshape(shape), noise)
+        for place, upper in known.hidden_rows.items():
+            flags.append(left_out(rows[place], upper, tuple(f"{rows[place]}:{level}" for level in levels)))
+        for place, upper in known.hidden_columns.items():
+            flags.append(left_out(levels[place], upper, tuple(f"{row}:{levels[place]}" for row in rows)))
         found = replace(found, tests={"chi-squared": test}, flags=(*found.flags, *flags))
         return _with_ratios(found, cells, noise) if shape == (2, 2) else found
+
+
+def left_out(level: str, upper: int, terms: tuple[str, ...]) -> Flag:
+    """What is said of a level that a test leaves out; ``terms``: its cells."""
+    return Flag(LEFT_OUT, f"{level}: fewer than {upper}, too few for the noise: left out of the test", terms, upper)
 
 
 def independence(table: Array, noise: Array) -> tuple[HypothesisTest, list[Flag]]:
     """Pearson's test with the noise counted in, from counts (rows, columns) and the covariance of their noise.
 
     What is tested are the distances of cells from the products of the margins, by their own covariance: without noise that is the
-    sum of (O - E)^2 / E.
+    sum of (O - E)^2 / E. Levels that the noise hides are left out, and have no degree of freedom.
     """
+    table, noise = KnownMargins.of(table, noise).within(table, noise)
     rows, columns = table.shape
+    if min(rows, columns) < 2:
+        text = "noise hides all but one row or column of the table: independence is not tested"
+        return HypothesisTest(math.nan, (math.nan,), math.nan), [Flag("empty-margin", text)]
     total = float(table.sum())
     row, column = table.sum(axis=1), table.sum(axis=0)
     degrees = float((rows - 1) * (columns - 1))
-    if not (row > _NOBODY).all() or not (column > _NOBODY).all():
-        text = "noise hides a row or column of the table: independence is not tested"
-        return HypothesisTest(math.nan, (degrees,), math.nan), [Flag("empty-margin", text)]
     expected = np.outer(row, column) / total
     cell = np.arange(table.size).reshape(table.shape)
     slope = np.eye(table.size)
@@ -102,7 +123,7 @@ def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:
     flags: list[Flag] = []
     if (cells <= _LEAST_CELL * deviations).any():
         text = "a cell is within three standard deviations of the noise: no odds ratio or risk ratio, the difference only"
-        flags.append(Flag("small-cell", text))
+        flags.append(Flag("small-cell", text, RATIOS[:2]))
         logs = [(math.nan, math.nan, math.nan)] * 2
     else:
         odds = np.array([1 / a, -1 / b, -1 / c, 1 / d])
@@ -125,6 +146,7 @@ def _with_ratios(found: Estimates, cells: Array, noise: Array) -> Estimates:
         interval_noise=np.vstack([found.of_noise, of_noise]),
         interval_population=np.vstack([np.asarray(found.interval_population), of_population]),
         flags=(*found.flags, *flags),
+        headline=RATIOS[:1],
     )
 
 

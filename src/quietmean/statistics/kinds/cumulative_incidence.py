@@ -19,6 +19,7 @@ from quietmean.statistics.fields import bins_field, edges_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import Row, assembled, multinomial, spread
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 from quietmean.statistics.survival_curve import Curve
 from quietmean.statistics.time_bins import TimeBins
 from quietmean.statistics.timed import ALL, USUAL_BINS, cells_by_arm, horizon_field, time_axis, timed_table
@@ -42,6 +43,7 @@ class CumulativeIncidence(Statistic):
     name = "cumulative-incidence"
     summary = "cumulative incidence of competing events"
     by_place = ("time", "cause")
+    expects = ("median", "hazard-ratio")
 
     time: str = parameter(help="the column of times, from 0 on")
     cause: str = parameter(help="the column whose levels are the events, and being censored")
@@ -50,6 +52,10 @@ class CumulativeIncidence(Statistic):
     horizon: float | None = horizon_field()
     bins: int = bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
+
+    def suppose(self, made: Supposed) -> None:
+        ratio = made.expected("hazard-ratio") or 1.0
+        made.times(self.time, self.cause, self.by, ratio, median=made.expected("median"), none=self.censored)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.block_summary import Summary, summary
+from quietmean.statistics.block_summary import Summary, present_in, summary
 from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
-from quietmean.statistics.features import ColumnBlock
-from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantile, t_test
+from quietmean.statistics.features import ColumnBlock, Crossed
+from quietmean.statistics.fields import cluster_field
+from quietmean.statistics.intervals import degrees_of_freedom, f_test, most_of, near_threshold, t_quantile, t_test
 from quietmean.statistics.kinds.variance import PARTIES
+from quietmean.statistics.random_effects import AcrossSites, Means, differences, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 
 DIFFERENCE, SMD = "difference", "smd"
 # Noise deviations of the pooled variance below which a standardised difference is flagged.
@@ -40,30 +44,49 @@ class GroupMeans(Statistic):
     """The mean of a column in each group, and of two groups the ``difference`` (second minus first) and ``smd``, Cohen's d.
 
     Tests: ``t-test`` of two groups (Welch), ``anova`` of all (Welch, Biometrika 38, 1951); with the noise counted in. A group
-    that noise hides is left out and flagged.
+    that noise hides is left out and flagged. With ``cluster``, a column of public sites, means and the difference within sites,
+    over all sites like these (:mod:`~quietmean.statistics.random_effects`).
     """
 
     name = "group-means"
     summary = "means of a column in groups, with t-test and analysis of variance"
     by_place = ("column", "by")
+    expects = ("difference", "smd", "sd-between")
 
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose levels are the groups")
+    cluster: str | None = cluster_field()
+
+    def suppose(self, made: Supposed) -> None:
+        difference, smd = made.expected("difference"), made.expected("smd")
+        spread = float(made.values[self.column].std())
+        apart = (difference / spread if spread > 0 else 0.0) if difference is not None else smd or 0.0
+        if apart and len(made.columns[self.by].categories) == 2:
+            made.correlate(self.column, [made.standardised(self.by)], [apart * float(made.values[self.by].std())])
+        if self.cluster is not None:
+            made.shift_sites(self.column, self.cluster, made.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)
 
     def _block(self, columns: Columns) -> ColumnBlock:
-        return ColumnBlock(columns.number(self.column), columns.category(self.by))
+        column, by = columns.number(self.column), columns.category(self.by)
+        if self.cluster is None:
+            return ColumnBlock(column, by)
+        return ColumnBlock(column, Crossed(by, site_column(self, columns, self.cluster, self.by, self.column)))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)
         column, groups = block.column, columns.category(self.by).categories
+        if self.cluster is not None:
+            return self._of_sites(released, block, groups, columns.category(self.cluster).categories)
         found = {group: summary(released, block, place) for place, group in enumerate(groups)}
         known = {group: one for group, one in found.items() if one is not None}
         rows = [_mean(group, one, column) for group, one in found.items()]
         flags = [
-            Flag("group-left-out", f"group {group}: too few for its noise, left out") for group in groups if group not in known
+            left_out(f"group {group}", (group,), released, block, place)
+            for place, group in enumerate(groups)
+            if group not in known
         ]
         tests: dict[str, HypothesisTest] = {}
         if len(groups) == 2:
@@ -77,6 +100,21 @@ class GroupMeans(Statistic):
             tests["anova"] = welch_anova(list(known.values()))
         return _estimates(rows, tests, flags, columns.unit == PrivacyUnit.PARTY)
 
+    def _of_sites(self, released: Released, block: ColumnBlock, groups: tuple[str, ...], sites: tuple[str, ...]) -> Estimates:
+        column, across, means = block.column, AcrossSites.new(sites), Means(released, block, len(groups))
+        for place, group in enumerate(groups):
+            across.add(group, means.of(place), (column.low, column.high), noise=partial(means.noise, [place]))
+        if len(groups) == 2:
+            limits = (-column.width, column.width)
+            across.add(DIFFERENCE, differences(means.of(0), means.of(1)), limits, tested=True, noise=partial(means.noise, [0, 1]))
+        return across.estimates((DIFFERENCE,) if len(groups) == 2 else ())
+
+
+def left_out(what: str, terms: tuple[str, ...], released: Released, block: ColumnBlock, place: int) -> Flag:
+    """What is said of a group that noise hides, by its place."""
+    upper = most_of(*present_in(released, block, place))
+    return Flag("group-left-out", f"{what}: fewer than {upper} values, too few for the noise, left out", terms, upper)
+
 
 def _mean(group: str, one: Summary | None, column: Column) -> _Row:
     if one is None:
@@ -84,8 +122,8 @@ def _mean(group: str, one: Summary | None, column: Column) -> _Row:
     return _Row(group, one.mean, one.noise_of_mean, one.sampling_of_mean, one.present - 1, column.low, column.high)
 
 
-def compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> list[_Row]:
-    """Difference of means and standardised difference of two groups; what they say goes to ``flags``."""
+def compared(pair: list[Summary | None], column: Column, flags: list[Flag], term: str = SMD) -> list[_Row]:
+    """Difference of means and standardised difference of two groups; what they say goes to ``flags``, about ``term``."""
     one, two = pair
     if one is None or two is None:
         nothing = (math.nan, math.inf, math.inf, math.inf)
@@ -100,8 +138,11 @@ def compared(pair: list[Summary | None], column: Column, flags: list[Flag]) -> l
     pooled = sum(part * each.variance for part, each in zip(parts, (one, two), strict=True))
     noise_of_pooled = sum(part**2 * each.noise_of_variance for part, each in zip(parts, (one, two), strict=True))
     if pooled <= _LEAST_POOLED * math.sqrt(noise_of_pooled):
-        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference"))
+        flags.append(Flag("no-variance", "the pooled variance is near the noise: no standardised difference", (term,)))
         return [*rows, _Row(SMD, math.nan, math.inf, math.inf, math.inf, -math.inf, math.inf)]
+    if noise_of_pooled > 0:
+        ratio = pooled / (_LEAST_POOLED * math.sqrt(noise_of_pooled))
+        flags += near_threshold(f"standardised difference of {column.name}", ratio, (term,))
     smd = difference / math.sqrt(pooled)
     noise = noise / pooled + smd**2 * noise_of_pooled / (4 * pooled**2)
     sampling = total / (one.present * two.present) + smd**2 / (2 * total)
@@ -144,6 +185,7 @@ def _estimates(rows: list[_Row], tests: dict[str, HypothesisTest], flags: list[F
         interval_population=None if parties else ends,
         tests={} if parties else tests,
         flags=tuple(flags),
+        headline=tuple(row.term for row in rows if row.term == DIFFERENCE),
         reason=PARTIES if parties else "",
         method="ratios of noisy means; Welch",
     )

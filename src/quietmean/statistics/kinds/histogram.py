@@ -12,8 +12,7 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import Axis, Table
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import few, wilson
-from quietmean.statistics.kinds.sum import require_records
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 
 _USUAL_BINS = 10
 
@@ -57,7 +56,7 @@ def counts(released: Released, parts: Array, covariance: Array, terms: tuple[str
     flags = [
         flag
         for term, part, error, upper in zip(terms, parts.tolist(), noise.tolist(), ends[:, 1].tolist(), strict=True)
-        for flag in few(term, part, error, upper * records)
+        for flag in few(term, part, error, upper * records, (term,))
         if error > 0
     ]
     known = ", the counts add up to the public number" if released.whole is None else ""

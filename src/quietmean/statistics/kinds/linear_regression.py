@@ -18,6 +18,7 @@ from quietmean.statistics.intervals import degrees_of_freedom, f_test, t_quantil
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.supposed import Supposed
 
 Array = NDArray[np.float64]
 
@@ -31,12 +32,32 @@ _NO_VARIANCE = 1e-12
 class LinearRegression(Regression):
     """Least squares of an outcome on columns, ``bmi ~ age + sex``, over the records that have all of them.
 
-    A column with levels has a term ``sex[m]`` for each level but the first. Intervals assume errors of the same variance for all
+    A column with levels has a term ``sex[m]`` for each level but the first; a level that so few
+    have that the noise hides it is left out. Intervals assume errors of the same variance for all
     records. Noise in the covariates is counted in the errors, and its own part is subtracted from their variances.
     """
 
     name = "linear-regression"
     summary = "least squares of an outcome on columns"
+
+    expects = ("slope", "correlation")
+
+    def suppose(self, made: Supposed) -> None:
+        outcome, covariates = self._sides(made.columns)
+        name = outcome.column.name
+        spread = float(made.values[name].std())
+        causes, correlations = [], []
+        for place, vertex in enumerate(covariates):
+            cause, own = made.vertex(vertex), made.expected(vertex.column.name)
+            slope = made.expected("slope") if own is None and place == 0 else own
+            found = slope * float(cause.std()) / spread if slope is not None and spread > 0 else None
+            if found is None and place == 0:
+                found = made.expected("correlation")
+            if found:
+                causes.append(made.unit(cause))
+                correlations.append(found)
+        if causes:
+            made.correlate(name, causes, correlations)
 
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         return Vertex(columns.number(name))
@@ -44,10 +65,14 @@ class LinearRegression(Regression):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         outcome, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        found = self._centred(released, columns)
+        known = self._known(released, columns)
+        found = self._centred(released, columns, known.covariates)
         if found is None or found.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
-        return _fit(found, outcome, covariates, terms, columns.unit == PrivacyUnit.PARTY)
+        if not known.covariates:
+            return known.completed(_unknown(terms, "the noise hides all covariates"), terms)
+        kept = (INTERCEPT, *(vertex.name for vertex in known.covariates))
+        return known.completed(_fit(found, outcome, known.covariates, kept, columns.unit == PrivacyUnit.PARTY), terms)
 
 
 def _fit(
@@ -138,15 +163,18 @@ def _estimates(
         p_value=None if parties else np.array([t_test(*one).p_value for one in tested]),
         tests=tests,
         flags=tuple(flags),
+        headline=terms[1:],
         summary=summary,
         reason=PARTIES if parties else "",
-        method="least squares, noise in all moments; errors of constant variance",
+        method="least squares, noise in all moments; model-based: errors of constant variance",
     )
 
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     nothing, endless = np.full(len(terms), math.nan), np.full(len(terms), math.inf)
-    return Estimates(terms, nothing, endless, -endless, endless, flags=(Flag("not-identified", text),), reason=text)
+    return Estimates(
+        terms, nothing, endless, -endless, endless, flags=(Flag("not-identified", text),), headline=terms[1:], reason=text
+    )
 
 
 STATISTIC = LinearRegression

@@ -20,6 +20,7 @@ from quietmean.statistics.kinds.linear_regression import INTERCEPT, inverse_of
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, slopes_of
 from quietmean.statistics.statistic import Released
+from quietmean.statistics.supposed import Supposed
 
 Array = NDArray[np.float64]
 
@@ -30,6 +31,8 @@ REASON = (
 )
 # Noise deviations that a squared distance of the classes, and the part of each class, must have.
 _LEAST_DISTANCE, _LEAST_CLASS = 2.0, 4.0
+# The odds ratio that is expected for one standard deviation of a covariate, or for a level, where nobody says.
+_USUAL_RATIO = 1.5
 # Of the slopes that rank, in noise deviations of a covariance.
 _RIDGE = 2.0
 
@@ -51,6 +54,22 @@ class LogisticRegression(Regression):
 
     formula: str = parameter(help="outcome ~ column + column ..., the outcome boolean")
 
+    expects = ("odds-ratio",)
+
+    def suppose(self, made: Supposed) -> None:
+        outcome, covariates = self._sides(made.columns)
+        first = made.expected("odds-ratio")
+        stated = first is not None or any(made.expected(one.column.name) is not None for one in covariates)
+        log_odds = np.zeros(len(made.chance))
+        for place, vertex in enumerate(covariates):
+            own, cause = made.expected(vertex.column.name), made.vertex(vertex)
+            if own is not None:
+                log_odds += own * cause
+                continue
+            ratio = first if first is not None and place == 0 else 1.0 if stated else _USUAL_RATIO
+            log_odds += math.log(ratio) * (made.unit(cause) if vertex.level is None else cause)
+        made.happen(outcome.column.name, log_odds)
+
     def _outcome(self, name: str, columns: Columns) -> Vertex:
         outcome = columns[name]
         if not outcome.boolean:
@@ -60,7 +79,8 @@ class LogisticRegression(Regression):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         _, covariates = self._sides(columns)
         terms = (INTERCEPT, *(vertex.name for vertex in covariates))
-        found = self._centred(released, columns)
+        known = self._known(released, columns)
+        found = self._centred(released, columns, known.covariates)
         if found is None or found.records <= len(terms):
             return _unknown(terms, "too few complete records for the noise: nothing is known about the regression")
         mean, error = (
@@ -69,10 +89,22 @@ class LogisticRegression(Regression):
         )
         if 1 - abs(mean) <= _LEAST_CLASS * error:
             return _unknown(terms, "the outcome is nearly always the same, or the noise hides whether it is not: no regression")
-        inverse, flags = inverse_of(found, len(covariates))
+        all_terms = (*terms, AUC)
+        if not known.covariates:
+            return known.completed(_unknown(terms, "the noise hides all covariates"), all_terms)
+        inverse, flags = inverse_of(found, len(known.covariates))
         if inverse is None:
-            return _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out")
-        return _fit(found, inverse, covariates, flags)
+            return known.completed(
+                _unknown(terms, "a covariate is the same for all records, or a sum of others: leave one out"), all_terms
+            )
+        fitted = known.completed(_fit(found, inverse, known.covariates, flags), all_terms)
+        # Nothing is known of what is left out, and it ranks nobody.
+        left_out = [vertex.name for vertex in covariates if vertex not in known.covariates]
+        if not (left_out and fitted.summary):
+            return fitted
+        signs, ranking = dict.fromkeys(left_out, "unclear"), dict.fromkeys(left_out, 0.0)
+        more = {"signs": fitted.summary["signs"] | signs, "ranking": fitted.summary["ranking"] | ranking}
+        return replace(fitted, summary={**fitted.summary, **more})
 
 
 def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], flags: list[Flag]) -> Estimates:
@@ -109,6 +141,7 @@ def _fit(found: CentredMoments, inverse: Array, covariates: tuple[Vertex, ...], 
         rows,
         parties=True,
         flags=tuple(flags),
+        headline=tuple(vertex.name for vertex in covariates),
         summary=more,
         reason=REASON,
         method="one shot: least squares scaled by b n / RSS (linear discriminant analysis); noise only",
@@ -166,7 +199,7 @@ def _area(distance: float, error: float, flags: list[Flag]) -> Row:
 
 def _unknown(terms: tuple[str, ...], text: str) -> Estimates:
     rows = [*(Row.unknown(term) for term in terms), Row.unknown(AUC, (0.0, 1.0))]
-    return assembled(rows, parties=True, flags=(Flag("not-identified", text),), reason=text)
+    return assembled(rows, parties=True, flags=(Flag("not-identified", text),), headline=terms[1:], reason=text)
 
 
 STATISTIC = LogisticRegression

@@ -9,41 +9,47 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag
-from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.rows import assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.two_samples import TwoSamples
+from quietmean.statistics.supposed import Supposed, between_groups
+from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 TERM, TEST = "probability", "mann-whitney"
-
-_USUAL_BINS = 32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MannWhitney(Statistic):
-    """The chance that a value of the second group is above one of the first, values in one bin counting half: 0.5 where neither
-    tends to be larger. The test ``mann-whitney`` is that of U with ties, on binned values.
+    """The chance that a value of the second group is above one of the first, half of the chance that they are equal included: 0.5
+    where neither tends to be larger. Intervals hold it whatever the order within bins is. The test ``mann-whitney`` is that of U
+    with ties, on binned values.
     """
 
     name = "mann-whitney"
     summary = "how often one group is above the other, with Mann and Whitney's test"
     by_place = ("column", "by")
+    expects = ("probability",)
 
     column: str = parameter(help="the column")
     by: str = parameter(help="the column whose two levels are the groups")
-    bins: int | None = usual_bins_field(_USUAL_BINS)
+    bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
+
+    def suppose(self, made: Supposed) -> None:
+        second = float(made.values[self.by].mean())
+        found = between_groups([1 - second, second], made.expected("probability") or 0.5)
+        made.correlate(self.column, [made.standardised(self.by)], [found])
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._table(columns),)
 
-    def _table(self, columns: Columns) -> Table:
+    def _table(self, columns: Columns) -> PrefixTable:
         groups = columns.category(self.by)
         if len(groups.categories) != 2:
             raise InputError(f"{self.text} compares two groups, but column {self.by!r} has {len(groups.categories)} levels")
-        return Table((Axis.of(columns.number(self.column), self.edges, self.bins, _USUAL_BINS), Axis(groups)))
+        return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins, USUAL_BINS), Axis(groups))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         samples = TwoSamples.of(released, self._table(columns))
@@ -56,7 +62,7 @@ class MannWhitney(Statistic):
             tests={} if test is None or parties else {TEST: test},
             flags=() if samples.known else (Flag("nothing-present", text),),
             reason=PARTIES_DIFFER if parties else "",
-            method="pairs of binned values, without the noise's part; DeLong's variance with the noise",
+            method="pairs of bins, without the noise's part; DeLong's variance with the noise; half of the pairs in one bin",
         )
 
 

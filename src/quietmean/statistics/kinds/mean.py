@@ -4,38 +4,58 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.estimates import WHOLE, Estimates, Flag
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.intervals import degrees_of_freedom, t_quantile
+from quietmean.statistics.random_effects import AcrossSites, Means, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.supposed import Supposed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Mean(Statistic):
     """The mean of a column over all records (unit ``record``) or over the parties' own means (unit ``party``).
 
-    Where a missing value counts as nothing (:class:`~quietmean.statistics.Column`), the mean of the values that are present.
+    With ``cluster``, a column of public sites, the mean over all sites like these: sites may differ, and count as random effects
+    (:mod:`~quietmean.statistics.random_effects`). Where a missing value counts as nothing
+    (:class:`~quietmean.statistics.Column`), the mean of the values that are present.
     """
 
     name = "mean"
     summary = "the mean of a column"
     by_place = ("column",)
+    expects = ("sd-between",)
 
     column: str = parameter(help="the column")
+    cluster: str | None = cluster_field()
+
+    def suppose(self, made: Supposed) -> None:
+        if self.cluster is not None:
+            made.shift_sites(self.column, self.cluster, made.expected("sd-between"))
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         return (self._block(columns),)
 
     def _block(self, columns: Columns) -> ColumnBlock:
+        if self.cluster is not None:
+            return ColumnBlock(columns.number(self.column), site_column(self, columns, self.cluster, self.column))
         return ColumnBlock(columns.number(self.column), own_mean=columns.unit == PrivacyUnit.PARTY)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         block = self._block(columns)
+        if self.cluster is not None:
+            sites = columns.category(self.cluster).categories
+            across = AcrossSites.new(sites)
+            means = Means(released, block)
+            across.add(WHOLE, means.of(), (block.column.low, block.column.high), noise=partial(means.noise, [0]))
+            return across.estimates()
         column, found = block.column, summary(released, block)
         if found is None:
             return nothing_present(column.centre, column.low, column.high, f"column {column.name!r}")

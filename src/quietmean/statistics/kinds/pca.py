@@ -14,6 +14,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.complete_records import OfColumns
 from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.intervals import near_threshold
 from quietmean.statistics.kinds.variance import PARTIES
 from quietmean.statistics.products import CentredMoments
 from quietmean.statistics.rows import Row, assembled, spread
@@ -95,11 +96,15 @@ class Pca(OfColumns):
             name = f"PC{place + 1}"
             gaps = np.delete(values[place] - values, place)
             loadings = [f"{name}:{column}" for column in self.columns]
-            if np.abs(gaps).min() <= max(_LEAST_GAP * entry * math.sqrt(count), _NO_GAP * float(values[0])):
-                flags.append(Flag("no-gap", f"{name}: noise cannot tell its variance from that of another component, left out"))
+            least = _LEAST_GAP * entry * math.sqrt(count)
+            if np.abs(gaps).min() <= max(least, _NO_GAP * float(values[0])):
+                text = f"{name}: noise cannot tell its variance from that of another component, left out"
+                flags.append(Flag("no-gap", text, (name, *loadings)))
                 rows += [Row.unknown(name, (0.0, most)), *(Row.unknown(term, (-1.0, 1.0)) for term in loadings)]
                 angles.append(None)
                 continue
+            if least > 0:
+                flags += near_threshold(name, float(np.abs(gaps).min()) / least, (name, *loadings))
             vector = vectors[:, place]
             rows.append(row(name, float(values[place]), np.outer(vector, vector), (0.0, most)))
             others = np.delete(vectors, place, axis=1)
@@ -121,9 +126,10 @@ class Pca(OfColumns):
             rows,
             parties=parties,
             flags=tuple(flags),
+            headline=("PC1",),
             summary=summary,
             reason=PARTIES if parties else "",
-            method="first-order perturbation of second moments without the noise's part; normal theory for the population",
+            method="perturbation of second moments without the noise's part; model-based: a normal distribution",
         )
 
     def _unknown(self, text: str) -> Estimates:
@@ -133,7 +139,7 @@ class Pca(OfColumns):
             for name in names
             for term in (name, *(f"{name}:{column}" for column in self.columns))
         ]
-        return assembled(rows, parties=True, flags=(Flag("no-components", text),), reason=text)
+        return assembled(rows, parties=True, flags=(Flag("no-components", text),), headline=("PC1",), reason=text)
 
 
 def _entry(count: int, i: int, j: int) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from quietmean.statistics.block_summary import LEAST_PRESENT
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.estimates import WHOLE, Estimates, Flag
 from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.intervals import few, wilson
+from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, Site, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
 Array = NDArray[np.float64]
@@ -29,42 +31,84 @@ PARTIES_DIFFER = "each party counts once, and how far parties differ was not rel
 class Proportion(Statistic):
     """The proportion of present values of a column that have a level: of ``yes`` for a boolean column, of every level otherwise.
 
-    ``level`` names one. The part of all records without a value has the term ``missing``.
+    ``level`` names one. With ``cluster``, a column of public sites, the proportion over all sites like these
+    (:mod:`~quietmean.statistics.random_effects`). The part of all records without a value has the term ``missing``.
     """
 
     name = "proportion"
     summary = "the proportion of each level of a column"
     by_place = ("column",)
+    expects = ("proportion",)
 
     column: str = parameter(help="the column, declared with levels or as boolean")
     level: str | None = parameter(None, help="the level; by default yes, or every level")
+    cluster: str | None = cluster_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
-        column = columns.category(self.column)
         if self.level is not None:
-            require_known("level", self.level, (*column.categories, MISSING))
-        return (Table((Axis(column),)),)
+            require_known("level", self.level, (*columns.category(self.column).categories, MISSING))
+        return (self._table(columns),)
+
+    def _table(self, columns: Columns) -> Table:
+        axis = Axis(columns.category(self.column))
+        if self.cluster is None:
+            return Table((axis,))
+        return Table((axis, Axis(site_column(self, columns, self.cluster, self.column))))
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column = columns.category(self.column)
         table, labels = Table((Axis(column),)), Axis(column).labels
         one = self.level or (YES if column.boolean else None)
         terms = labels if one is None else (one,)
+        if self.cluster is not None:
+            return self._of_sites(released, columns, terms if one is None else (one,), named=one is None)
         parties = columns.unit == PrivacyUnit.PARTY
         found = [_proportion(released, table, labels, term, column, parties) for term in terms]
         values = np.array([row[:3] for row in found])
+        named = terms if one is None else (WHOLE,)
         return Estimates(
-            terms if one is None else (WHOLE,),
+            named,
             values[:, 0],
             values[:, 1],
             np.zeros(len(terms)),
             np.ones(len(terms)),
             population=None if parties else values[:, 2],
             interval_population=None if parties else np.array([row[3] for row in found]),
-            flags=tuple(flag for row in found for flag in row[4]),
+            flags=tuple(replace(flag, terms=(term,)) for term, row in zip(named, found, strict=True) for flag in row[4]),
             reason=PARTIES_DIFFER if parties else "",
             method="linear; Wilson's interval with the noise in it",
         )
+
+    def _of_sites(self, released: Released, columns: Columns, levels: tuple[str, ...], named: bool) -> Estimates:
+        table = self._table(columns)
+        labels, sites = table.axes[0].labels, table.axes[1].column.categories
+        across = AcrossSites.new(sites)
+        for level in levels:
+            own = table.along(0, np.eye(len(labels))[labels.index(level)])
+            counted = np.ones(table.size) if level == MISSING else table.along(0, 1.0 - np.eye(len(labels))[-1])
+            places = [table.along(1, np.eye(len(sites) + 1)[place]) for place in range(len(sites))]
+            across.add(level if named else WHOLE, _at_sites(released, table, own, counted, places), (0.0, 1.0))
+        return across.estimates()
+
+
+def _at_sites(released: Released, table: Table, own: Array, counted: Array, places: list[Array]) -> list[Site]:
+    """The part of the counted cells' records in the own ones at each site; the variance of sampling is at that of all sites."""
+    whole = [released.weighted(table, counted * place) for place in places]
+    known = [part > LEAST_PRESENT * error for part, error in whole]
+    records = sum(part for (part, _), there in zip(whole, known, strict=True) if there)
+    if not records:
+        return [UNKNOWN_SITE] * len(places)
+    chosen = [released.weighted(table, own * place)[0] for place in places]
+    common = min(max(sum(part for part, there in zip(chosen, known, strict=True) if there) / records, 0.0), 1.0)
+    found = []
+    for place, part, (size, _), there in zip(places, chosen, whole, known, strict=True):
+        if not there:
+            found.append(UNKNOWN_SITE)
+            continue
+        value = part / size
+        error = released.weighted(table, (own - value * counted) * place / size)[1]
+        found.append(Site(value, error**2, common * (1 - common) / (released.weight * size)))
+    return found
 
 
 def _proportion(released: Released, table: Table, labels: tuple[str, ...], level: str, column: Column, parties: bool) -> PartOf:
@@ -74,7 +118,7 @@ def _proportion(released: Released, table: Table, labels: tuple[str, ...], level
     return part_of(released, table, cells[labels.index(level)], counted, f"{column.name} {level}", parties)
 
 
-def part_of(released: Released, table: Table, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
+def part_of(released: Released, table: Feature, chosen: Array, counted: Array, what: str, parties: bool) -> PartOf:
     """The part of the ``counted`` cells' records that are in the ``chosen`` ones; both are weights of cells, (size,)."""
     part, error_of_part = released.weighted(table, counted)
     if part <= LEAST_PRESENT * error_of_part:

@@ -12,58 +12,70 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
 from quietmean.statistics.kinds.mean import nothing_present
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
+from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 
-_USUAL_BINS = 64
+# So many that bins are finer than what noise and sampling leave, and next to no noise dearer than few.
+USUAL_BINS = 1024
+# Of a probability, what may be lost in sums.
+_ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cumulative:
-    """Sums over the cells of an axis up to each edge.
+    """Sums over the cells of an axis up to each edge, which belong to the bin before it.
 
-    ``parts``: (edges,), of all records; ``present``: of all records, those with a value; ``weights``: (edges, cells), that read
-    ``parts`` from cells. ``of_cells``: the covariance of the cells' noise.
+    ``parts``: (edges,), of all records; ``present``: of all records, those with a value. ``own``: variances of the noise of
+    ``parts``, ``cross``: their covariances with that of ``present``, (edges,) each, and ``total``: the variance of this one.
     """
 
-    edges: Array
+    axis: Axis
     parts: Array
     present: float
-    weights: Array
-    counted: Array
-    of_cells: Array
+    own: Array
+    cross: Array
+    total: float
 
-    def noise(self, probability: float) -> Array:
+    @property
+    def edges(self) -> Array:
+        return np.array(self.axis.edges)
+
+    def noise(self, probability: float | Array) -> Array:
         """Variances of parts - probability times present, shape (edges,)."""
-        weights = self.weights - probability * self.counted
-        variances: Array = np.maximum(np.einsum("ij,jk,ik->i", weights, self.of_cells, weights), 0.0)
+        variances: Array = np.maximum(self.own - 2 * probability * self.cross + probability**2 * self.total, 0.0)
         return variances
 
 
 def cumulative(released: Released, feature: PrefixTable) -> Cumulative | None:
     """What a prefix table says, or None where noise hides whether anything is present."""
     cells, covariance = released.mean(feature), released.covariance(feature)
-    edges = np.array(feature.axis.edges)
-    # The last edge belongs to the last bin, and what is above it has a cell of its own.
-    weights = np.tri(len(edges), feature.size)
-    counted = np.ones(feature.size)
-    counted[-1] = 0.0
-    present, error = float(counted @ cells), math.sqrt(max(float(counted @ covariance @ counted), 0.0))
-    if present <= LEAST_PRESENT * error:
+    # What is missing has the last cell.
+    present, total = float(cells[:-1].sum()), max(float(covariance[:-1, :-1].sum()), 0.0)
+    if present <= LEAST_PRESENT * math.sqrt(total):
         return None
-    return Cumulative(edges, weights @ cells, present, weights, counted, covariance)
+    places = np.arange(len(feature.axis.edges))
+    own = covariance.cumsum(axis=0).cumsum(axis=1)[places, places]
+    cross = covariance[:, :-1].sum(axis=1).cumsum()[places]
+    return Cumulative(feature.axis, cells.cumsum()[places], present, own, cross, total)
+
+
+def prefix_table(column: Column, edges: tuple[float, ...] | None, bins: int | None) -> PrefixTable:
+    """Of bins (a, b]: what they add up to are the parts of values of at most each edge."""
+    return PrefixTable(Axis.of(column, edges, bins, USUAL_BINS, closed="right"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Quantiles(Statistic):
-    """Quantiles of the present values of a column, linear inside bins; those between the bounds only are known.
+    """Quantiles of the present values of a column, linear inside bins; of whole numbers the first that reaches the probability.
 
-    Intervals hold all values that a test of the probability at them does not reject (Woodruff, JASA 47, 1952).
+    Intervals hold all values that a test of the probability at them does not reject (Woodruff, JASA 47, 1952), wherever in their
+    bins values are. Values beyond the bounds count as the nearest bound.
     """
 
     name = "quantiles"
@@ -72,7 +84,7 @@ class Quantiles(Statistic):
 
     column: str = parameter(help="the column")
     probabilities: tuple[float, ...] = numbers_field((0.25, 0.5, 0.75), "which quantiles, between 0 and 1", "probabilities")
-    bins: int | None = usual_bins_field(_USUAL_BINS)
+    bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
@@ -81,7 +93,7 @@ class Quantiles(Statistic):
         return (self._table(columns),)
 
     def _table(self, columns: Columns) -> PrefixTable:
-        return PrefixTable(Axis.of(columns.number(self.column), self.edges, self.bins, _USUAL_BINS))
+        return prefix_table(columns.number(self.column), self.edges, self.bins)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column, known = columns[self.column], cumulative(released, self._table(columns))
@@ -89,50 +101,74 @@ class Quantiles(Statistic):
         if known is None:
             return nothing_present(math.nan, column.low, column.high, f"column {column.name!r}")
         smooth = np.clip(isotonic_regression(known.parts).x / known.present, 0.0, 1.0)
-        values = np.array([_inverse(known.edges, smooth, one) for one in self.probabilities])
-        noise, flags = zip(*(_interval(known, one, 0.0) for one in self.probabilities), strict=True)
-        sampling = [one * (1 - one) * known.present / released.weight for one in self.probabilities]
-        both, more = zip(
-            *(_interval(known, one, two) for one, two in zip(self.probabilities, sampling, strict=True)), strict=True
-        )
-        told = tuple(dict.fromkeys(flag for found in (*flags, *(() if parties else more)) for flag in found))
-        return Estimates(
-            tuple(f"{one:g}" for one in self.probabilities),
-            values,
-            np.array([(high - low) / (2 * Z) for low, high in noise]),
-            np.full(len(values), column.low),
-            np.full(len(values), column.high),
-            population=None if parties else np.array([(high - low) / (2 * Z) for low, high in both]),
-            interval_noise=np.array(noise),
-            interval_population=None if parties else np.array(both),
-            flags=told,
+        by_record = 0.0 if parties else 1 / released.weight
+        found = [_quantile(known, smooth, one, by_record) for one in self.probabilities]
+        return assembled(
+            [row for row, _ in found],
+            parties=parties,
+            headline=("0.5",) if 0.5 in self.probabilities else (),
+            flags=tuple(flag for _, flags in found for flag in flags),
             reason=PARTIES_DIFFER if parties else "",
-            method="square root of prefix sums; Woodruff's interval, linear inside bins",
+            method="square root of prefix sums; Woodruff's interval, to the ends of its bins",
         )
 
 
-def _inverse(edges: Array, rising: Array, level: float) -> float:
-    """Where a function that rises from edge to edge, linear between, reaches ``level``."""
-    place = int(np.searchsorted(rising, level))
+def _quantile(known: Cumulative, smooth: Array, probability: float, by_record: float) -> tuple[Row, tuple[Flag, ...]]:
+    """One row. ``by_record``: the variance of sampling is probability (1 - probability) present times that."""
+    column = known.axis.column
+    low, high, value = _bin_of(known.axis, smooth, probability)
+    noise, of_noise, _ = _interval(known, probability, 0.0)
+    error, of_both, flags = _interval(known, probability, probability * (1 - probability) * known.present * by_record)
+    # The bin of the estimate, whose cumulative parts are made to rise, is within them but for chance.
+    of_noise, of_both = ((min(one, low), max(other, high)) for one, other in (of_noise, of_both))
+    limits, resolution = (column.low, column.high), (value - low, high - value)
+    row = Row(f"{probability:g}", value, noise, error, *limits, of_noise, of_both, resolution=resolution)
+    return row, flags
+
+
+def _bin_of(axis: Axis, rising: Array, level: float) -> tuple[float, float, float]:
+    """The least and the greatest value of the bin where a rising function of edges reaches ``level``, and where on a line there.
+
+    Of whole numbers the first one that reaches it.
+    """
+    edges, column = axis.edges, axis.column
+    place = int(np.searchsorted(rising, level * (1 - _ROUNDING)))
+    low, high = _values(axis, place)
     if place == 0 or place == len(edges):
-        return float(edges[min(place, len(edges) - 1)])
-    low, high = rising[place - 1], rising[place]
-    return float(edges[place - 1] + (level - low) / (high - low) * (edges[place] - edges[place - 1]))
+        # What lies beyond the edges counts as the nearest one.
+        nearest = edges[min(place, len(edges) - 1)]
+        return min(low, nearest), max(high, nearest), nearest
+    part = (level - rising[place - 1]) / (rising[place] - rising[place - 1])
+    value = edges[place - 1] + min(max(part, 0.0), 1.0) * (edges[place] - edges[place - 1])
+    return low, high, min(max(math.ceil(value - _ROUNDING), low), high) if column.whole else value
 
 
-def _interval(known: Cumulative, probability: float, sampling: float) -> tuple[tuple[float, float], tuple[Flag, ...]]:
-    """All values where ``probability`` is not rejected; an end at the first or last edge is flagged."""
+def _values(axis: Axis, place: int) -> tuple[float, float]:
+    """The least and the greatest value of the bin that ends at the edge of that place; beyond all, up to the bounds."""
+    low = axis.edges[place - 1] if place else min(axis.column.low, axis.edges[0])
+    high = axis.edges[place] if place < len(axis.edges) else max(axis.column.high, axis.edges[-1])
+    return (min(math.floor(low) + 1.0, high), math.floor(high)) if axis.column.whole and place else (low, high)
+
+
+def _interval(known: Cumulative, probability: float, sampling: float) -> tuple[float, tuple[float, float], tuple[Flag, ...]]:
+    """All values where ``probability`` is not rejected, wherever in a bin they are; beyond the edges is flagged.
+
+    With the error of a normal distribution whose interval is as wide as this one with straight lines inside bins.
+    """
     distance = known.parts - probability * known.present
     reach = Z * np.sqrt(known.noise(probability) + sampling)
-    edges = known.edges
-    low = _first_above(edges, distance + reach)
-    high = -_first_above(-edges[::-1], -(distance - reach)[::-1])
-    flags = []
-    if distance[0] + reach[0] > 0:
-        flags.append(Flag("below-edges", f"the {probability:g} quantile may lie below {edges[0]:g}"))
-    if distance[-1] - reach[-1] < 0:
-        flags.append(Flag("above-edges", f"the {probability:g} quantile may lie above {edges[-1]:g}"))
-    return (low, max(low, high)), tuple(flags)
+    edges, column, last = known.edges, known.axis.column, len(known.parts) - 1
+    reached, left = np.nonzero(distance + reach >= 0)[0], np.nonzero(distance - reach <= 0)[0]
+    # The first bin at whose end so much may be reached, and the last one at whose begin it may not be yet.
+    first, end = (int(reached[0]) if len(reached) else last + 1), (int(left[-1]) + 1 if len(left) else 0)
+    ends = _values(known.axis, first)[0], _values(known.axis, max(end, first))[1]
+    flags, term = [], f"{probability:g}"
+    if first == 0 and edges[0] > column.low:
+        flags.append(Flag("below-edges", f"the {term} quantile may lie below {edges[0]:g}", (term,)))
+    if end > last and edges[-1] < column.high:
+        flags.append(Flag("above-edges", f"the {term} quantile may lie above {edges[-1]:g}", (term,)))
+    low, high = _first_above(edges, distance + reach), -_first_above(-edges[::-1], -(distance - reach)[::-1])
+    return max(high - low, 0.0) / (2 * Z), ends, tuple(flags)
 
 
 def _first_above(edges: Array, values: Array) -> float:

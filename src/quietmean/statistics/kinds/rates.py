@@ -10,14 +10,15 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
-from quietmean.statistics.columns import YES, Columns
+from quietmean.statistics.columns import YES, Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
-from quietmean.statistics.features import Edge, Moments, Vertex
-from quietmean.statistics.fields import numbers_field
+from quietmean.statistics.features import Crossed, Edge, Moments, Vertex
+from quietmean.statistics.fields import cluster_field, numbers_field
 from quietmean.statistics.intervals import quadratic_set, t_quantile
-from quietmean.statistics.kinds.sum import require_records
+from quietmean.statistics.random_effects import UNKNOWN_SITE, AcrossSites, Site, differences, site_column
 from quietmean.statistics.rows import Row, assembled, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
+from quietmean.statistics.supposed import Supposed
 
 ALL, RATIO, DIFFERENCE, STANDARDISED = "all", "rate-ratio", "rate-difference", "standardised"
 # Noise deviations that person-time must have, and events for a ratio.
@@ -114,21 +115,35 @@ class Rates(Statistic):
     upper bound of its time is left out: an event at a later time is none, and of a count the part within the bound counts.
     Intervals of the population hold however events vary between records (quasi-Poisson, with the released squares); where noise
     hides how they vary, for Poisson events, and the flag ``model-based`` says so. With ``standard``, weights of the groups in
-    their order, ``standardised`` is the rate of a population with these groups. A record without the group counts nowhere.
+    their order, ``standardised`` is the rate of a population with these groups. A record without the group counts nowhere. With
+    ``cluster``, a column of public sites, rates, ratio and difference within sites, over all sites like these
+    (:mod:`~quietmean.statistics.random_effects`).
     """
 
     name = "rates"
     summary = "events per person-time, with rate ratio and standardised rate"
     by_place = ("events", "time")
+    expects = ("rate", "rate-ratio")
 
     events: str = parameter(help="the boolean column of events, or one of counts from 0 on")
     time: str = parameter(help="the column of person-time, from 0 on")
     by: str | None = parameter(None, help="the column whose levels are the groups")
     per: float = parameter(1.0, help="units of time that a rate is for", above=0, remedy="choose a number > 0, such as 1000")
     standard: tuple[float, ...] | None = numbers_field(None, "weights of the groups in a standard population", "standard")
+    cluster: str | None = cluster_field()
+
+    def suppose(self, made: Supposed) -> None:
+        per, ratio = made.expected("rate"), made.expected("rate-ratio") or 1.0
+        rate = None if per is None else per / self.per
+        if made.columns[self.events].boolean:
+            made.times(self.time, self.events, self.by, ratio, rate=rate)
+        else:
+            made.count(self.events, self.time, self.by, ratio, rate)
 
     def features(self, columns: Columns) -> tuple[Feature, ...]:
         require_records(self, columns)
+        if self.standard is not None and self.cluster is not None:
+            raise InputError(f"{self.text}: standard and cluster do not go together yet: leave one of them out")
         if self.standard is not None:
             groups = 0 if self.by is None else len(columns.category(self.by).categories)
             if len(self.standard) != groups or min(self.standard) < 0 or sum(self.standard) <= 0:
@@ -144,13 +159,18 @@ class Rates(Statistic):
         if self.events == self.time:
             raise InputError(f"{self.text} names one column twice: name events, then time")
         happened, observed = Vertex(events, YES if events.boolean else None, time), Vertex(time)
-        by = None if self.by is None else columns.category(self.by)
+        by: Column | Crossed | None = None if self.by is None else columns.category(self.by)
+        if self.cluster is not None:
+            sites = site_column(self, columns, self.cluster, self.by, self.events, self.time)
+            by = sites if by is None else Crossed(columns.category(self.by or ""), sites)
         edges: tuple[Edge, ...] = ((None, happened), (None, observed), (happened, observed))
         return Moments(edges, (1.0, _TIME_WEIGHT, _TIME_WEIGHT), by)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
         feature = self._moments(columns)
-        names = [ALL] if feature.by is None else list(feature.by.categories)
+        names = [ALL] if self.by is None else list(columns.category(self.by).categories)
+        if self.cluster is not None:
+            return self._of_sites(released, feature, names, columns.category(self.cluster).categories)
         groups = [_read(released, feature, place) for place in range(len(names))]
         flags: list[Flag] = []
         for name, group in zip(names, groups, strict=True):
@@ -177,6 +197,16 @@ class Rates(Statistic):
             headline=tuple(headline),
             method="score interval of Fieller's form with the noise and the released squares, log scale for the ratio",
         )
+
+    def _of_sites(self, released: Released, feature: Moments, names: list[str], sites: tuple[str, ...]) -> Estimates:
+        across, count = AcrossSites.new(sites), len(sites)
+        groups = [[_read(released, feature, place * count + site) for site in range(count)] for place in range(len(names))]
+        for name, own in zip(names, groups, strict=True):
+            across.add(name, _rates_of_sites(own, self.per), (0.0, math.inf))
+        if len(names) == 2:
+            across.add(RATIO, differences(*(_logs_of_sites(own) for own in groups)), ratio=True)
+            across.add(DIFFERENCE, differences(*(_rates_of_sites(own, self.per) for own in groups)), tested=True)
+        return across.estimates((RATIO,) if len(names) == 2 else ())
 
     def _rate(self, name: str, group: _Group) -> Row:
         if not group.known:
@@ -221,6 +251,41 @@ def _together(noise: float, parts: list[float], groups: list[_Group]) -> float:
     """Degrees of freedom of a sum of variances: of the noise, which is known, and of sampling in each group."""
     loose = sum(part**2 / group.degrees for part, group in zip(parts, groups, strict=True) if part > 0)
     return (noise + sum(parts)) ** 2 / loose if loose > 0 else math.inf
+
+
+def _common(groups: list[_Group]) -> tuple[float, float]:
+    """The rate of all sites together, and how many times the variance of events is that of a Poisson count."""
+    events, time = sum(group.events for group in groups), sum(group.time for group in groups)
+    squares = sum(group.sampling for group in groups)
+    return max(events, 0.0) / time, squares / events if events > 0 else 1.0
+
+
+def _rates_of_sites(groups: list[_Group], per: float) -> list[Site]:
+    """Their variances of sampling are at the rate of all: a site with few events by chance does not weigh more."""
+    known = [group for group in groups if group.known]
+    if not known:
+        return [UNKNOWN_SITE] * len(groups)
+    rate, part = _common(known)
+    return [
+        Site(group.rate * per, group.noise_of_rate * per**2, part * rate / group.time * per**2) if group.known else UNKNOWN_SITE
+        for group in groups
+    ]
+
+
+def _logs_of_sites(groups: list[_Group]) -> list[Site]:
+    """Logarithms of rates."""
+    there = [group.known and group.events > _LEAST_EVENTS * group.noise_of_events for group in groups]
+    known = [group for group, one in zip(groups, there, strict=True) if one]
+    if not known:
+        return [UNKNOWN_SITE] * len(groups)
+    rate, part = _common(known)
+    slopes = [np.array([1 / group.events, -1 / group.time]) if one else None for group, one in zip(groups, there, strict=True)]
+    return [
+        UNKNOWN_SITE
+        if slope is None
+        else Site(math.log(group.rate), spread(slope, group.noise[:2, :2]), part / (rate * group.time))
+        for group, slope in zip(groups, slopes, strict=True)
+    ]
 
 
 def _read(released: Released, feature: Moments, place: int) -> _Group:

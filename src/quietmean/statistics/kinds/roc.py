@@ -10,92 +10,131 @@ from numpy.typing import NDArray
 
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
-from quietmean.statistics.columns import Columns
+from quietmean.statistics.bins import PROBABILITIES
+from quietmean.statistics.columns import LINEAR, LOG_ODDS, Columns
 from quietmean.statistics.estimates import Estimates, Flag
-from quietmean.statistics.features import Axis, Table
+from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import boolean_column, edges_field, usual_bins_field
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER, part_of
 from quietmean.statistics.rows import Row, assembled
 from quietmean.statistics.statistic import Feature, Released, Statistic
-from quietmean.statistics.two_samples import TwoSamples
+from quietmean.statistics.supposed import Supposed
+from quietmean.statistics.two_samples import USUAL_BINS, TwoSamples
 
 Array = NDArray[np.float64]
 
 AUC = "auc"
 KINDS = ("sensitivity", "specificity", "ppv", "npv")
-
-USUAL_BINS = 16
+# So many thresholds are all told; of more, those that part the bins evenly.
+_MOST_THRESHOLDS, _EVEN_PARTS = 64, 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Roc(Statistic):
-    """How well a score tells who has the outcome: ``auc``, and at each edge of the bins, ``0.5:sensitivity``, ``specificity``,
+    """How well a score tells who has the outcome: ``auc``, and at edges of the bins, ``0.5:sensitivity``, ``specificity``,
     ``ppv`` and ``npv`` of calling all scores from there on positive.
 
-    Values in one bin count as equal. The area is that under the curve through the edges, with DeLong's variance.
+    Intervals of the area hold it whatever the order within bins is; it is that under the curve through the edges, with DeLong's
+    variance. Of many edges those are told that people decide by. A column that lies between 0 and 1 is cut by log odds, unless
+    it says otherwise, for most of what is predicted may be rare.
     """
 
     name = "roc"
     summary = "area under the ROC curve of a score, sensitivity and specificity"
     by_place = ("score", "outcome")
+    expects = ("auc",)
+    null = 0.5
 
     score: str = parameter(help="the column of scores")
     outcome: str = parameter(help="the boolean column of outcomes")
     bins: int | None = usual_bins_field(USUAL_BINS)
     edges: tuple[float, ...] | None = edges_field()
 
+    def suppose(self, made: Supposed) -> None:
+        made.score(self.score, self.outcome, calibrated=False)
+
     def features(self, columns: Columns) -> tuple[Feature, ...]:
-        return (table_of_scores(self.score, self.outcome, self.edges, self.bins, columns),)
+        return (self._table(columns),)
+
+    def _table(self, columns: Columns) -> PrefixTable:
+        return score_table(self.score, self.outcome, self.edges, self.bins, columns)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        table = table_of_scores(self.score, self.outcome, self.edges, self.bins, columns)
+        table = self._table(columns)
         parties = columns.unit == PrivacyUnit.PARTY
         samples = TwoSamples.of(released, table)
         flags: list[Flag] = []
         if not samples.known:
             text = "the noise hides whether any record has the outcome, or any has not: no area under the curve"
-            flags.append(Flag("one-class", text))
-        rows = [samples.row(AUC)]
-        for place, edge in enumerate(table.axes[0].edges[1:-1], start=2):
-            rows += _at(released, table, place, f"{edge:g}", flags, parties)
+            flags.append(Flag("one-class", text, (AUC,)))
+        rows = [samples.row(AUC), *_at_thresholds(released, table, flags, parties)]
         return assembled(
             rows,
             parties=parties,
-            flags=tuple(dict.fromkeys(flags)),
+            headline=(AUC,),
+            flags=tuple(flags),
             reason=PARTIES_DIFFER if parties else "",
-            method="trapezoids of binned scores, DeLong's variance; Wilson's intervals; with the noise",
+            method="trapezoids of bins, DeLong's variance, half of the pairs in one bin; Wilson's intervals; with the noise",
         )
 
 
-def table_of_scores(score: str, outcome: str, edges: tuple[float, ...] | None, bins: int | None, columns: Columns) -> Table:
-    """Bins of the score against the outcome. Raises :class:`InputError` for an outcome that is not boolean."""
-    return Table(
-        (
-            Axis.of(columns.number(score), edges, bins, USUAL_BINS),
-            Axis(boolean_column(columns, outcome, "whether a record has the outcome")),
-        )
-    )
+def score_table(score: str, outcome: str, edges: tuple[float, ...] | None, bins: int | None, columns: Columns) -> PrefixTable:
+    """Bins of the score by the outcome. Raises :class:`InputError` for an outcome that is not boolean."""
+    column, by = columns.number(score), boolean_column(columns, outcome, "whether a record has the outcome")
+    by_odds = bins is None and column.low >= 0 and column.high <= 1
+    return PrefixTable(Axis.of(column, edges, bins, USUAL_BINS, scale=LOG_ODDS if by_odds else LINEAR), Axis(by))
 
 
-def _at(released: Released, table: Table, place: int, edge: str, flags: list[Flag], parties: bool) -> list[Row]:
-    """What calling all cells from ``place`` on positive gets right."""
-    cells = np.arange(table.shape[0])
-    above = table.along(0, np.where((cells >= place) & (cells < table.shape[0] - 1), 1.0, 0.0))
-    below = table.along(0, np.where(cells < place, 1.0, 0.0))
-    no, yes = (table.along(1, one) for one in np.eye(3)[:2])
-    there = above + below
+def thresholds(axis: Axis) -> NDArray[np.int64]:
+    """The places of the edges that are told: all inner ones if few, those of usual probabilities, or some."""
+    inner, edges = np.arange(1, len(axis.edges) - 1), np.array(axis.edges)
+    if len(inner) <= _MOST_THRESHOLDS:
+        return inner
+    usual = inner[np.isin(edges[inner], PROBABILITIES)]
+    if len(usual):
+        return usual
+    return np.unique(np.rint(np.linspace(0, len(edges) - 1, _EVEN_PARTS + 1)).astype(np.int64))[1:-1]
+
+
+def _at_thresholds(released: Released, table: PrefixTable, flags: list[Flag], parties: bool) -> list[Row]:
+    """What calling all scores of at least each threshold positive gets right."""
+    places = thresholds(table.axis)
+    # Below and from there on, without and with the outcome, for each threshold; what is missing has the last cells.
+    below = np.zeros((len(places), table.cells))
+    for row, place in enumerate(places.tolist()):
+        below[row, : place + 1] = 1.0
+    here = 1.0 - np.eye(table.cells)[-1]
+    kinds = [np.kron(np.eye(table.groups)[group], side) for group in (0, 1) for side in (below, here - below)]
+    sums = released.sums(table, np.vstack(kinds))
+    return [
+        row
+        for at, place in enumerate(places.tolist())
+        for row in _at(sums, table, at + len(places) * np.arange(4), _written(table.axis, place), flags, parties)
+    ]
+
+
+def _written(axis: Axis, place: int) -> str:
+    """The least score that counts as positive."""
+    edge = axis.edges[place]
+    return f"{math.ceil(edge) if axis.column.whole else edge:g}"
+
+
+def _at(sums: Released, table: PrefixTable, places: NDArray[np.int64], edge: str, flags: list[Flag], parties: bool) -> list[Row]:
+    """At one threshold, from the places of four sums: without the outcome below and above, with it below and above."""
+    low_no, high_no, low_yes, high_yes = np.eye(len(sums.quantities))[places]
     pairs = (
-        (above * yes, there * yes),
-        (below * no, there * no),
-        (above * yes, above * (no + yes)),
-        (below * no, below * (no + yes)),
+        (high_yes, low_yes + high_yes),
+        (low_no, low_no + high_no),
+        (high_yes, high_no + high_yes),
+        (low_no, low_no + low_yes),
     )
     rows = []
     for kind, (chosen, counted) in zip(KINDS, pairs, strict=True):
-        value, noise, error, ends, told = part_of(released, table, chosen, counted, f"{kind} at {edge}", parties)
-        flags += [flag for flag in told if flag.code != "few"]
-        known = Row.normal(f"{edge}:{kind}", value, noise**2, error**2 - noise**2, (0.0, 1.0))
-        rows.append(replace(Row.unknown(f"{edge}:{kind}", (0.0, 1.0)) if math.isnan(value) else known, of_population=ends))
+        term = f"{edge}:{kind}"
+        value, noise, error, ends, told = part_of(sums, table, chosen, counted, f"{kind} at {edge}", parties)
+        flags += [replace(flag, terms=(term,)) for flag in told if flag.code != "few"]
+        known = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
+        rows.append(replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends))
     return rows
 
 

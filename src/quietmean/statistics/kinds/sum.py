@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quietmean.core.domain import PrivacyUnit
-from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import ColumnBlock
-from quietmean.statistics.statistic import Feature, Released, Statistic
+from quietmean.statistics.statistic import Feature, Released, Statistic, require_records
 
 COUNTED = "a description of the records that were counted, not a parameter of a population"
 
@@ -38,15 +36,6 @@ class Sum(Statistic):
         records = released.weight
         ends = (min(column.low, 0.0) * records, max(column.high, 0.0) * records)
         return Estimates.number(value * records, noise * records, *ends, reason=COUNTED, method="linear")
-
-
-def require_records(statistic: Statistic, columns: Columns) -> None:
-    """Raises :class:`InputError` where a whole party is the unit: a sum over records would need a bound on their number."""
-    if columns.unit == PrivacyUnit.PARTY:
-        raise InputError(
-            f"{statistic.text} adds up records, but the unit is party, where each party counts once: ask for a mean or a "
-            "proportion, or protect records with unit record"
-        )
 
 
 STATISTIC = Sum

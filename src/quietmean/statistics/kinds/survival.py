@@ -102,7 +102,7 @@ def _compared(curves: Curves) -> tuple[dict[str, HypothesisTest], list[Flag]]:
     """The log-rank test, or why there is none."""
     unknown = {_LOG_RANK: HypothesisTest(math.nan, (len(curves.each) - 1.0,), math.nan)}
     if curves.coarse:
-        return unknown, [Flag("few-bins", too_few_bins("the log-rank test"), (_LOG_RANK,))]
+        return unknown, [Flag("few-bins", too_few_bins("the log-rank test"))]
     test = log_rank(curves.compared())
     if test is None:
         return unknown, [Flag("few-at-risk", "log-rank: an arm has too few at risk for the noise from the start", (_LOG_RANK,))]

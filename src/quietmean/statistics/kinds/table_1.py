@@ -15,13 +15,13 @@ from quietmean.statistics.columns import MISSING, YES, Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import Axis, ColumnBlock, Table
 from quietmean.statistics.fields import names_field
-from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, t_test, wilson
-from quietmean.statistics.kinds.crosstab import independence
+from quietmean.statistics.intervals import degrees_of_freedom, few, t_quantile, t_test, wilson
+from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
-from quietmean.statistics.kinds.sum import require_records
+from quietmean.statistics.known_levels import KnownMargins
 from quietmean.statistics.rows import Row, assembled, multinomial, slopes_of, spread
-from quietmean.statistics.statistic import Array, Feature, Released, Statistic
+from quietmean.statistics.statistic import Array, Feature, Released, Statistic, require_records
 from quietmean.statistics.table_1_text import footnote, printed
 
 ALL, SMD, SIZE = "all", "smd", "n"
@@ -146,13 +146,17 @@ def _numbers(
     rows: list[Row] = []
     for place, (group, one, size) in enumerate(zip(groups, found, sizes, strict=True)):
         if one is None:
-            flags.append(Flag("nothing-present", f"{column.name} in {group}: too few values for the noise, left out"))
+            terms = tuple(f"{group} {column.name} {what}" for what in ("mean", "sd"))
+            flags.append(Flag("nothing-present", f"{column.name} in {group}: too few values for the noise, left out", terms))
         rows += [_mean(one, column).of(group), _deviation(one, column, group, flags).of(group)]
         if not feature.filled_in:
-            rows.append(_missing(released, column, feature, place, size).of(group))
+            what = f"{column.name} {MISSING}" + (f" in {group}" if feature.by is not None else "")
+            row = _missing(released, column, feature, place, size).of(group)
+            hidden = few(what, row.value, row.noise, row.of_population[1] * size.part * released.weight) if row.noise > 0 else []
+            rows.append(_unless_few(row, [] if math.isnan(row.value) else hidden, flags))
     known = [one for one in found if one is not None]
     if len(groups) == 2:
-        smd = compared(found, column, flags)[-1]
+        smd = compared(found, column, flags, f"{SMD} {column.name}")[-1]
         known_smd = Row.normal(column.name, smd.value, smd.noise, smd.sampling)
         rows.append((Row.unknown(column.name) if math.isnan(smd.value) else known_smd).of(SMD))
     if len(groups) < 2 or len(known) < 2:
@@ -183,7 +187,13 @@ def _deviation(one: Summary | None, column: Column, group: str, flags: list[Flag
     variance = Row.normal(term, one.variance_estimate, noise, one.sampling_of_variance, (0.0, most**2))
     value = math.sqrt(one.variance_estimate) if one.variance_estimate > 0 else 0.0 if both == 0 else math.nan
     if math.isnan(value):
-        flags.append(Flag("no-variance", f"{column.name} in {group}: noise hides the variance; only an upper end is known"))
+        flags.append(
+            Flag(
+                "no-variance",
+                f"{column.name} in {group}: noise hides the variance; only an upper end is known",
+                (f"{group} {term}",),
+            )
+        )
     slope = 1 / (2 * value) if value > 0 else math.nan if both > 0 else 0.0
     squares = (variance.of_noise, variance.of_population)
     ends = [(0.0 if math.isnan(value) else math.sqrt(low), math.sqrt(high)) for low, high in squares]
@@ -200,6 +210,14 @@ def _missing(released: Released, column: Column, feature: ColumnBlock, place: in
     gradient = size.gradient * present
     gradient[where] -= 1.0
     return _part(term, 1 - present, spread(gradient / size.part, released.deviations), released.weight * size.part)
+
+
+def _unless_few(row: Row, told: list[Flag], flags: list[Flag]) -> Row:
+    """A part of a group; where noise hides how many these are, nothing but that they are fewer than some number."""
+    flags += [replace(flag, terms=(f"{row.group} {row.term}",)) for flag in told]
+    if not told or math.isnan(row.value):
+        return row
+    return replace(row, value=math.nan, of_population=(0.0, row.of_population[1]), of_noise=(0.0, row.of_noise[1]))
 
 
 def _part(term: str, value: float, noise: float, records: float) -> Row:
@@ -223,27 +241,46 @@ def _levels(
             counted = own if level == MISSING else own * (1 - missing)
             what = f"{column.name} {level}" + (f" in {group}" if grouped else "")
             value, noise, error, ends, told = part_of(released, feature, chosen, counted, what, False)
-            flags += told
             term = f"{column.name} {MISSING}" if level == MISSING else f"{column.name}:{level}"
             known = Row.normal(term, value, noise**2, error**2 - noise**2, (0.0, 1.0))
-            rows.append(replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends).of(group))
+            row = replace(Row.unknown(term, (0.0, 1.0)) if math.isnan(value) else known, of_population=ends).of(group)
+            rows.append(_unless_few(row, told, flags))
     if not grouped:
         return rows, None
     there = np.arange(feature.size).reshape(feature.shape)[:-1, :-1]
     cells = released.mean(feature)[there.ravel()] * released.weight
     covariance = released.covariance(feature)[np.ix_(there.ravel(), there.ravel())] * released.weight**2
     test, told = independence(cells.reshape(there.shape), covariance)
-    flags += [Flag(flag.code, f"{column.name}: {flag.message}") for flag in told]
+    flags += [replace(flag, message=f"{column.name}: {flag.message}") for flag in told]
+    margins = KnownMargins.of(cells.reshape(there.shape), covariance)
+    for place, upper in margins.hidden_columns.items():
+        level = column.categories[place]
+        # Of a boolean column there is a row for yes only.
+        shown = YES if column.boolean else level
+        flags.append(left_out(f"{column.name} {level}", upper, tuple(f"{group} {column.name}:{shown}" for group in groups)))
     if len(groups) == 2:
-        rows.append(_difference(column, cells, covariance, flags).of(SMD))
+        rows.append(_difference(column, cells.reshape(there.shape), covariance, flags).of(SMD))
     return rows, test
 
 
 def _difference(column: Column, cells: Array, covariance: Array, flags: list[Flag]) -> Row:
-    """The standardised difference of two groups: of two levels with its sign, of more the length (Yang and Dalton, 2012)."""
-    signed, levels = len(column.categories) == 2, len(column.categories)
+    """The standardised difference of two groups: of two levels with its sign, of more the length (Yang and Dalton, 2012).
+
+    Of cells (2, levels), those levels left out that the noise hides.
+    """
+    known = KnownMargins.of(cells, covariance)
+    (groups, levels), signed = (len(known.rows), len(known.columns)), len(column.categories) == 2
+    cells, covariance = known.within(cells, covariance)
+    cells = cells.ravel()
     nothing = Row.unknown(column.name, (-math.inf if signed else 0.0, math.inf))
-    flag = Flag("no-difference", f"{column.name}: noise hides how levels differ between the groups: no standardised difference")
+    flag = Flag(
+        "no-difference",
+        f"{column.name}: noise hides how levels differ between the groups: no standardised difference",
+        (f"{SMD} {column.name}",),
+    )
+    if groups < 2 or levels < 2:
+        flags.append(flag)
+        return nothing
     sums = np.kron(np.eye(2), np.ones(levels))
     errors = np.sqrt([spread(one, covariance) for one in sums])
     if (sums @ cells <= LEAST_PRESENT * errors).any() or np.linalg.eigvalsh(_middle(cells))[0] <= _NO_VARIANCE:

@@ -69,6 +69,7 @@ def _estimates(found: Summary, largest: float, column: str, parties: bool) -> Es
         interval_noise=intervals[0],
         interval_population=None if parties else intervals[1],
         flags=tuple(flags),
+        headline=("sd",),
         reason=PARTIES if parties else "",
         method="second moment without the noise's part; fourth moment, whatever the distribution",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Collection
 from contextlib import closing
@@ -13,8 +14,16 @@ from quietmean.core.errors import InputError
 from quietmean.core.extras import import_extra
 from quietmean.core.schema import nearest
 from quietmean.studies.data.location import Location
-from quietmean.studies.data.table import Table, of_rows, plain_name
+from quietmean.studies.data.table import MOST_CELLS, Table, of_rows, plain_name, too_many_cells
 
+_CHUNK = 65_536
+# A DuckDB file may have views over other files and addresses, and the library would fetch extensions for them.
+_CLOSED = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "lock_configuration": "true",
+}
 _TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'",
     "duckdb": "SELECT table_name FROM information_schema.tables",
@@ -41,13 +50,13 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
             listed = ", ".join(map(_quoted, kept)) or "NULL"
             # Of columns with the same name none is read: the table refuses them.
             everything = f"SELECT {listed} FROM {chosen}"  # noqa: S608
-            rows = base.execute(everything).fetchall() if heading == _once(heading) else []
+            rows = _fetched(base.execute(everything), len(kept), location) if heading == _once(heading) else []
     # What the library says may quote a value.
     except failure:
         what = f"the query in {location.said['query']}" if query else "it"
         raise InputError(
-            f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, and "
-            "that no other program has it open"
+            f"{location.name} cannot be read, {what} is refused by the database: check the query, that the file is whole, that "
+            "no view reaches beyond the file, and that no other program has it open"
         ) from None
     if len(kept) == len(heading) or heading != _once(heading):
         return of_rows(location.name, heading, rows, range(1, len(rows) + 1))
@@ -58,17 +67,33 @@ def read_database(location: Location, kind: str, wanted: Collection[str]) -> Tab
     return Table(table.place, names, table.lines, lambda column: table.take(places[heading[column]]))
 
 
+def _fetched(cursor: Any, width: int, location: Location) -> list[Any]:
+    """All rows. Raises :class:`InputError` for more cells than are read: a view may have rows without an end."""
+    rows: list[Any] = []
+    while chunk := cursor.fetchmany(_CHUNK):
+        rows += chunk
+        if len(rows) * max(width, 1) > MOST_CELLS:
+            raise too_many_cells(location.name)
+    return rows
+
+
 def _once(heading: list[str]) -> list[str]:
     return list(dict.fromkeys(heading))
 
 
 def _sqlite(path: Path) -> Any:
-    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
+    """A file with a write-ahead log needs to write beside itself, unless nobody else can: then it is taken as it stands."""
+    log = path.with_name(f"{path.name}-wal")
+    as_it_stands = not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
+    mode = "immutable=1" if as_it_stands else "mode=ro"
+    base = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{mode}", uri=True)
+    base.execute("PRAGMA trusted_schema = OFF")
+    return base
 
 
 def _duckdb(location: Location) -> tuple[Callable[[Path], Any], type[Exception]]:
     duckdb = import_extra("duckdb", "sql", f"{location.name} is a DuckDB file, and reading it")
-    return lambda path: duckdb.connect(str(path), read_only=True), duckdb.Error
+    return lambda path: duckdb.connect(str(path), read_only=True, config=_CLOSED), duckdb.Error
 
 
 def _query_of(location: Location) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Collection
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,8 +20,8 @@ from quietmean.studies.data.frames import read_columnar, table_of_frame
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.table import Table, require_column
-from quietmean.studies.data.text import Tell, text_of, unpacked
-from quietmean.studies.data.workbook import read_workbook
+from quietmean.studies.data.text import MOST_UNPACKED, Tell, text_of, unpacked
+from quietmean.studies.data.workbook import read_workbook, sheets_of_excel, sheets_of_others
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
@@ -35,6 +34,8 @@ else:
 _PARQUET, _ARROW, _SQLITE, _ZIP = b"PAR1", b"ARROW1", b"SQLite format 3\0", b"PK\x03\x04"
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DUCKDB = slice(8, 12)
+# So much of a file is read to see what it is.
+_LOOK = 4096
 # Endings of files that are no text; what does not begin as it should is damaged.
 _BINARY = {".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Arrow", ".xlsx": "Excel"}
 
@@ -88,37 +89,52 @@ def read_table(source: Source, wanted: Collection[str], tell: Tell = _nobody) ->
     if location.path.is_dir():
         raise InputError(f"{location.path} is a folder and cannot be read as a table: give a file")
     try:
-        raw = location.path.read_bytes()
+        return _read_file(location, wanted, tell)
     except FileNotFoundError:
         raise InputError(f"file {location.path} does not exist: check the path") from None
     except OSError as error:
         raise InputError(f"file {location.path} cannot be read ({error.strerror or 'an input error'}): check it") from None
-    if raw.startswith(_PARQUET):
+
+
+def _read_file(location: Location, wanted: Collection[str], tell: Tell) -> Table:
+    """Its first bytes decide what a file is; then the library for it opens it."""
+    with location.path.open("rb") as file:
+        first = file.read(_LOOK)
+    if first.startswith(_PARQUET):
         return read_columnar(location, "parquet")
-    if raw.startswith(_ARROW):
+    if first.startswith(_ARROW):
         return read_columnar(location, "arrow")
-    if raw.startswith(_SQLITE):
+    if first.startswith(_SQLITE):
         return read_database(location, "sqlite", wanted)
-    if raw[_DUCKDB] == b"DUCK":
+    if first[_DUCKDB] == b"DUCK":
         return read_database(location, "duckdb", wanted)
-    if raw.startswith(_OLD_OFFICE) or (raw.startswith(_ZIP) and _is_workbook(raw)):
-        return read_workbook(location, wanted)
-    if raw.startswith(_ZIP):
-        raise InputError(f"{location.name} is a zip archive: unpack it, and give the table in it")
+    if first.startswith(_OLD_OFFICE):
+        return read_workbook(location, wanted, sheets_of_others)
+    if first.startswith(_ZIP):
+        return _read_zip(location, wanted)
     kind = _BINARY.get(location.path.suffix.lower())
-    if kind is not None and b"\0" in raw[:4096]:
+    if kind is not None and b"\0" in first:
         raise InputError(f"file {location.name} cannot be read as a table: it is no {kind} file, or damaged")
-    return read_delimited(text_of(unpacked(raw, location.name), location, tell), location, wanted)
+    return read_delimited(text_of(unpacked(location.path), location, tell), location, wanted)
 
 
-def _is_workbook(raw: bytes) -> bool:
-    """Of Excel or LibreOffice."""
+def _read_zip(location: Location, wanted: Collection[str]) -> Table:
+    """A workbook, which is an archive, or an archive that is none."""
     try:
-        inside = set(zipfile.ZipFile(BytesIO(raw)).namelist())
-    except zipfile.BadZipFile:
+        with zipfile.ZipFile(location.path) as archive:
+            inside = set(archive.namelist())
+            size = sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
         # Cut off; the reader of workbooks says so.
-        return True
-    return any(name.startswith("xl/") for name in inside) or "content.xml" in inside
+        return read_workbook(location, wanted, sheets_of_others)
+    if not (any(name.startswith("xl/") for name in inside) or "content.xml" in inside):
+        raise InputError(f"{location.name} is a zip archive: unpack it, and give the table in it")
+    if size > MOST_UNPACKED:
+        raise InputError(
+            f"{location.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a workbook: save the "
+            "table as CSV"
+        )
+    return read_workbook(location, wanted, sheets_of_excel if "xl/workbook.xml" in inside else sheets_of_others)
 
 
 def _transformed(column: Column, columns: Columns, found: dict[str, NDArray[np.float64]]) -> NDArray[np.float64]:

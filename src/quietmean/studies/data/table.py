@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.core.schema import nearest
 
+# Most cells that are read of a workbook or a database: 128 million, some ten gigabytes as objects.
+MOST_CELLS = 2**27
 # Most rows that a message names.
 _MOST_NAMED = 3
 
@@ -87,6 +89,14 @@ def require_column(table: Table, column: str) -> None:
             f"column {column!r} is not among the {len(table.names)} columns of {table.place}{nearest(column, table.names)}: "
             "check its name, and that the first row of the file holds the names of its columns"
         )
+
+
+def too_many_cells(place: str) -> InputError:
+    """What is said of a source that has more than are read."""
+    return InputError(
+        f"{place} has more than {MOST_CELLS >> 20} million cells, the most that is read of it: give a Parquet file, or a query "
+        "that chooses columns and rows"
+    )
 
 
 def plain_name(name: object) -> str:

@@ -6,6 +6,7 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 from quietmean.core.errors import InputError
 from quietmean.studies.data.location import Location
@@ -18,19 +19,31 @@ _MARKS = [
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
+# A small file may unpack to any size: no more than so many bytes are made of it.
+MOST_UNPACKED = 2**30
 # How much of a file is looked at to tell UTF-16 without a mark from binary data.
 _LOOK = 4096
 Tell = Callable[[str], None]
 
 
-def unpacked(raw: bytes, name: str) -> bytes:
-    """What is in a file compressed by gzip; any other as it is. Raises :class:`InputError` if it is damaged."""
-    if not raw.startswith(_GZIP):
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (EOFError, OSError, zlib.error):
-        raise InputError(f"{name} is compressed by gzip and damaged or cut off: copy it again") from None
+def unpacked(path: Path) -> bytes:
+    """What is in a file that may be compressed by gzip. Raises :class:`InputError` if it is damaged or unpacks to too much."""
+    with path.open("rb") as file:
+        if file.read(len(_GZIP)) != _GZIP:
+            file.seek(0)
+            return file.read()
+        file.seek(0)
+        try:
+            with gzip.open(file) as packed:
+                raw = packed.read(MOST_UNPACKED + 1)
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            raise InputError(f"{path.name} is compressed by gzip and damaged or cut off: copy it again") from None
+    if len(raw) > MOST_UNPACKED:
+        raise InputError(
+            f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GiB, the most that is read of a compressed file: unpack it "
+            "yourself, or give a Parquet file"
+        )
+    return raw
 
 
 def text_of(raw: bytes, location: Location, tell: Tell) -> str:

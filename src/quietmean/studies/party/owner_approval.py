@@ -20,7 +20,7 @@ from quietmean.node.net import Purpose
 from quietmean.node.preflight import package_version
 from quietmean.studies.party.contract import Asked
 from quietmean.studies.party.policy import Policy
-from quietmean.studies.signed import Signed, read_signed
+from quietmean.studies.signed import Signed, read_signed, signed_in
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,6 +73,14 @@ class OwnerApproval:
         if not signed.is_by(terms.approver):
             raise InputError(f"approval {path} is not as {terms.approver} signed it: it was changed, ask for it again")
         return cls(signed, terms, f"approval {path}")
+
+    def takes_the_place_of(self, content: bytes) -> bool:
+        """Whether a file is an earlier approval by the same approver, of the same contract for the same data set."""
+        try:
+            found = signed_in(Purpose.APPROVAL, content).decode(Terms)
+        except InputError:
+            return False
+        return all(getattr(found, name) == getattr(self.terms, name) for name in ("contract", "account", "approver"))
 
     def require(self, wanted: Terms, *, begun: bool = False) -> None:
         """Raises :class:`InputError` that names what it is about instead, or that it is void, unless the study has ``begun``."""

@@ -274,6 +274,9 @@ def payer_for(
             raise InputError(f"{given} stands beside --no-ledger, which charges nothing: leave one of them out")
         return None
     suffix = "" if unit == PrivacyUnit.RECORD else f"-{unit}"
+    if ledger is not None and ledger.exists():
+        # Before anything is said yes to: it is a ledger.
+        Ledger.open(ledger).close()
     if ledger is not None and budget is None:
         return Payer(ledger, account or data_name, group, tell=tell)
     place = ledger or (None if budget is None else budget.ledger) or data_folder() / "ledger"

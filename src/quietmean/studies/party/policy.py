@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import stat
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -13,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quietmean.core.codec import digest
+from quietmean.core.codec import decode_toml, digest
 from quietmean.core.domain import Count, PrivacyUnit
 from quietmean.core.errors import InputError, reason_of
 from quietmean.core.folders import configuration_folder, data_folder
@@ -112,13 +111,14 @@ class Policy:
         place = configuration_folder() / "policy.toml" if path is None else path
         try:
             mode = mode_of(place)
-            raw = tomllib.loads(place.read_text(encoding="utf-8"))
+            content = place.read_bytes()
         except FileNotFoundError:
             if path is None:
                 return cls()
             raise InputError(f"policy {place} does not exist: check the path") from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except OSError as error:
             raise InputError(f"policy {place} cannot be read ({reason_of(error)}): mend it") from None
+        raw = decode_toml(content, lambda reason: InputError(f"policy {place} cannot be read ({reason}): mend it"))
         if mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise InputError(f"policy {place} can be written by others (mode {mode:04o}): run chmod go-w {place}")
         try:

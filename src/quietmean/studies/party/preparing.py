@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.core.errors import InputError
+from quietmean.core.output import Output, require_apart
 from quietmean.node import Brought, Identity, NodeSettings
+from quietmean.node.storage import require_store
 from quietmean.planning.automatic import Choice
 from quietmean.planning.plan import Plan
 from quietmean.statistics import Encoded
@@ -86,12 +88,13 @@ def prepare(
     folder: str | None = None,
     once: bool = False,
     listen_through: Path | str | None = None,
+    outputs: Callable[[NodeSettings], Iterable[Output]] = lambda settings: (),
 ) -> Prepared:
     """Read the data, and charge the study to ``payer`` before anything leaves.
 
     ``tell_owner`` gets what was done to values that did not fit. Nothing of the data is kept but this party's vector. Raises
     :class:`InputError` for data that do not fit, too few records, a hopeless study, a budget that does not allow it, or an
-    approval that another execution used up.
+    approval that another execution used up; or for one of the ``outputs`` that cannot be written.
     """
     plan = contract.plan
     # What is missing for it is said before anything is read.
@@ -105,6 +108,12 @@ def prepare(
     tell_owner(encoded, files.owner_notes)
     smaller = brought(files, contract.choice, records)
     settings = files.settings(plan, encoded, store, show, listen, smaller, folder, once, listen_through)
+    # Before the charge: what it is paid for has to be kept.
+    places = list(outputs(settings))
+    require_apart(places, store)
+    require_store(store)
+    for place in places:
+        place.require_free()
     # Before the charge: an approval that was used up pays nothing.
     if approvals := approval.get("approval", {}).get("approvals", ()):
         auditor.use(approvals, execution_id(settings))

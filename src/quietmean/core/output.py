@@ -1,0 +1,196 @@
+"""The one way in which files that a person names come about: whole or not at all, and never in the place of something else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from quietmean.core.codec import canonical_json, decode_json
+from quietmean.core.errors import InputError, reason_of
+from quietmean.core.portability import owner_only, sync_folder
+
+Recognises = Callable[[bytes], bool]
+
+# A larger file is nothing that quietmean would replace.
+_LARGEST = 256 * 2**20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def nothing(content: bytes) -> bool:
+    """Recognises no file."""
+    return False
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file that is to be written to ``path``; ``what`` it is, such as "the plan"; and the command's ``option`` for its place.
+
+    A file that is there stays, with two exceptions: ``own`` recognises by its content an earlier version of this very document,
+    such as the receipt of the same party in the same study; ``kind``, where the user says ``force``, any file of the same kind.
+    ``private``: only its owner may read it.
+    """
+
+    path: Path
+    what: str
+    option: str = "--out"
+    own: Recognises = nothing
+    kind: Recognises = nothing
+    force: bool = False
+    private: bool = False
+
+    def require_free(self) -> None:
+        """Before anything is computed. Raises :class:`InputError` where the file could not be written."""
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise self._impossible(f"no folder {folder}")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InputError(
+                f"{self.what} cannot be written to folder {folder} (no right): name another place with {self.option}"
+            )
+        self._replaced(None)
+
+    def write(self, content: bytes) -> None:
+        """Whole or not at all, and durable when this returns. Raises :class:`InputError` where :meth:`require_free` does."""
+        try:
+            if _is_stream(self.path):
+                self.path.write_bytes(content)
+                return
+            there = self._replaced(content)
+            if there != content:
+                self._put(content, replace=there is not None)
+        except OSError as error:
+            raise self._impossible(reason_of(error)) from None
+
+    def write_json(self, document: Any) -> None:
+        """As canonical JSON."""
+        self.write(canonical_json(document) + b"\n")
+
+    def append(self) -> IO[str]:
+        """The file, open for lines of text behind those that ``kind`` recognises. Raises :class:`InputError`."""
+        try:
+            if not _is_stream(self.path):
+                there = _content(self.path)
+                if there and not self.kind(there):
+                    raise self._refused("holds something else")
+            return self.path.open("a", encoding="utf-8")
+        except OSError as error:
+            raise self._impossible(reason_of(error)) from None
+
+    def _replaced(self, content: bytes | None) -> bytes | None:
+        """What is replaced; None where there is nothing. Raises :class:`InputError` for what stays."""
+        if _is_stream(self.path):
+            return None
+        try:
+            there = _content(self.path)
+        except OSError as error:
+            raise self._impossible(reason_of(error)) from None
+        if there is None or there == content:
+            return there
+        if self.own(there):
+            return self._writable(there)
+        if self.kind(there):
+            if self.force:
+                return self._writable(there)
+            raise self._refused("exists already", ", or replace it with --force")
+        raise self._refused("exists already", ", nothing is overwritten")
+
+    def _writable(self, there: bytes) -> bytes:
+        if not self.path.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+            raise self._impossible("it is read-only")
+        return there
+
+    def _refused(self, why: str, else_: str = "") -> InputError:
+        return InputError(f"file {self.path} {why}: name another for {self.what}{self._where}{else_}")
+
+    def _impossible(self, why: str) -> InputError:
+        return InputError(f"{self.what} cannot be written to {self.path} ({why}): choose another place{self._where}")
+
+    @property
+    def _where(self) -> str:
+        return f" with {self.option}" if self.option else ""
+
+    def _put(self, content: bytes, *, replace: bool) -> None:
+        fresh = self.path.with_name(f".quietmean-{os.getpid()}-{threading.get_ident():x}.new")
+        # Of a process that had these numbers and crashed.
+        fresh.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        try:
+            with os.fdopen(os.open(fresh, flags, 0o600 if self.private else 0o666), "wb") as file:
+                if self.private:
+                    owner_only(file.fileno())
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            if replace:
+                fresh.replace(self.path)
+            else:
+                self._name(fresh)
+        finally:
+            fresh.unlink(missing_ok=True)
+        sync_folder(self.path.parent)
+
+    def _name(self, fresh: Path) -> None:
+        """Gives a whole file its name, unless another process has made one of that name in the meantime."""
+        try:
+            self.path.hardlink_to(fresh)
+        except FileExistsError:
+            raise self._refused("exists already", ", nothing is overwritten") from None
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # A file system without links: the name is taken first, and then filled.
+            with self.path.open("xb"):
+                fresh.replace(self.path)
+
+
+def require_apart(outputs: Iterable[Output], *others: Path) -> None:
+    """Raises :class:`InputError` where two of them, or one of them and another file of the same command, are one file."""
+    taken = {other.resolve(): str(other) for other in others}
+    for one in outputs:
+        if (before := taken.get(one.path.resolve())) is not None:
+            raise InputError(f"{before} and {one.what} would be one file, {one.path}: name another with {one.option}")
+        taken[one.path.resolve()] = one.what
+
+
+def json_object(content: bytes) -> dict[str, Any]:
+    """The JSON object in a file; an empty one if it holds something else."""
+    try:
+        return decode_json(content, dict[str, Any], InputError)
+    except InputError:
+        return {}
+
+
+def has_fields(*names: str) -> Recognises:
+    """Recognises JSON objects with these fields."""
+    return lambda content: set(names) <= set(json_object(content))
+
+
+def _content(path: Path) -> bytes | None:
+    """What a plain file holds, as much as is looked at; None where there is none. Raises :class:`OSError` for what is no file."""
+    try:
+        state = path.lstat()
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(state.st_mode):
+        raise OSError(errno.EEXIST, "it is a link, which is not followed")
+    if stat.S_ISDIR(state.st_mode):
+        raise OSError(errno.EISDIR, "it is a folder")
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EEXIST, "it is no plain file")
+    with path.open("rb") as file:
+        return file.read(_LARGEST)
+
+
+def _is_stream(path: Path) -> bool:
+    """A terminal, a pipe or the null device: nothing in it can be lost. Their names under /dev are links."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)

@@ -1,0 +1,37 @@
+"""What a party has of a round of a series that is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from quietmean.core.party import PartyId
+from quietmean.node.session import NodeResult
+from quietmean.planning import Plan
+from quietmean.protocols.execution import Execution
+
+
+@dataclass(frozen=True)
+class RoundEnd:
+    """``number``: of the round, from 1. ``bytes_sent``: of this party in it.
+
+    ``not_heard``: parties whose releases did not arrive here, though they may be in what others have. ``execution``: the round as
+    it really went, without these where the mean here is the sum of what each party released of its own.
+    """
+
+    number: int
+    result: NodeResult
+    bytes_sent: int
+    not_heard: tuple[PartyId, ...]
+    execution: Execution
+
+    @classmethod
+    def of(cls, number: int, result: NodeResult, bytes_sent: int, plan: Plan) -> Self:
+        releasers = plan.protocol.releasers(plan.target.parties)
+        inside = frozenset(np.nonzero(result.execution.contributors())[0].tolist())
+        missing = (releasers & inside) - set(result.heard) if plan.releases_are_copies else frozenset()
+        own = not plan.protocol.transfers_mass and len(releasers) == plan.target.parties
+        execution = result.execution.without(missing) if own and missing else result.execution
+        return cls(number, result, bytes_sent, tuple(sorted(missing)), execution)

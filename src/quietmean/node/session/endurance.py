@@ -1,0 +1,109 @@
+"""Through an outage of this machine: a session that its disk or memory ended is begun anew, as after the death of a process.
+
+Nothing else is certain: after an error nobody knows what is on the disk, and what was handed to the session before may be lost.
+What is on the disk counts, whoever was not answered sends again, and the rest is as it is with a process that is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from quietmean.core.errors import Outage
+from quietmean.core.outage import outage_of
+from quietmean.core.party import PartyId
+from quietmean.node.monitor import Report, Stalled
+from quietmean.node.net import ACCEPTED, Answer, AnyRequest, Heartbeat, Payload
+from quietmean.node.session.failure_detector import LONGEST_WAIT
+from quietmean.node.session.session import Session
+from quietmean.node.session.settings import NodeSettings
+
+Result = TypeVar("Result")
+
+_FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
+
+
+class Patience:
+    """How long a party waits for its own machine, in all: as long as others may wait for a party."""
+
+    def __init__(self, report: Report, settings: NodeSettings) -> None:
+        self._report = report
+        self._left = max(settings.start_timeout, LONGEST_WAIT * settings.round_timeout)
+        self._pause = _FIRST_PAUSE
+        self._told = ""
+
+    async def wait(self, outage: Outage) -> None:
+        """For a little while, longer each time. Raises the outage where there is no patience left."""
+        if self._left <= 0:
+            raise outage
+        if str(outage) != self._told:
+            self._told = str(outage)
+            self._report(Stalled(str(outage)))
+        pause = min(self._pause, self._left)
+        self._pause = min(2 * self._pause, _LAST_PAUSE)
+        self._left -= pause
+        await asyncio.sleep(pause)
+
+
+class CurrentSession:
+    """The session of a party, whichever it is: another one follows after each outage.
+
+    A party whose machine stalls is there for the others: it tells where it is, and whatever else they ask waits for the next
+    session, as long as a round does.
+    """
+
+    def __init__(self, round_timeout: float) -> None:
+        self._round_timeout = round_timeout
+        self._session: Session | None = None
+        self._follows = asyncio.Event()
+
+    @property
+    def begun(self) -> bool:
+        return self._session is not None
+
+    @property
+    def session(self) -> Session:
+        if self._session is None:
+            raise RuntimeError("there is no session yet")
+        return self._session
+
+    def follow(self, session: Session) -> Session:
+        self._session = session
+        self._follows.set()
+        return session
+
+    def fail(self, error: BaseException) -> None:
+        self.session.fail(error)
+
+    async def handle(self, sender: PartyId, request: AnyRequest, payload: Payload) -> Answer:
+        """As :meth:`Session.handle`."""
+        if self.session.failed:
+            if isinstance(request, Heartbeat):
+                return Answer(request.number, ACCEPTED, *self.session.position)
+            self._follows.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._round_timeout):
+                    await self._follows.wait()
+        return await self.session.handle(sender, request, payload)
+
+
+async def endure(
+    attempt: Callable[[], Awaitable[Result]], path: Path, patience: Patience, failed: Callable[[], None] = lambda: None
+) -> Result:
+    """What ``attempt`` returns, which is made again after every outage, of the disk with ``path`` or of memory.
+
+    ``failed`` is called as soon as one has failed: it drops the connections. Raises :class:`Outage` at the end of the patience.
+    """
+    while True:
+        try:
+            return await attempt()
+        except (Outage, OSError, MemoryError, sqlite3.OperationalError) as error:
+            outage = outage_of(error, path)
+            if outage is None:
+                raise
+        failed()
+        await patience.wait(outage)

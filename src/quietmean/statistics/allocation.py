@@ -1,0 +1,122 @@
+"""How a study's budget is divided so that intervals are as narrow as possible, from public numbers only.
+
+Shares are part of what parties agree on: they follow from a public table of columns that are independent of each other, but for a
+statistic that asks how they go together, and every version makes the same ones. What to expect of a study is in
+:mod:`~quietmean.statistics.expectation`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
+from scipy.stats import qmc
+
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimates import Estimates
+from quietmean.statistics.kinds.linear_regression import INTERCEPT
+from quietmean.statistics.statistic import Statistic
+from quietmean.statistics.transforms import Transform
+from quietmean.statistics.workload import Workload
+
+Array = NDArray[np.float64]
+
+# The standard deviation, in widths of the bounds, that stands for all there may be where nobody guessed one.
+USUAL_SPREAD = 0.25
+_ROWS = 2048
+# The correlation of each column with the one before it, where a statistic asks for relations.
+_RELATION = 0.5
+# So small a noise that errors are linear in it, per record of the public table.
+_TINY = 1e-6
+
+
+def made_up(columns: Columns, spread: float, relation: float = 0.0) -> Array:
+    """A public table of the columns, (rows, columns), without missing cells; the same on every machine.
+
+    ``spread``: the standard deviation of a column without a guess, in widths of its bounds. ``relation``: the correlation of the
+    ranks of each column, about, with those of the one before it.
+    """
+    # Any two columns are nearly independent: in random order they would not be to 2 %.
+    places = (qmc.Sobol(len(columns), scramble=False).random_base2(_ROWS.bit_length() - 1) * _ROWS).astype(np.int64)
+    if relation:
+        places = _related(places, relation)
+    found: dict[str, Array] = {}
+    for place, column in enumerate(columns):
+        if column.origin:
+            found[column.name] = Transform(column.origin).values(found)
+        else:
+            found[column.name] = _sorted(column, spread)[places[:, place]]
+    return np.column_stack(list(found.values()))
+
+
+def _related(places: NDArray[np.int64], relation: float) -> NDArray[np.int64]:
+    """Ranks by column, (rows, columns), from independent ones: those of a normal autoregression along the columns."""
+    scores = ndtri((places + 0.5) / _ROWS)
+    for place in range(1, scores.shape[1]):
+        scores[:, place] = relation * scores[:, place - 1] + math.sqrt(1 - relation**2) * scores[:, place]
+    return scores.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+
+
+def _sorted(column: Column, spread: float) -> Array:
+    """The values of one column, rising, (rows,)."""
+    places = (np.arange(_ROWS) + 0.5) / _ROWS
+    if not column.numeric:
+        count = len(column.categories)
+        parts = np.array(column.guess or (1 / count,) * count)
+        return np.minimum(np.searchsorted(np.cumsum(parts), places), count - 1).astype(np.float64)
+    mean, deviation = (
+        ((column.guess[0] - column.low) / column.width, column.guess[1] / column.width) if column.guess else (0.5, spread)
+    )
+    mean = min(max(mean, 1e-3), 1 - 1e-3)
+    # A beta distribution has any mean, and up to nearly any variance.
+    size = mean * (1 - mean) / min(deviation**2, 0.95 * mean * (1 - mean)) - 1
+    inverse = np.asarray(betaincinv(mean * size, (1 - mean) * size, places), dtype=np.float64)
+    return column.low + column.width * inverse
+
+
+def _relation(statistic: Statistic) -> float:
+    return _RELATION if statistic.asks_for_relations else 0.0
+
+
+def noise_over_sampling(found: Estimates) -> Array:
+    """By term, (terms,); infinite where there is no sampling error or noise hides the term."""
+    if found.population is None:
+        return np.full(len(found.terms), math.inf)
+    with np.errstate(all="ignore"):
+        sampling = np.sqrt(np.maximum(found.population**2 - found.standard_error**2, 0.0))
+        ratio = np.where(sampling > 0, found.standard_error / sampling, np.where(found.standard_error > 0, math.inf, 0.0))
+    unknown: Array = np.where(np.isfinite(found.value) & np.isfinite(found.standard_error), ratio, math.inf)
+    return unknown
+
+
+def principal(found: Estimates) -> int:
+    """The place of the term with the median part of noise; an intercept is nobody's question."""
+    ratio = noise_over_sampling(found)
+    order = [place for place in np.argsort(ratio, kind="stable").tolist() if found.terms[place] != INTERCEPT] or [0]
+    return int(order[(len(order) - 1) // 2])
+
+
+def shares_by_widths(workload: Workload) -> tuple[float, ...]:
+    """Shares that make the sum of squared widths, each relative to its sampling error, least; of all statistics, in their order.
+
+    Weights sqrt(kappa / D) of features, kappa the noise of a statistic's principal estimate over its sampling error: shares
+    kappa D. With three digits, so that all machines have the same; times the shares that the study declares.
+    """
+    found = []
+    for statistic in workload.statistics:
+        alone = Workload(workload.columns, (statistic,), workload.unit)
+        mean = alone.of_records(made_up(workload.columns, USUAL_SPREAD, _relation(statistic))).mean(axis=0)
+        # Both errors are of so many records; their number is the same for all.
+        estimates = alone.decode(mean, _TINY * alone.sensitivity, float(_ROWS))[0].estimates
+        ratio = noise_over_sampling(estimates)
+        kappa = float(ratio[principal(estimates)])
+        found.append(kappa / _TINY if math.isfinite(kappa) and kappa > 0 else math.nan)
+    usual = float(np.nanmedian(found)) if np.isfinite(found).any() else 1.0
+    # What has no sampling error, such as a count of all records, gets as much as is usual.
+    relative = [(usual if math.isnan(one) else one) / usual for one in found]
+    return tuple(
+        float(f"{statistic.total_share(workload.declared) * one:.3g}")
+        for statistic, one in zip(workload.statistics, relative, strict=True)
+    )

@@ -1,0 +1,154 @@
+"""Levels that enough records have for the noise: the others leave models and tests, whose answers are as if nobody had declared
+them.
+
+Who stays depends on how many have a level, never on how a level goes with anything else: under the hypothesis that it goes with
+nothing, tests of what stays keep their level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.statistics.block_summary import LEAST_PRESENT
+from quietmean.statistics.estimates import Estimates, Flag
+from quietmean.statistics.features import Moments, Vertex
+from quietmean.statistics.intervals import most_of
+from quietmean.statistics.statistic import Released
+
+Array = NDArray[np.float64]
+
+# Records that rounding may make of none.
+_NOBODY = 1e-6
+LEFT_OUT = "level-left-out"
+
+
+@dataclass(frozen=True, eq=False)
+class KnownMargins:
+    """The rows and the columns of a table that enough records have, by their places.
+
+    ``hidden_rows``, ``hidden_columns``: those that the noise hides, each with a number that its count is below.
+    """
+
+    rows: list[int]
+    columns: list[int]
+    hidden_rows: dict[int, int] = field(default_factory=dict)
+    hidden_columns: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: Array, noise: Array) -> KnownMargins:
+        """Of counts (rows, columns) with noise of this covariance, (cells, cells). Who is left out, is left out of all sums."""
+        shape = table.shape
+        kept = [list(range(size)) for size in shape]
+        hidden: list[dict[int, int]] = [{}, {}]
+        while True:
+            inside = np.zeros(shape)
+            inside[np.ix_(*kept)] = 1.0
+            lost = False
+            for axis in (0, 1):
+                for place in list(kept[axis]):
+                    weights = np.zeros(shape)
+                    weights[(place, slice(None)) if axis == 0 else (slice(None), place)] = 1.0
+                    weights *= inside
+                    count = float((weights * table).sum())
+                    error = math.sqrt(max(float(weights.ravel() @ noise @ weights.ravel()), 0.0))
+                    if is_hidden(count, error):
+                        kept[axis].remove(place)
+                        hidden[axis][place] = most_of(count, error)
+                        lost = True
+            if not lost:
+                return cls(kept[0], kept[1], hidden[0], hidden[1])
+
+    def within(self, table: Array, noise: Array) -> tuple[Array, Array]:
+        """The counts that are left, and the covariance of their noise."""
+        places = np.arange(table.size).reshape(table.shape)[np.ix_(self.rows, self.columns)]
+        return table[np.ix_(self.rows, self.columns)], noise[np.ix_(places.ravel(), places.ravel())]
+
+
+def is_hidden(count: float, error: float) -> bool:
+    """Does the noise hide whether anybody is counted?"""
+    return count <= max(LEAST_PRESENT * error, _NOBODY)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLevels:
+    """The ``covariates`` that a model can have, and what is said of the others.
+
+    Of a column with levels, the vertices of those that enough records have, against the first of these.
+    """
+
+    covariates: tuple[Vertex, ...]
+    flags: tuple[Flag, ...]
+
+    @classmethod
+    def of(cls, released: Released, feature: Moments, declared: Sequence[Vertex]) -> KnownLevels:
+        quantities, noise = released.mean(feature), released.covariance(feature)
+        unit = np.eye(feature.size)
+        alone = {other: unit[1 + place] for place, (one, other) in enumerate(feature.edges) if one is None}
+        kept: list[Vertex] = []
+        flags: list[Flag] = []
+        for column in dict.fromkeys(vertex.column for vertex in declared):
+            own = [vertex for vertex in declared if vertex.column == column]
+            if column.numeric:
+                kept += own
+                continue
+            # A level is 1 or -1 over the complete records; whoever has none of them has the first.
+            readers = [(unit[0] + alone[vertex]) / 2 for vertex in own]
+            readers.insert(0, unit[0] - np.sum(readers, axis=0))
+            counts = [
+                (float(one @ quantities) * released.weight, math.sqrt(max(float(one @ noise @ one), 0.0)) * released.weight)
+                for one in readers
+            ]
+            known = [place for place, one in enumerate(counts) if not is_hidden(*one)]
+            stay = [own[place - 1] for place in known[1:]]
+            kept += stay
+            names = tuple(vertex.name for vertex in own)
+            for place, level in enumerate(column.categories):
+                if place in known:
+                    continue
+                upper = most_of(*counts[place])
+                what = f"{column.name}: fewer than {upper} records have the level {level}"
+                if place:
+                    flags.append(Flag(LEFT_OUT, f"{what}, too few for the noise: no coefficient", (names[place - 1],), upper))
+                elif stay:
+                    others = f"coefficients are against {column.categories[known[0]]}"
+                    flags.append(Flag(LEFT_OUT, f"{what}, which others are compared with: {others}", names, upper))
+                else:
+                    flags.append(Flag(LEFT_OUT, f"{what}, which others are compared with: no coefficient", names, upper))
+        return cls(tuple(kept), tuple(flags))
+
+    def completed(self, found: Estimates, terms: tuple[str, ...]) -> Estimates:
+        """Estimates of what stays, as those of all ``terms``: nothing is known about the others."""
+        flags = (*found.flags, *self.flags)
+        if found.terms == terms:
+            return replace(found, flags=flags)
+        places = [terms.index(term) for term in found.terms]
+
+        def filled(array: Array | None, otherwise: float | tuple[float, float]) -> Array | None:
+            if array is None:
+                return None
+            wide = np.full((len(terms), *array.shape[1:]), otherwise, dtype=np.float64)
+            wide[places] = array
+            return wide
+
+        nothing, endless, anything = math.nan, math.inf, (-math.inf, math.inf)
+        value, error = filled(found.value, nothing), filled(found.standard_error, endless)
+        low, high = filled(found.low, -endless), filled(found.high, endless)
+        assert value is not None and error is not None and low is not None and high is not None  # noqa: PT018, S101
+        return replace(
+            found,
+            terms=terms,
+            value=value,
+            standard_error=error,
+            low=low,
+            high=high,
+            population=filled(found.population, endless),
+            interval_noise=filled(found.of_noise, anything),
+            interval_population=filled(found.of_population, anything),
+            p_value=filled(found.p_value, nothing),
+            flags=flags,
+        )

@@ -1,0 +1,238 @@
+"""What sites have in common: random effects of Paule and Mandel with the intervals of Knapp and Hartung, the noise counted in.
+
+A site's estimate has a known variance v (sampling and noise), and sites differ by a variance tau^2 of their own, for which the
+weighted sum of squares is what it should be, k - 1 (Paule and Mandel, J. Res. NBS 87, 1982). The common mean then has the
+variance q / sum(w), w = 1 / (v + tau^2), q = sum(w (y - mean)^2) / (k - 1), at least 1, and Student's distribution with k - 1
+degrees of freedom (Knapp and Hartung, Stat. Med. 22, 2003): a normal interval holds in 89 % of studies of six sites.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.core.errors import InputError
+from quietmean.core.mixtures import BLOCK_SIZE
+from quietmean.statistics.block_summary import summary
+from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
+from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.rows import Interval, Row, assembled, slopes_of, spread
+from quietmean.statistics.statistic import Released, Statistic, require_records
+
+Array = NDArray[np.float64]
+
+METHOD = "random effects of sites (Paule and Mandel), Student's t with k - 1 degrees of freedom (Knapp and Hartung)"
+SEEN = "the result shows each site's own estimate, to everybody who sees the result: sites must agree to that"
+_MOST_STEPS, _CLOSE, _ROUNDING = 200, 1e-14, 1e-12
+
+
+def site_column(statistic: Statistic, columns: Columns, cluster: str, *others: str | None) -> Column:
+    """The column whose levels are the sites. Raises :class:`InputError` for one that is used already, or parties."""
+    require_records(statistic, columns)
+    if cluster in others:
+        raise InputError(f"column {cluster!r} is named twice, once as cluster: name the column of the sites, and no other")
+    return columns.category(cluster)
+
+
+@dataclass(frozen=True)
+class Site:
+    """An estimate at one site, with its variances of noise and of sampling; NaN where the noise hides it."""
+
+    value: float
+    noise: float
+    sampling: float
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.value) and 0 < self.noise + self.sampling < math.inf
+
+
+UNKNOWN_SITE = Site(math.nan, math.inf, math.inf)
+
+
+def paule_mandel(means: Array, variances: Array) -> float:
+    """The variance between sites; 0 where they differ no more than their own variances say."""
+    between, wanted = 0.0, len(means) - 1
+    for _ in range(_MOST_STEPS):
+        weights = 1 / (variances + between)
+        squares = weights * (means - weights @ means / weights.sum()) ** 2
+        # Convex and falling: Newton's steps from 0 rise to the root.
+        excess, slope = float(squares.sum()) - wanted, float(weights @ squares)
+        if excess <= 0 or slope <= 0:
+            return between
+        change = excess / slope
+        between += change
+        if change <= _CLOSE * between:
+            return between
+    return between
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Of k sites: the common means with ``fixed`` and with ``random`` effects, variances of these, Cochran's Q, and tau^2."""
+
+    sites: int
+    fixed: float
+    fixed_variance: float
+    random: float
+    random_variance: float
+    statistic: float
+    between: float
+
+    @classmethod
+    def of(cls, means: Array, variances: Array) -> Pooled:
+        weights = 1 / variances
+        fixed = float(weights @ means / weights.sum())
+        between = paule_mandel(means, variances)
+        looser = 1 / (variances + between)
+        random = float(looser @ means / looser.sum())
+        scale = max(float(looser @ (means - random) ** 2) / (len(means) - 1), 1.0)
+        statistic = float(weights @ (means - fixed) ** 2)
+        total = [float(1 / one.sum()) for one in (weights, looser)]
+        return cls(len(means), fixed, total[0], random, scale * total[1], statistic, between)
+
+    @property
+    def degrees(self) -> float:
+        return self.sites - 1.0
+
+    @property
+    def test(self) -> HypothesisTest:
+        """That all sites have the same value."""
+        return chi_squared_test(self.statistic, self.degrees)
+
+    @property
+    def i_squared(self) -> float:
+        """Which part of the differences between estimates is not chance."""
+        return max(1 - self.degrees / self.statistic, 0.0) if self.statistic > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class AcrossSites:
+    """Terms of a statistic with ``cluster``, one after the other: ``rows``, tests, summary and flags for all of them."""
+
+    names: tuple[str, ...]
+    rows: list[Row]
+    tests: dict[str, HypothesisTest]
+    heterogeneity: dict[str, dict[str, float]]
+    flags: list[Flag]
+
+    @classmethod
+    def new(cls, names: tuple[str, ...]) -> AcrossSites:
+        """``names``: of the sites."""
+        return cls(names, [], {}, {}, [Flag("sites-seen", SEEN)])
+
+    def add(
+        self,
+        term: str,
+        sites: Sequence[Site],
+        limits: Interval = (-math.inf, math.inf),
+        *,
+        tested: bool = False,
+        ratio: bool = False,
+        noise: Callable[[list[int]], Array] | None = None,
+    ) -> None:
+        """The common mean of a term; ``ratio``: its values are logarithms.
+
+        ``noise``: the variances of noise in the common means, fixed and random, from the places of the known sites, where sites'
+        variances of sampling depend much on what is released.
+        """
+        lost = [name for name, site in zip(self.names, sites, strict=True) if not site.known]
+        known = [site for site in sites if site.known]
+        what = f"{term}: " if term else ""
+        if lost:
+            text = f"{what}noise hides site {', '.join(lost)}, or all is the same there: left out of what sites have in common"
+            self.flags.append(Flag("group-left-out", text, (term,)))
+        if len(known) < 2:
+            self.flags.append(Flag("one-site", f"{what}fewer than two sites are known: nothing is said about others", (term,)))
+            self.rows.append(Row.unknown(term, (0.0, math.inf) if ratio else limits))
+            return
+        means, noises = np.array([site.value for site in known]), np.array([site.noise for site in known])
+        variances = noises + np.array([site.sampling for site in known])
+        found = Pooled.of(means, variances)
+        if noise is None:
+            # Weights move with the estimates, through the variance between sites.
+            (slope,) = slopes_of(lambda moved: np.array([Pooled.of(moved, variances).random]), means)
+            own = spread(slope, np.diag(noises))
+        else:
+            own = float(noise([place for place, site in enumerate(sites) if site.known])[1])
+        rest = max(found.random_variance - own, 0.0)
+        if ratio:
+            row = Row.ratio(term, found.random, own, rest, found.degrees)
+        else:
+            row = Row.normal(term, found.random, own, rest, limits, found.degrees)
+            row = row.tested(found.degrees) if tested else row
+        self.rows.append(row)
+        self.tests[f"Q {term}".strip()] = found.test
+        between, name = math.sqrt(found.between), term or "all"
+        self.heterogeneity[name] = {"tau": between, "i_squared": found.i_squared, "sites": float(found.sites)}
+
+    def estimates(self, headline: tuple[str, ...] = ()) -> Estimates:
+        return assembled(
+            self.rows,
+            tests=self.tests,
+            summary={"heterogeneity": self.heterogeneity},
+            flags=tuple(self.flags),
+            headline=headline,
+            method=METHOD,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Means of a column in ``count`` groups at all sites, from a block of groups within sites."""
+
+    released: Released
+    block: ColumnBlock
+    count: int = 1
+
+    @property
+    def sites(self) -> int:
+        return self.block.groups // self.count
+
+    def of(self, group: int = 0) -> list[Site]:
+        """Those of one group."""
+        found = [summary(self.released, self.block, group * self.sites + place) for place in range(self.sites)]
+        least = _ROUNDING * self.block.column.width**2
+        # Of a variance that is no more than rounding nothing can be said.
+        return [
+            Site(one.mean, one.noise_of_mean, one.sampling_of_mean)
+            if one is not None and one.noise_of_mean + one.sampling_of_mean > least
+            else UNKNOWN_SITE
+            for one in found
+        ]
+
+    def noise(self, groups: Sequence[int], known: Sequence[int]) -> Array:
+        """Variances of noise in the common means, fixed and random, of a group, or of the second minus the first of two.
+
+        The noise moves means, and by the sites' variances of sampling their weights.
+        """
+        cells = [group * self.sites + place for group in groups for place in known]
+        found = [self.of(group)[place] for group in groups for place in known]
+        noises = np.array([site.noise for site in found]).reshape(len(groups), -1)
+        places = np.concatenate([np.arange(BLOCK_SIZE * cell, BLOCK_SIZE * cell + 3) for cell in cells])
+        half = self.block.column.width / 2
+
+        def function(quantities: Array) -> Array:
+            part, first, second = quantities.reshape(len(groups), -1, 3).transpose(2, 0, 1)
+            first, second, present = first / part, second / part, self.released.weight * part
+            sampling = (second - first**2 + noises / half**2) * half**2 / np.maximum(present - 1, 1.0)
+            means = first[-1] - (first[0] if len(groups) == 2 else 0.0)
+            moved = Pooled.of(means * half, (noises + np.maximum(sampling, 0.0)).sum(axis=0))
+            return np.array([moved.fixed, moved.random])
+
+        covariance = self.released.covariance(self.block)[np.ix_(places, places)]
+        return np.array([spread(slope, covariance) for slope in slopes_of(function, self.released.mean(self.block)[places])])
+
+
+def differences(first: Sequence[Site], second: Sequence[Site]) -> list[Site]:
+    """Second minus first, at each site."""
+    return [
+        Site(two.value - one.value, one.noise + two.noise, one.sampling + two.sampling)
+        for one, two in zip(first, second, strict=True)
+    ]

@@ -1,0 +1,317 @@
+"""Records that nobody has, as a study expects them: public, for planning only.
+
+Columns have the guessed means, deviations and parts of levels. What a statistic ``expect``s relates them: outcomes to scores,
+times to arms. The same numbers on every machine, up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import betaincinv, expit, logit, ndtri
+from scipy.stats import nbinom, poisson, qmc
+
+from quietmean.core.errors import InputError
+from quietmean.core.schema import nearest
+from quietmean.statistics.columns import YES, Column, Columns
+from quietmean.statistics.transforms import Transform
+
+if TYPE_CHECKING:
+    from quietmean.statistics.features import Vertex
+
+Array = NDArray[np.float64]
+
+# What each expectation lies between; the others are any number.
+RANGES = dict.fromkeys(("missing", "proportion", "auc", "probability"), (0.0, 1.0))
+RANGES |= dict.fromkeys(("sd", "odds-ratio", "hazard-ratio", "rate-ratio", "rate", "sd-between"), (0.0, math.inf))
+RANGES |= {"correlation": (-1.0, 1.0)}
+ROWS = 1 << 13
+# Beside a number for each column and for its missing cells: for what happens, when, and who leaves.
+_SPARE = 3
+_SEED = 20_30
+# A correlation of scores, log odds of one deviation, and a beta's variance, at the most.
+_MOST_RELATED, _MOST_LOG_ODDS, _MOST_SPREAD = 0.99, 12.0, 0.95
+_ANY_RATE = (1e-9, 1e9)
+# Standard deviations that bounds must be away for a normal distribution.
+_FAR = 2.5
+_LEAST_CHANCE, _USUAL_AREA = 1e-6, 0.7
+
+
+class Supposed:
+    """A table in the making: ``values`` of each column, (rows,), related one step after the other.
+
+    ``expect``: what the statistic expects. ``spread``: the standard deviation of a column without a guess, in widths of its
+    bounds. ``subject``: the column that an expected mean and deviation are of.
+    """
+
+    def __init__(self, columns: Columns, expect: Mapping[str, float], spread: float, subject: str | None = None) -> None:
+        self.columns = columns
+        self.expect = expect
+        count = len(columns)
+        # Scrambled, so that any two columns are independent also where there are many of them; the same for equal seeds.
+        drawn = qmc.Sobol(2 * count + _SPARE, scramble=True, rng=_SEED).random_base2(ROWS.bit_length() - 1)
+        drawn = np.clip(drawn, 0.5 / ROWS, 1 - 0.5 / ROWS)
+        self._drawn = {column.name: drawn[:, place] for place, column in enumerate(columns)}
+        self._missing = {column.name: drawn[:, count + place] for place, column in enumerate(columns)}
+        self.chance, self.other_chance, self.third_chance = drawn[:, 2 * count :].T
+        self.values: dict[str, Array] = {}
+        for column in columns:
+            if column.origin:
+                self.values[column.name] = np.asarray(Transform(column.origin).values(self.values), dtype=np.float64)
+            else:
+                own = expect if column.name == subject else {}
+                self.values[column.name] = _marginal(column, self._drawn[column.name], spread, own)
+
+    def expected(self, name: str) -> float | None:
+        return self.expect.get(name)
+
+    def standardised(self, name: str) -> Array:
+        """Whether records are in the last group of a column, with mean 0 and deviation 1, (rows,)."""
+        return self.unit((self.values[name] == len(self.columns[name].categories) - 1).astype(np.float64))
+
+    def scores(self, name: str) -> Array:
+        """Normal scores of a column, (rows,): independent of those of all others."""
+        found: Array = ndtri(self._drawn[name])
+        return found
+
+    def sort_by(self, name: str, scores: Array) -> None:
+        """The values of a column in the order of the scores, (rows,): each as often as before."""
+        ranks = scores.argsort(kind="stable").argsort(kind="stable")
+        self.values[name] = np.sort(self.values[name])[ranks]
+
+    def correlate(self, name: str, causes: Sequence[Array], correlations: Sequence[float]) -> None:
+        """A column with these correlations with independent standardised causes, (rows,) each."""
+        squares = math.fsum(one**2 for one in correlations)
+        shrink = min(1.0, _MOST_RELATED / math.sqrt(squares)) if squares > 0 else 1.0
+        scores = math.sqrt(1 - shrink**2 * squares) * self.scores(name)
+        for cause, own in zip(causes, correlations, strict=True):
+            scores = scores + shrink * own * cause
+        self.sort_by(name, scores)
+
+    def happen(self, name: str, log_odds: Array, part: float | None = None) -> None:
+        """A column of two levels whose second has the log odds, (rows,), and a constant: that of the part it has so far."""
+        wanted = float(np.mean(self.values[name] == 1)) if part is None else part
+        self.values[name] = (self.chance < chances(log_odds, wanted)).astype(np.float64)
+
+    def normal(self, name: str) -> Array:
+        """Normal scores of a column of numbers as it is now, (rows,)."""
+        ranks = self.values[name].argsort(kind="stable").argsort(kind="stable")
+        found: Array = ndtri((ranks + 0.5) / ROWS)
+        return found
+
+    def vertex(self, vertex: Vertex) -> Array:
+        """A covariate, (rows,): numbers in their units, a level as 1 and all others as 0."""
+        values = self.values[vertex.column.name]
+        if vertex.level is None:
+            return values
+        found: Array = (values == vertex.column.categories.index(vertex.level)).astype(np.float64)
+        return found
+
+    def unit(self, values: Array) -> Array:
+        """With mean 0 and deviation 1."""
+        spread = float(values.std())
+        found: Array = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
+        return found
+
+    def score(self, name: str, outcome: str, *, calibrated: bool) -> None:
+        """An outcome that a score tells of: with the expected area, else as the score itself says where it is a probability."""
+        column, part = self.columns[name], part_of_level(self.columns[outcome])
+        area = self.expected("auc")
+        if area is None and 0 <= column.low < column.high <= 1:
+            score = logit(np.clip(self.values[name], _LEAST_CHANCE, 1 - _LEAST_CHANCE))
+            self.happen(outcome, score, float(self.values[name].mean()) if part is None else part)
+            return
+        score = self.normal(name)
+        part = 0.5 if part is None else part
+        self.happen(outcome, log_odds_of_area(score, part, _USUAL_AREA if area is None else area) * score, part)
+
+    def times(
+        self,
+        time: str,
+        event: str,
+        by: str | None,
+        ratio: float,
+        *,
+        median: float | None = None,
+        rate: float | None = None,
+        none: str | None = None,
+    ) -> None:
+        """Times to an event, or to leaving before it, at constant hazards, up to the upper bound of the column of times.
+
+        ``ratio``: of the second group's hazard to the first's; ``median`` and ``rate`` are the first one's. ``none``: the level
+        of no event, by default the first.
+        """
+        own, causes = self.columns[time], self.columns[event]
+        levels = causes.categories
+        censored = 0 if none is None else levels.index(none)
+        part = None if not causes.guess else 1 - causes.guess[censored]
+        mean = own.guess[0] if own.guess else None
+        if rate is not None:
+            median = math.log(2) / rate
+        hazard, leaving = hazards(own.high, mean, part, median)
+        second = self.arms(by) == 1
+        each = np.where(second, hazard * ratio, hazard)
+        if median is None and mean is not None:
+            # As many events as guessed in both groups together.
+            each = each / np.where(second, ratio, 1.0).mean()
+        first = -np.log(self.chance) / each
+        end = np.minimum(-np.log(self.other_chance) / leaving if leaving > 0 else math.inf, own.high)
+        happened = first <= end
+        self.values[time] = np.minimum(first, end)
+        events = [place for place in range(len(levels)) if place != censored]
+        weights = np.array([causes.guess[place] for place in events] if causes.guess else [1.0] * len(events))
+        which = np.searchsorted(np.cumsum(weights / weights.sum()), self.third_chance, side="right")
+        self.values[event] = np.where(happened, np.array(events)[np.minimum(which, len(events) - 1)], censored).astype(np.float64)
+
+    def count(self, events: str, time: str, by: str | None, ratio: float, rate: float | None) -> None:
+        """Numbers of events in the observed times; the guess of their mean and deviation says how they vary."""
+        own, observed = self.columns[events], self.values[time]
+        factor = np.where(self.arms(by) == 1, ratio, 1.0)
+        guess = (own.guess[0], own.guess[1]) if own.guess else None
+        usual = float(self.values[events].mean()) if guess is None else guess[0]
+        each = usual / float((factor * observed).mean()) if rate is None else rate
+        found = counted(each * factor * observed, guess, self.chance)
+        self.values[events] = np.minimum(found, own.high)
+
+    def arms(self, by: str | None) -> Array:
+        """The place of each record's group, (rows,); 0 without groups."""
+        return np.zeros(ROWS) if by is None else self.values[by]
+
+    def shift_sites(self, column: str, by: str, between: float | None) -> None:
+        """Sites whose means differ by a standard deviation, in the units of the column."""
+        if between is None:
+            return
+        count = len(self.columns[by].categories)
+        effects = ndtri((np.arange(count) + 0.5) / count)
+        effects = effects / effects.std() * between * math.sqrt((count - 1) / count)
+        own = self.columns[column]
+        self.values[column] = np.clip(self.values[column] + effects[self.values[by].astype(np.int64)], own.low, own.high)
+
+    def table(self, names: Sequence[str]) -> Array:
+        """The records, (rows, columns), NaN where a cell of these columns is missing."""
+        part = self.expect.get("missing", 0.0)
+        found = {
+            name: np.where(self._missing[name] < part, np.nan, values) if part and name in names else values
+            for name, values in self.values.items()
+        }
+        return np.column_stack(list(found.values()))
+
+
+def chances(log_odds: Array, part: float) -> Array:
+    """Chances with these log odds and a constant, so that their mean is ``part``."""
+    part = min(max(part, 1e-6), 1 - 1e-6)
+    constant = brentq(lambda one: float(expit(one + log_odds).mean()) - part, -800, 800)
+    found: Array = expit(constant + log_odds)
+    return found
+
+
+def log_odds_of_area(score: Array, part: float, area: float) -> float:
+    """The log odds a unit of a score, (rows,), with which an outcome of that part has this area under the ROC curve."""
+    order = np.argsort(score, kind="stable")
+
+    def excess(slope: float) -> float:
+        chance = chances(slope * score, part)[order]
+        rest = 1 - chance
+        below = np.cumsum(rest) - rest / 2
+        return float(chance @ below / (chance.sum() * rest.sum())) - area
+
+    low, high = excess(-_MOST_LOG_ODDS), excess(_MOST_LOG_ODDS)
+    if not low < 0 < high:
+        return _MOST_LOG_ODDS if high <= 0 else -_MOST_LOG_ODDS
+    return float(brentq(excess, -_MOST_LOG_ODDS, _MOST_LOG_ODDS, xtol=1e-6))
+
+
+def counted(mean: Array, spread: tuple[float, float] | None, drawn: Array) -> Array:
+    """Whole numbers with these means, (rows,): Poisson, or negative binomial where a guess of mean and deviation is wider."""
+    if spread is not None and spread[1] ** 2 > spread[0] > 0:
+        size = spread[0] ** 2 / (spread[1] ** 2 - spread[0])
+        return np.asarray(nbinom.ppf(drawn, size, size / (size + np.maximum(mean, 1e-12))), dtype=np.float64)
+    return np.asarray(poisson.ppf(drawn, np.maximum(mean, 1e-12)), dtype=np.float64)
+
+
+def hazards(limit: float, mean: float | None, part: float | None, median: float | None) -> tuple[float, float]:
+    """Of the event, and of leaving before, constant in time, from what is known of times that are observed up to a limit.
+
+    ``mean`` of observed times, the ``part`` of records with the event, and the ``median`` time to it. Events are the hazard times
+    the time observed; who is observed is left by both hazards.
+    """
+    if median is not None:
+        event = math.log(2) / median
+        if part is None:
+            return event, 0.0
+        return event, _root(lambda both: event / both * -math.expm1(-both * limit) - part, event) - event
+    if mean is not None:
+        both = _root(lambda one: -math.expm1(-one * limit) / one - min(mean, limit * (1 - 1e-6)), 0.0)
+        event = both if part is None else min(part / mean, both)
+        return event, max(both - event, 0.0)
+    if part is not None:
+        return -math.log1p(-min(part, 1 - 1e-6)) / limit, 0.0
+    return 2 * math.log(2) / limit, 0.0
+
+
+def _root(falling: Callable[[float], float], least: float) -> float:
+    """Where a falling function is 0, from ``least`` on; ``least`` where it is below 0 from there."""
+    low, high = max(least, _ANY_RATE[0]), _ANY_RATE[1]
+    return low if falling(low) <= 0 else float(brentq(falling, low, high))
+
+
+def _marginal(column: Column, drawn: Array, spread: float, own: Mapping[str, float]) -> Array:
+    """The values of a column from uniform numbers, (rows,)."""
+    if not column.numeric:
+        count = len(column.categories)
+        parts = np.array(column.guess or (1 / count,) * count)
+        if "proportion" in own and column.boolean:
+            parts = np.array([1 - own["proportion"], own["proportion"]])
+        return np.minimum(np.searchsorted(np.cumsum(parts), drawn, side="right"), count - 1).astype(np.float64)
+    middle = (column.low + column.high) / 2
+    guess = column.guess or (own.get("median", middle), spread * column.width)
+    mean, deviation = own.get("mean", own.get("median", guess[0])), own.get("sd", guess[1])
+    if column.scale == "log" and column.low >= 0:
+        found = _lognormal(mean, deviation, own.get("median"), drawn)
+    elif min(mean - column.low, column.high - mean) > _FAR * deviation:
+        found = mean + deviation * ndtri(drawn)
+    else:
+        place = min(max((mean - column.low) / column.width, 1e-3), 1 - 1e-3)
+        # Between near bounds: a beta distribution has any mean, and up to nearly any variance.
+        size = place * (1 - place) / min((deviation / column.width) ** 2, _MOST_SPREAD * place * (1 - place)) - 1
+        found = column.low + column.width * np.asarray(betaincinv(place * size, (1 - place) * size, drawn), dtype=np.float64)
+        if "median" in own and "mean" not in own:
+            found = found + own["median"] - float(np.median(found))
+    found = np.clip(found, column.low, column.high)
+    return np.round(found) if column.whole else found
+
+
+def _lognormal(mean: float, deviation: float, median: float | None, drawn: Array) -> Array:
+    mean = max(mean, 1e-12)
+    width = math.sqrt(math.log1p((deviation / mean) ** 2))
+    middle = math.log(mean) - width**2 / 2 if median is None else math.log(median)
+    found: Array = np.exp(middle + width * ndtri(drawn))
+    return found
+
+
+def require_expected(what: str, expect: Mapping[str, float], known: Sequence[str]) -> None:
+    """Raises :class:`InputError` for an expectation that the statistic does not know, or that cannot be."""
+    for name, value in expect.items():
+        if name not in known:
+            near = nearest(name, known)
+            raise InputError(f"{what} cannot expect {name!r}{near}: choose of {', '.join(known)}")
+        low, high = RANGES.get(name, (-math.inf, math.inf))
+        if not low < value < high or not math.isfinite(value):
+            limits = f"above {low:g}" if math.isinf(high) else f"between {low:g} and {high:g}"
+            raise InputError(f"{what} expects {name} = {value:g}, which cannot be: choose a finite number {limits}")
+
+
+def part_of_level(column: Column, level: str = YES) -> float | None:
+    """The guessed part of a level; None without a guess."""
+    return column.guess[column.categories.index(level)] if column.guess else None
+
+
+def between_groups(parts: Sequence[float], probability: float) -> float:
+    """The correlation of normal scores with belonging to the second of two groups, with which it is above the first so often."""
+    apart, product = math.sqrt(2) * float(ndtri(probability)), parts[0] * parts[1]
+    return apart * math.sqrt(product / (1 + product * apart**2))

@@ -1,0 +1,378 @@
+"""No command replaces a file that is there: every option that names an output x every kind of file, with and without --force."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import quietmean
+from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.core.errors import InputError
+from quietmean.core.output import Output, json_object, require_apart
+from quietmean.node import Identity
+from support.outcomes import finished
+from support.site_policy import write_policy
+
+STUDY = """
+[study]
+name = "ages"
+epsilon = 0.5
+delta = 1e-6
+colluding = 0
+protocol = "local-dp"
+
+[[column]]
+name = "age"
+low = 0
+high = 100
+"""
+# What only reads the file, or is a folder of a service that runs on.
+READ = """
+run --data; invite STUDY; invite --key; invite --after; accept INVITATION; accept --key; accept --store;
+accept --replaces; seal INVITATION; seal --key; words STUDY; words --key; words --store; contract STUDY;
+contract --roster; contract --key; contract --plan; contract --store; contract --policy; approve STUDY;
+approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --policy; desk --ledger; desk --owner-key;
+desk --socket; check STUDY; check --data; check --roster; check --key; check --plan; check --store; check --ledger;
+check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
+join --approval; join --listen-through; contribute STUDY; contribute --data; contribute --key; contribute --store;
+contribute --policy; contribute --approval; combine STUDY; combine FILES; relay --certificate; relay --private-key;
+relay --admit; port --runtime-dir; start STUDY; start --roster; start --key; start --store; status STORE;
+status --store; status --study; certify EXECUTION; certify --observed; certify --ledger; attack EXECUTION;
+attack --observed; plan --study; plan --roster; simulate PLAN; audit --against; audit --log; audit --policy;
+stores FOLDER; stores --remove
+"""
+JOIN = "join study.toml --roster roster.toml --key ada.key --data ages.csv --policy policy.toml --yes"
+CONTRIBUTE = "contribute by-file.sealed --key south.key --data ages.csv --policy policy.toml --yes"
+SEALED = "by-file.sealed"
+# The command with PLACE where its output goes.
+WRITTEN = {
+    "run --out": "run --data ages.csv --column age --bounds 0 100 --parties 2 --protocol local-dp --out PLACE",
+    "keygen --key": "keygen --key PLACE",
+    "new --out": "new --column age --bounds 0 100 --out PLACE",
+    "invite --out": "invite study.toml --key convener.key --out PLACE",
+    "accept --out": "accept by-file.invitation --key south.key --name south --out PLACE",
+    "seal --out": "seal by-file.invitation south.entry west.entry --key convener.key --out PLACE",
+    "approve --out": "approve study.toml --roster roster.toml --party ada --owner-key owner.key --account ages "
+    "--until 2090-01-01 --policy owned.toml --accept 00000000000000000000000000000000 --out PLACE",
+    "join --receipt": f"{JOIN} --no-ledger --receipt PLACE",
+    "join --store": f"{JOIN} --ledger my.ledger --store PLACE",
+    "join --events": f"{JOIN} --no-ledger --events PLACE",
+    "join --ledger": f"{JOIN} --ledger PLACE",
+    "contribute --out": f"{CONTRIBUTE} --no-ledger --out PLACE",
+    "contribute --ledger": f"{CONTRIBUTE.replace('south', 'west')} --ledger PLACE",
+    "combine --receipt": "combine by-file.sealed south.contribution --receipt PLACE",
+    "combine --out": "combine by-file.sealed south.contribution --out PLACE",
+    "certify --report": "certify other.receipt.json --report PLACE",
+    "plan --out": "plan --parties 3 --protocol local-dp --out PLACE",
+    "schema --out": "schema result --out PLACE",
+    "ledger --ledger": "ledger --ledger PLACE --account ages --budget 1 1e-6",
+    "--log-file": "plan --parties 3 --protocol local-dp --log-file PLACE",
+}
+# Files that are written beside what was named, where PLACE is what is there.
+DERIVED = {
+    "KEY.revocation": ("keygen --key new.key", "new.key.revocation"),
+    "NAME.report.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.report.html"),
+    "NAME.privacy.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.privacy.html"),
+    "STORE.vectors": (f"{JOIN} --no-ledger --store n.store", "n.store.vectors"),
+    "NAME.result.json of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.result.json"),
+    "NAME.report.html of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.report.html"),
+}
+# Where a file of this kind is what the option is for, or --force may replace it; a folder may be one to write into.
+FITTING = {
+    ("new --out", "study"): "force",
+    ("plan --out", "plan"): "force",
+    ("combine --out", "folder"): "always",
+    ("join --store", "folder"): "always",
+    # A ledger may be somewhere else.
+    ("ledger --ledger", "dangling link"): "always",
+    ("join --ledger", "dangling link"): "always",
+    ("contribute --ledger", "dangling link"): "always",
+    ("certify --report", "page"): "always",
+    ("contribute --out", "contribution"): "early",
+    ("invite --out", "invitation"): "force",
+}
+KINDS = (
+    "key", "csv", "sqlite", "receipt", "study", "roster", "plan", "invitation", "sealed", "contribution", "page", "folder",
+    "link", "dangling link", "hard link", "read-only", "empty folder", "binary",
+)  # fmt: skip
+
+
+@dataclass
+class Site:
+    """A folder with all that the commands need."""
+
+    folder: Path
+    made: dict[str, Callable[[Path], None]] = field(default_factory=dict)
+
+    def put(self, kind: str, place: Path) -> None:
+        if kind == "folder":
+            place.mkdir()
+            (place / "inside.csv").write_text("age\n1\n")
+        elif kind == "empty folder":
+            place.mkdir()
+        elif kind == "link":
+            place.symlink_to(self.folder / "ages.csv")
+        elif kind == "dangling link":
+            place.symlink_to(self.folder / "nowhere.csv")
+        elif kind == "hard link":
+            place.hardlink_to(self.folder / "ages.csv")
+        elif kind == "sqlite":
+            with sqlite3.connect(place) as database:
+                database.execute("create table visits (age real)")
+                database.execute("insert into visits values (41)")
+            database.close()
+        elif kind == "binary":
+            place.write_bytes(bytes(range(256)))
+        else:
+            name = {
+                "key": "south.key", "csv": "ages.csv", "receipt": "other.receipt.json", "study": "other.toml",
+                "roster": "roster.toml", "plan": "other.plan", "invitation": "other.invitation", "sealed": SEALED,
+                "contribution": "south.contribution", "page": "page.html", "read-only": "ages.csv",
+            }[kind]  # fmt: skip
+            place.write_bytes((self.folder / name).read_bytes())
+            place.chmod({"read-only": 0o444, "key": 0o600}.get(kind, 0o644))
+
+
+def state(folder: Path) -> dict[str, tuple[str, bytes]]:
+    """All that is there, by its place: what it is and holds."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = ("link", str(path.readlink()).encode())
+        else:
+            found[name] = ("folder", b"") if path.is_dir() else ("file", path.read_bytes())
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        patch.setenv("XDG_DATA_HOME", str(folder / "share"))
+        patch.setattr("sys.stdin", io.StringIO())
+        entries = []
+        for name in ("ada", "bob", "owner"):
+            identity = Identity.generate()
+            identity.save(folder / f"{name}.key")
+            if name == "owner":
+                write_policy(folder / "owned.toml", least_colluding=0, approvers=[identity.public_key])
+            else:
+                entries.append(f'[[party]]\nname = "{name}"\naddress = "127.0.0.1:9"\nkey = "{identity.public_key}"\n')
+        Path("roster.toml").write_text("\n".join(entries))
+        Path("study.toml").write_text(STUDY)
+        Path("other.toml").write_text(STUDY.replace("ages", "others"))
+        Path("ages.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+        write_policy(folder / "policy.toml", least_colluding=0, unattended=True)
+        finished("mean(x)").save_receipt(Path("other.receipt.json"))
+        for line in (
+            "keygen --key convener.key",
+            "new --out by-file.toml --column age --bounds 0 100 --colluding 0 --protocol local-dp",
+            "invite by-file.toml --key convener.key --out by-file.invitation",
+            "invite study.toml --key convener.key --out other.invitation",
+            "accept by-file.invitation --key south.key --name south --out south.entry",
+            "accept by-file.invitation --key west.key --name west --out west.entry",
+            f"seal by-file.invitation south.entry west.entry --key convener.key --out {SEALED}",
+            f"{CONTRIBUTE} --no-ledger --out south.contribution",
+            "plan --parties 4 --protocol local-dp --out other.plan",
+            "certify other.receipt.json --report page.html",
+        ):
+            main(shlex.split(line))
+        yield Site(folder)
+
+
+def test_every_path_of_every_command_is_here() -> None:
+    found = set()
+    for command in COMMANDS:
+        for one in make_app(command)[command].assemble_argument_collection(parse_docstring=False):
+            if "Path" in str(one.hint):
+                found.add(f"{command} {one.names[0] if one.index is None else one.names[0].lstrip('-').upper()}")
+    known = {" ".join(one.split()) for one in READ.split(";")} | set(WRITTEN) - {"--log-file"}
+    assert found - known == set()
+
+
+def attempt(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code, and what was said on standard error."""
+    capsys.readouterr()
+    try:
+        main(shlex.split(line))
+    except SystemExit as end:
+        return int(end.code or 0), capsys.readouterr().err
+    return 0, capsys.readouterr().err
+
+
+def refused(site: Site, line: str, place: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    site.put(kind, place)
+    before = state(site.folder)
+    try:
+        code, errors = attempt(line, capsys)
+        after = state(site.folder)
+        lost = {
+            name for name, one in before.items() if after.get(name) != one and not name.startswith(("cache", "share", "config"))
+        }
+        assert lost == set(), (line, kind)
+        assert code == 2, (line, kind, errors)
+        told = [one for one in errors.splitlines() if not one.startswith("quietmean: note:")]
+        assert len(told) == 1, (line, kind, errors)
+        assert told[0].startswith("quietmean: "), (line, kind, errors)
+        assert "Traceback" not in errors
+    finally:
+        remove(site, before, place)
+
+
+def remove(site: Site, before: dict[str, tuple[str, bytes]], place: Path) -> None:
+    """Back to what was there before the file was put."""
+    place.chmod(0o755) if place.exists() and not place.is_symlink() else None
+    for name in sorted(state(site.folder), reverse=True):
+        path = site.folder / name
+        if name.startswith(("cache", "share", "config")):
+            continue
+        if name not in before or path == place or place in path.parents:
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+@pytest.mark.parametrize("option", WRITTEN)
+def test_nothing_is_lost(option: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    place = site.folder / "place"
+    for kind in KINDS:
+        fits = FITTING.get((option, kind))
+        if fits in ("always", "early"):
+            continue
+        for force in ("", " --force"):
+            if force and fits == "force":
+                continue
+            if kind == "empty folder" and FITTING.get((option, "folder")) == "always":
+                continue
+            refused(site, WRITTEN[option].replace("PLACE", "place") + force, place, kind, capsys)
+
+
+@pytest.mark.parametrize("what", DERIVED)
+def test_what_is_written_beside_it_loses_nothing_either(what: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    line, name = DERIVED[what]
+    for kind in KINDS:
+        refused(site, line, site.folder / name, kind, capsys)
+
+
+@pytest.mark.parametrize(("option", "kind"), [pair for pair, how in FITTING.items() if how == "force"])
+def test_force_replaces_a_file_of_the_same_kind(option: str, kind: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    place = site.folder / "place"
+    site.put(kind, place)
+    before = place.read_bytes()
+    try:
+        code, errors = attempt(WRITTEN[option].replace("PLACE", "place") + " --force", capsys)
+        assert code == 0, errors
+        assert place.read_bytes() != before
+    finally:
+        place.unlink()
+
+
+def test_two_outputs_of_one_command_are_two_files(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    for line in (
+        f"{JOIN} --no-ledger --receipt same --store same",
+        f"{JOIN} --no-ledger --receipt same --events same",
+        f"{JOIN} --no-ledger --receipt same --log-file same",
+        "schema result --out same --log-file same",
+    ):
+        before = state(site.folder)
+        code, errors = attempt(line, capsys)
+        assert code == 2, (line, errors)
+        Path("same").unlink(missing_ok=True)
+        assert {name: one for name, one in state(site.folder).items() if name in before} == before
+
+
+# --- the writer itself ---
+
+
+def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "out"
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InputError, match="No space left"):
+            Output(place, "the plan").write(b"new")
+    assert list(tmp_path.iterdir()) == []
+    Output(place, "the plan").write(b"new")
+    Output(place, "the plan").write(b"new")
+    with pytest.raises(InputError, match="exists already"):
+        Output(place, "the plan").write(b"other")
+    assert place.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_who_comes_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process makes the file between the look and the name."""
+    place = tmp_path / "out"
+    sync = os.fsync
+
+    def meanwhile(handle: int) -> None:
+        sync(handle)
+        place.write_bytes(b"other")
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    with pytest.raises(InputError, match="exists already"):
+        Output(place, "the plan").write(b"new")
+    assert place.read_bytes() == b"other"
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_what_is_secret_is_its_owners_alone_whatever_the_umask(private: bool, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Output(tmp_path / "out", "the key", private=private).write(b"new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == (0o600 if private else 0o666)
+
+
+def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(self: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    Output(tmp_path / "out", "the plan").write(b"new")
+    assert (tmp_path / "out").read_bytes() == b"new"
+    with pytest.raises(InputError, match="exists already"):
+        Output(tmp_path / "out", "the plan").write(b"other")
+
+
+def test_streams_are_written_to(tmp_path: Path) -> None:
+    Output(Path(os.devnull), "the plan").write(b"new")
+    with Output(Path(os.devnull), "the log").append() as file:
+        file.write("line\n")
+
+
+def test_apart(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="would be one file"):
+        require_apart([Output(tmp_path / "a", "the plan"), Output(tmp_path / "." / "a", "the page")])
+    assert json_object(b"\xff[") == {}
+
+
+# What is written elsewhere, and is no file that a person names: folders of a run, of a study's messages, and private ones.
+RAW = {
+    "core/output.py",
+    "node/net/tls.py",
+    "node/folder/place.py",
+    "node/local/runner.py",
+    "node/local/child.py",
+}
+
+
+def test_there_is_no_other_writer() -> None:
+    package = Path(quietmean.__file__).parent
+    raw = re.compile(r"\.write_(text|bytes)\(|\.open\([^)]*\"[wax]b?\"|FileHandler\(|\.save_figure\(")
+    found = {str(path.relative_to(package)) for path in package.rglob("*.py") if raw.search(path.read_text())}
+    assert found == RAW

@@ -1,0 +1,171 @@
+"""Files that were made to do harm, or badly: one sentence, no more memory than is stated, nothing read beyond the file."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+import sys
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quietmean.core.errors import InputError
+from quietmean.statistics import Column, Columns
+from quietmean.studies.data import read_columns, table, text
+
+AGE = Columns([Column(name="age", low=0, high=110)])
+
+
+def workbook(path: Path, cells: dict[str, object]) -> Path:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["age", "note"])
+    for age in (40, 50):
+        book.active.append([age, "x"])
+    for place, cell in cells.items():
+        book.active[place] = cell
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("place", "records"),
+    [("XFD1048576", [40, 50]), ("A1048576", [40, 50, 7]), ("XFD3", [40, 50]), ("Z2", [40, 50])],
+)
+def test_a_stray_cell_is_a_row_at_most(place: str, records: list[float], tmp_path: Path) -> None:
+    path = workbook(tmp_path / "t.xlsx", {place: 7})
+    np.testing.assert_allclose(read_columns(path, AGE).ravel(), records)
+
+
+def test_a_workbook_that_lies_about_its_size(tmp_path: Path) -> None:
+    honest = workbook(tmp_path / "honest.xlsx", {})
+    with zipfile.ZipFile(honest) as source, zipfile.ZipFile(tmp_path / "t.xlsx", "w") as target:
+        for entry in source.infolist():
+            content = source.read(entry)
+            if entry.filename.startswith("xl/worksheets/"):
+                content = content.replace(b'ref="A1:B3"', b'ref="A1:XFD1048576"')
+                assert b"XFD1048576" in content
+            target.writestr(entry.filename, content)
+    np.testing.assert_allclose(read_columns(tmp_path / "t.xlsx", AGE).ravel(), [40, 50])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="memory is not limited there")
+def test_a_process_that_reads_a_workbook_may_end_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("python_calamine")
+    (tmp_path / "t.xls").write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(4096))
+    much = "from quietmean.core.portability import limit_memory; limit_memory(2**30); bytearray(2**31)"
+    for program in ("import os; os.abort()", "import sys; sys.exit(1)", much):
+        monkeypatch.setattr("quietmean.studies.data.workbook._READ_OTHER", program)
+        with pytest.raises(InputError, match=r"t\.xls cannot be read as a workbook: save it anew"):
+            read_columns(tmp_path / "t.xls", AGE)
+
+
+def test_other_workbooks_are_read_by_a_process_of_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("python_calamine")
+    rows = "".join(
+        f'<table:table-row><table:table-cell office:value-type="{kind}" {value}><text:p>{shown}</text:p></table:table-cell>'
+        f'<table:table-cell office:value-type="date" office:date-value="2024-01-0{day}"><text:p>x</text:p></table:table-cell>'
+        "</table:table-row>"
+        for kind, value, shown, day in (("float", 'office:value="40"', "40", 1), ("float", 'office:value="50.5"', "50.5", 2))
+    )
+    names = "".join(
+        f'<table:table-cell office:value-type="string"><text:p>{name}</text:p></table:table-cell>' for name in ("age", "seen")
+    )
+    content = (
+        '<?xml version="1.0"?><office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
+        'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" '
+        'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
+        f'<office:body><office:spreadsheet><table:table table:name="A"><table:table-row>{names}</table:table-row>{rows}'
+        "</table:table></office:spreadsheet></office:body></office:document-content>"
+    )
+    with zipfile.ZipFile(tmp_path / "t.ods", "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        manifest = '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>'
+        archive.writestr("META-INF/manifest.xml", manifest)
+        archive.writestr("content.xml", content)
+    columns = Columns([*AGE, Column.model_validate({"name": "seen", "low": "2024-01-01", "high": "2024-12-31"})])
+    np.testing.assert_allclose(read_columns(tmp_path / "t.ods", columns), np.array([[40, 0], [50.5, 1]]))
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "MOST_UNPACKED", 2**16)
+    (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"age\n" + b"1\n" * 2**17))
+    with pytest.raises(InputError, match=r"bomb\.csv\.gz unpacks to more than"):
+        read_columns(tmp_path / "bomb.csv.gz", AGE)
+    monkeypatch.setattr("quietmean.studies.data.reading.MOST_UNPACKED", 2**10)
+    with pytest.raises(InputError, match=r"t\.xlsx unpacks to more than"):
+        read_columns(workbook(tmp_path / "t.xlsx", {}), AGE)
+
+
+def test_a_bomb_takes_no_more_memory_than_is_stated(tmp_path: Path) -> None:
+    import tracemalloc
+
+    with gzip.open(tmp_path / "bomb.csv.gz", "wb") as file:
+        for _ in range(40):
+            file.write(bytes(2**20))
+    tracemalloc.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text, "MOST_UNPACKED", 2**20)
+            with pytest.raises(InputError, match="unpacks to more than"):
+                read_columns(tmp_path / "bomb.csv.gz", AGE)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * 2**20
+
+
+def test_a_view_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quietmean.studies.data.database.MOST_CELLS", 2**18)
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as base:
+        base.execute(
+            "CREATE VIEW endless AS WITH RECURSIVE n(age) AS (SELECT 1 UNION ALL SELECT age + 1 FROM n) SELECT age FROM n"
+        )
+        base.commit()
+    assert table.MOST_CELLS >= 10**8
+    with pytest.raises(InputError, match=r"t\.sqlite has more than 128 million cells"):
+        read_columns(tmp_path / "t.sqlite", AGE)
+
+
+@pytest.mark.parametrize("elsewhere", ["read_csv('{folder}/other.csv')", "read_parquet('http://127.0.0.1:9/x.parquet')"])
+def test_a_duckdb_file_reaches_nothing_but_itself(elsewhere: str, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    (tmp_path / "other.csv").write_text("age\n99\n")
+    path = tmp_path / "t.duckdb"
+    with closing(duckdb.connect(str(path))) as base:
+        base.execute("CREATE TABLE inside AS SELECT 40 AS age")
+        if "http" in elsewhere:
+            base.execute("CREATE TABLE later AS SELECT 41 AS age")
+        else:
+            base.execute(f"CREATE VIEW later AS SELECT * FROM {elsewhere.format(folder=tmp_path)}")  # noqa: S608
+    query = tmp_path / "q.sql"
+    query.write_text(f"SELECT age FROM {elsewhere.format(folder=tmp_path)}")  # noqa: S608
+    for said in ("#table=later", f"#query={query}") if "http" not in elsewhere else (f"#query={query}",):
+        with pytest.raises(InputError, match=r"t\.duckdb cannot be read.*no view reaches beyond the file"):
+            read_columns(f"{path}{said}", AGE)
+    np.testing.assert_allclose(read_columns(f"{path}#table=inside", AGE).ravel(), [40])
+
+
+def test_a_query_changes_no_setting_of_duckdb(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with closing(duckdb.connect(str(tmp_path / "t.duckdb"))) as base:
+        base.execute("CREATE TABLE inside AS SELECT 40 AS age")
+    query = tmp_path / "q.sql"
+    query.write_text("SELECT age FROM inside); SET enable_external_access = true; SELECT (1")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_columns(f"{tmp_path / 't.duckdb'}#query={query}", AGE)
+
+
+def test_a_database_with_a_log_where_nobody_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("PRAGMA journal_mode = WAL")
+        base.execute("CREATE TABLE t (age REAL)")
+        base.executemany("INSERT INTO t VALUES (?)", [(40,), (50,)])
+        base.commit()
+    monkeypatch.setattr("quietmean.studies.data.database.os.access", lambda path, mode: False)
+    np.testing.assert_allclose(read_columns(path, AGE).ravel(), [40, 50])
+    assert [one.name for one in tmp_path.iterdir()] == ["t.sqlite"]
