@@ -106,7 +106,7 @@ def test_numbers_at_risk_summed_from_the_right_alone_are_found() -> None:
         error = np.sqrt(np.einsum("ip,pq,iq->i", curve.risk_slopes, curve.noise, curve.risk_slopes))
         scores.append((curve.at_risk - (exact - lost / 2)) / error)
         # Each cell with its own noise, added up from the right.
-        own = np.sqrt(2.0) / MU * math.sqrt(1.2) * np.random.default_rng((SEED, 1, seed)).standard_normal((11, 2)).sum(axis=1)
+        own = np.sqrt(2.0) / MU * math.sqrt(1.2) * np.random.default_rng((SEED, 1, seed)).standard_normal((13, 2)).sum(axis=1)
         forgetful.append(np.cumsum(own[::-1])[::-1][0] / error[0])
     spread = np.std(scores, axis=0)
     assert (np.abs(spread - 1) <= 0.2).all(), spread
