@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
-from quietmean.studies.data.days import day_first, days_since
+from quietmean.studies.data.days import date_of, days_of, order_said
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.table import Cells, Stored, Table, plain_name
@@ -25,7 +26,9 @@ from quietmean.studies.data.text import Tell
 MISSING_TEXTS = frozenset(
     ["", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", ".", "-", "--", "?", "#value!", "#div/0!", "<na>", "nat"]
 )
-_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
+# Larger numbers than this are no codes and no levels; and what stands for a cell that has no text.
+_LARGEST_WHOLE, _STRANGE = 1e300, "\N{REPLACEMENT CHARACTER}"
 _SHAPES = {
     "numbers": (Stored.NUMBERS, Stored.MIXED),
     "dates": (Stored.DATES, Stored.MIXED),
@@ -45,28 +48,33 @@ def floats_of(table: Table, column: Column, numerals: Numerals, location: Locati
     return values
 
 
-def numeral_texts(table: Table, columns: Sequence[Column]) -> list[list[str]]:
-    """Texts in each column of numbers, which show how numbers are written in the file."""
-    found: list[list[str]] = []
-    for column in columns:
-        cells = table.column(column.name)
-        if column.numeric and not column.since and cells.stored is Stored.MIXED:
-            codes = set(column.missing_codes)
-            found.append([text for cell in cells.values if isinstance(cell, str) and (text := cell.strip()) not in codes])
-    return found
+def is_empty(cell: Any) -> bool:
+    """Does a library say that nothing is in it? Some have values that are not equal to themselves, or to nothing at all."""
+    if cell is None:
+        return True
+    try:
+        return bool(cell != cell)
+    except (TypeError, ValueError):
+        # pandas' NA, of which no comparison is true or false; and arrays.
+        return not isinstance(cell, Iterable)
 
 
 def text_of_cell(cell: Any) -> str | None:
     """As it is compared with levels and names of parties; None if it is empty. A whole number has no decimals."""
-    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
+    if is_empty(cell):
         return None
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
     if isinstance(cell, float | np.floating | Decimal):
-        return f"{cell:.0f}" if cell == int(cell) else str(cell)
+        whole = math.isfinite(cell) and abs(float(cell)) < _LARGEST_WHOLE and cell == int(cell)
+        return f"{cell:.0f}" if whole else str(cell)
     if isinstance(cell, datetime.date):
         return cell.isoformat()
-    return plain_name(cell) or None
+    try:
+        return plain_name(cell) or None
+    # Whatever it is, and however it is written: it is one cell.
+    except Exception:
+        return _STRANGE
 
 
 def _numbers(table: Table, cells: Cells, column: Column, numerals: Numerals) -> NDArray[np.float64]:
@@ -82,16 +90,36 @@ def _numbers(table: Table, cells: Cells, column: Column, numerals: Numerals) -> 
     def number(cell: Any) -> float:
         if isinstance(cell, str):
             return value(cell)
-        return float(cell) if isinstance(cell, int | float | Decimal) and not isinstance(cell, bool) else np.nan
+        return _float(cell) if isinstance(cell, int | float | Decimal | np.number) and not isinstance(cell, bool) else np.nan
 
     return np.array([number(cell) for cell in cells.values], dtype=np.float64)
 
 
+def _float(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+    except ValueError:
+        return math.nan
+
+
 def _days(table: Table, cells: Cells, column: Column, location: Location) -> NDArray[np.float64]:
-    """Dates as days since the column's public day; NaN for what is none."""
+    """Dates as days since the column's public day; NaN for what is none. Times of the day are left out."""
     _require("dates", table, cells, column)
-    first = day_first(cells.values, location, column.name)
-    return days_since(cells.values, datetime.date.fromisoformat(column.since), day_first=first)
+    order, start = order_said(location), days_of(datetime.date.fromisoformat(column.since))
+
+    @cache
+    def of_text(text: str) -> float:
+        day = date_of(text.strip(), order)
+        return math.nan if day is None else days_of(day) - start
+
+    def value(cell: Any) -> float:
+        if isinstance(cell, str):
+            return of_text(cell)
+        return days_of(cell) - start if isinstance(cell, datetime.date) and not is_empty(cell) else math.nan
+
+    return np.array([value(cell) for cell in cells.values], dtype=np.float64)
 
 
 def _require(what: str, table: Table, cells: Cells, column: Column) -> None:
@@ -115,16 +143,18 @@ def _levels(table: Table, cells: Cells, column: Column, tell: Tell) -> NDArray[n
     else:
         known = {plain_name(level): float(place) for place, level in enumerate(column.levels)}
     codes = {plain_name(code) for code in column.missing_codes}
+    by_meaning = _by_meaning(known, codes)
 
     @cache
     def place(text: str | None) -> float:
         if text is None or text in codes:
             return np.nan
         wanted = text.lower() if column.boolean else text
-        whole = _WHOLE.fullmatch(wanted)
-        for spelling in (wanted, whole[1] if whole else wanted):
-            if spelling in known:
-                return known[spelling]
+        if wanted in known:
+            return known[wanted]
+        meaning = _meaning(wanted)
+        if meaning is not None and meaning in by_meaning:
+            return by_meaning[meaning]
         return np.nan if text.lower() in MISSING_TEXTS else -1.0
 
     values = np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
@@ -132,6 +162,22 @@ def _levels(table: Table, cells: Cells, column: Column, tell: Tell) -> NDArray[n
     if strange:
         _tell(table, column, strange, "neither true nor false" if column.boolean else "none of the declared levels", tell)
     return values
+
+
+def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[float, float]:
+    """Places of levels, NaN for codes, by the number that they are; none where two are the same: ``01``, ``1``."""
+    declared = [(_meaning(text), place) for text, place in {**known, **dict.fromkeys(codes, math.nan)}.items()]
+    numbers = [(meaning, place) for meaning, place in declared if meaning is not None]
+    places: dict[float, float] = {}
+    for meaning, place in numbers:
+        if places.setdefault(meaning, place) != place and not math.isnan(place):
+            return {}
+    return places
+
+
+def _meaning(text: str) -> float | None:
+    """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases."""
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _tell_strange(table: Table, column: Column, lacking: NDArray[np.bool_], cells: Cells, what: str, tell: Tell) -> None:

@@ -1,70 +1,67 @@
-"""Dates in cells as days since a public day."""
+"""Dates in cells as days since a public day: each by itself."""
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from quietmean.core.errors import InputError
 from quietmean.studies.data.location import Location
 
 # The year first, with or without a time behind; points are written with the day first everywhere.
-_ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:[T ].*)?")
-_COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})")
-_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?: .*)?")
-_SLASHES = re.compile(r"(\d{1,2})[/-](\d{1,2})[/-](\d{4})(?: .*)?")
+_TIME = r"(?:[T ].*)?"
+_YEAR_FIRST = re.compile(rf"(\d{{4}})([-/])(\d{{1,2}})\2(\d{{1,2}}){_TIME}", re.ASCII | re.DOTALL)
+_COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
+_POINTS = re.compile(rf"(\d{{1,2}})\.(\d{{1,2}})\.(\d{{4}}){_TIME}", re.ASCII | re.DOTALL)
+_MONTH_BY_NAME = re.compile(rf"(\d{{1,2}})[- ]([A-Za-z]{{3}})[a-z]*[- ](\d{{4}}){_TIME}", re.ASCII | re.DOTALL)
+# Only where the order of day and month was said.
+_UNCLEAR = re.compile(rf"(\d{{1,2}})([-/.])(\d{{1,2}})\2(\d{{4}}|\d{{2}}){_TIME}", re.ASCII | re.DOTALL)
+_MONTHS = {name: place for place, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
 _EPOCH = datetime.date(1970, 1, 1)
+# Of two digits, years up to this one are of this century, as POSIX has it.
+_LAST_OF_THIS_CENTURY = 68
 
 
-def day_first(cells: Iterable[Any], location: Location, column: str) -> bool:
-    """Are dates such as 03/04/2020 written with the day first? Raises :class:`InputError` if that is not known."""
-    said = location.said.get("dates")
-    if said is not None:
-        return said == "day-first"
-    texts = (_SLASHES.fullmatch(cell.strip()) for cell in cells if isinstance(cell, str))
-    pairs = [(int(found[1]), int(found[2])) for found in texts if found]
-    days, months = any(first > 12 for first, _ in pairs), any(second > 12 for _, second in pairs)
-    if pairs and days == months:
-        raise InputError(
-            f"dates in column {column!r} of {location.name} may have day or month first: say {location.name}#dates=day-first "
-            f"or {location.name}#dates=month-first, or write them as 2020-01-31"
-        )
-    return days
+def order_said(location: Location) -> str:
+    """What was said of the order of day and month, or nothing."""
+    return location.said.get("dates", "")
 
 
-def days_since(cells: Iterable[Any], first: datetime.date, *, day_first: bool) -> NDArray[np.float64]:
-    """Days since ``first``, (rows,); NaN for what is no date. Times of the day are left out."""
-    start = (first - _EPOCH).days
-    return np.array([_day(cell, day_first) for cell in cells], dtype=np.float64) - start
+def days_of(day: datetime.date) -> float:
+    """Days since 1970-01-01; times of the day are left out."""
+    if isinstance(day, datetime.datetime):
+        day = day.date()
+    return float((day - _EPOCH).days)
 
 
-def _day(cell: Any, day_first: bool) -> float:
-    if isinstance(cell, datetime.datetime):
-        cell = cell.date()
-    if not isinstance(cell, datetime.date):
-        found = _date(cell.strip(), day_first) if isinstance(cell, str) else None
-        if found is None:
-            return np.nan
-        cell = found
-    return float((cell - _EPOCH).days)
-
-
-def _date(text: str, day_first: bool) -> datetime.date | None:
-    if found := _ISO.fullmatch(text) or _COMPACT.fullmatch(text):
-        year, month, day = found.groups()
-    elif found := _POINTS.fullmatch(text):
-        day, month, year = found.groups()
-    elif found := _SLASHES.fullmatch(text):
-        one, other, year = found.groups()
-        day, month = (one, other) if day_first else (other, one)
-    else:
-        return None
+def date_of(text: str, order: str) -> datetime.date | None:
+    """The date in a text without blanks around it, or None. ``order``: day-first, month-first, or "" where nobody said it."""
+    parts = _parts(text, order)
     try:
-        return datetime.date(int(year), int(month), int(day))
+        return None if parts is None else datetime.date(*parts)
     except ValueError:
         return None
+
+
+def is_unclear(text: str) -> bool:
+    """Is it a date whose order of day and month, or whose century, must be said?"""
+    return date_of(text, "") is None and any(date_of(text, order) is not None for order in ("day-first", "month-first"))
+
+
+def _parts(text: str, order: str) -> tuple[int, int, int] | None:
+    """Year, month and day."""
+    if matched := _YEAR_FIRST.fullmatch(text):
+        return int(matched[1]), int(matched[3]), int(matched[4])
+    if matched := _COMPACT.fullmatch(text):
+        return int(matched[1]), int(matched[2]), int(matched[3])
+    if matched := _POINTS.fullmatch(text):
+        return int(matched[3]), int(matched[2]), int(matched[1])
+    if matched := _MONTH_BY_NAME.fullmatch(text):
+        month = _MONTHS.get(matched[2].lower())
+        return None if month is None else (int(matched[3]), month, int(matched[1]))
+    matched = _UNCLEAR.fullmatch(text) if order else None
+    if matched is None:
+        return None
+    first, second, year = int(matched[1]), int(matched[3]), int(matched[4])
+    if len(matched[4]) == 2:
+        year += 2000 if year <= _LAST_OF_THIS_CENTURY else 1900
+    return (year, second, first) if order == "day-first" else (year, first, second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from quietmean.core.errors import InputError
 from quietmean.core.extras import command_for, import_extra, is_installed
+from quietmean.studies.data.cells import is_empty
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.table import Cells, Stored, Table, plain_name
 
@@ -50,18 +52,26 @@ def _cells(series: Any, narwhals: Any) -> Cells:
     kind = series.dtype
     name = str(kind)
     if kind.is_numeric():
-        numbers = series.cast(narwhals.Float64).fill_null(float("nan")).to_numpy()
-        return Cells(np.asarray(numbers, dtype=np.float64), Stored.NUMBERS, name)
+        return Cells(_numbers(series, narwhals), Stored.NUMBERS, name)
     if kind == narwhals.Boolean:
         return Cells(series.to_list(), Stored.TRUTH, name)
     if kind in (narwhals.Date, narwhals.Datetime):
-        return Cells([None if day != day else day for day in series.to_list()], Stored.DATES, name)
+        return Cells([None if is_empty(day) else day for day in series.to_list()], Stored.DATES, name)
     if kind in (narwhals.Categorical, narwhals.Enum):
         return Cells(series.cast(narwhals.String).to_list(), Stored.MIXED, name)
     if kind in (narwhals.String, narwhals.Object, narwhals.Unknown):
         # Also a column without a single value; pandas has NaN for missing among texts.
-        return Cells([None if cell != cell else cell for cell in series.to_list()], Stored.MIXED, name)
+        return Cells([None if is_empty(cell) else cell for cell in series.to_list()], Stored.MIXED, name)
     return Cells(series.to_list(), Stored.OTHER, name)
+
+
+def _numbers(series: Any, narwhals: Any) -> Any:
+    """As float64, (rows,), rounded to the nearest; NaN where one is missing."""
+    try:
+        return np.asarray(series.cast(narwhals.Float64).fill_null(float("nan")).to_numpy(), dtype=np.float64)
+    # A library may refuse a number that float64 cannot hold exactly, and quote it.
+    except Exception:
+        return np.array([math.nan if is_empty(cell) else float(cell) for cell in series.to_list()], dtype=np.float64)
 
 
 def _by_polars(path: Path, kind: str) -> Any:

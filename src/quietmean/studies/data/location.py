@@ -1,11 +1,14 @@
-"""Where a site's data are, and how they are written: ``FILE`` or ``FILE#NAME=VALUE,NAME=VALUE``.
+"""Where a site's data are, and how they are written: ``FILE`` or ``FILE#NAME=VALUE,NAME=VALUE``, and ``NAME.format.toml`` beside.
 
 What stands behind the # is about this site's file, so it belongs to the data and not to the study: ``visits.csv#decimal=comma``,
-``visits.xlsx#sheet=2024``, ``clinic.sqlite#table=visits``, ``clinic.duckdb#query=visits.sql``.
+``visits.xlsx#sheet=2024``, ``clinic.sqlite#table=visits``, ``clinic.duckdb#query=visits.sql``. What is to be said each time
+stands in ``visits.format.toml`` in the same folder; what is said behind the # comes first. How a file is read is fixed before any
+of its rows is looked at: by these, else by its kind and its header.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +20,11 @@ DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
 # What may be said of a file; the values of those that have a choice.
 _CHOICES: dict[str, tuple[str, ...]] = {
     "decimal": ("comma", "point"),
+    "thousands": ("comma", "point", "none"),
     "delimiter": tuple(DELIMITERS),
     "dates": ("day-first", "month-first"),
     "encoding": (),
+    "multiline": ("true", "false"),
     "skip": (),
     "sheet": (),
     "table": (),
@@ -39,11 +44,11 @@ class Location:
         """From ``FILE#NAME=VALUE,...``; a file whose own name has a # is taken as it is."""
         text = str(source)
         if "#" not in text or Path(text).exists():
-            return cls(Path(text))
+            return cls(Path(text), _in_format_file(Path(text)))
         parts = text.split("#")
         heads = ["#".join(parts[:place]) for place in range(1, len(parts))]
-        head = next((one for one in heads if Path(one).exists()), heads[0])
-        return cls(Path(head), _said(text[len(head) + 1 :], Path(head).name))
+        head = next((candidate for candidate in heads if Path(candidate).exists()), heads[0])
+        return cls(Path(head), _in_format_file(Path(head)) | _said(text[len(head) + 1 :], Path(head).name))
 
     def __post_init__(self) -> None:
         for name, value in self.said.items():
@@ -57,6 +62,8 @@ class Location:
                 raise InputError(
                     f"#{name}={value} of {self.path.name} is not known{nearest(value, known)}: use {' or '.join(known)}"
                 )
+        if self.said.get("thousands", "none") == self.said.get("decimal", ""):
+            raise InputError(f"the same mark is said of {self.path.name} for decimals and for thousands: choose two")
         skip = self.said.get("skip", "0")
         if not skip.isdecimal():
             raise InputError(
@@ -75,14 +82,39 @@ class Location:
     def only(self, kind: str, known: Collection[str]) -> None:
         """Raises :class:`InputError` if something was said that has no meaning for this ``kind`` of source."""
         for name in self.said:
-            if name not in {*known, "decimal", "dates"}:
+            if name not in {*known, "decimal", "thousands", "dates"}:
                 raise InputError(f"#{name}= has no meaning for {self.name}, which is {kind}: leave it out")
+
+
+def format_file(path: Path) -> Path:
+    """Where it may be said how a data file is written: ``visits.format.toml`` beside ``visits.csv`` or ``visits.csv.gz``."""
+    return path.with_name(f"{_stem(path)}.format.toml")
 
 
 def account_name(source: Path | str) -> str:
     """The name of the file without its endings: what an account for these data is called."""
-    path = Location.of(source).path
+    return _stem(Location.of(source).path)
+
+
+def _stem(path: Path) -> str:
     return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
+
+
+def _in_format_file(path: Path) -> dict[str, str]:
+    """What the file beside says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
+    beside = format_file(path)
+    try:
+        raw = tomllib.loads(beside.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        raise InputError(
+            f'{beside.name} cannot be read: write lines such as decimal = "comma", as quietmean data proposes them'
+        ) from None
+    wrong = [name for name, value in raw.items() if not isinstance(value, str | int)]
+    if wrong:
+        raise InputError(f"{wrong[0]} of {beside.name} is no text, number or truth value: write for example {wrong[0]} = 'comma'")
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in raw.items()}
 
 
 def _said(text: str, name: str) -> dict[str, str]:

@@ -1,114 +1,91 @@
-"""How numbers are written: decimal point or decimal comma, and marks between groups of three digits.
+"""How numbers are written, cell by cell: no other cell, and no other row, decides how one is read.
 
-Between commas, numbers have a decimal point; where most numbers of a column have a comma instead, the file is refused. In any
-other text the cells decide, and one cell never does against many: ``61,5`` and ``1.234,5`` are written with a decimal comma,
-``61.5`` and ``0.123`` with a point; ``1.234`` alone may be either, and a file that has nothing but such numbers is refused until
-its owner says which.
+The decimal mark is what was said of the source, else a comma where semicolons are between the columns, and a point anywhere else.
+Blanks and apostrophes before three digits are groups. Of both marks in one cell the last is decimal; one mark several times,
+always before three digits, is of groups. The other mark alone is decimal, too, unless exactly three digits follow: ``1.234`` may
+then be 1.234 or 1234, and counts as missing, for a factor of a thousand is never guessed.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from quietmean.core.errors import InputError
 from quietmean.studies.data.location import Location
 
-# The part of the cells that decide which must agree.
-_AGREE = 0.9
+MARKS = {"comma": ",", "point": "."}
 _PLAIN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-_WITH_POINT = re.compile(r"[+-]?(\d*\.\d+|\d+\.)([eE][+-]?\d+)?")
-_WITH_COMMA = re.compile(r"[+-]?(\d*,\d+|\d+,)([eE][+-]?\d+)?")
-# Of groups of three digits: with points (and perhaps a comma), with commas (and perhaps a point).
-_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?")
-_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+_GROUPED = {mark: re.compile(rf"[+-]?\d{{1,3}}({re.escape(mark)}\d{{3}})+") for mark in ",."}
 # Blanks of all kinds and apostrophes between groups mean nothing else.
 _BLANKS = re.compile(r"(?<=\d)[\u0020\u00a0\u2009\u202f'\u2019](?=\d{3}(?!\d))")
 _SPECIAL = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf, "infinity": math.inf, "-infinity": -math.inf}
+_THREE_DIGITS = re.compile(r"[+-]?\d*[.,]\d{3}")
+# No number in a cell of a person's file is longer; the time that a longer text takes to convert is nobody's to choose.
+_LONGEST = 64
 
 
 @dataclass(frozen=True)
 class Numerals:
-    """``mark``: the decimal mark. ``grouped``: is it known well enough that the other one stands between groups of digits?"""
+    """``mark``: the decimal mark. ``groups``: the mark of thousands, "" for none, None where nobody said which."""
 
     mark: str = "."
-    grouped: bool = False
+    groups: str | None = None
 
     @classmethod
-    def found(cls, columns: Sequence[Sequence[str]], location: Location, *, point: bool) -> Self:
-        """From what was said of the file, or from the cells of its ``columns`` of numbers; ``point``: commas are between them.
-
-        Raises :class:`InputError` if they may be read in two ways.
-        """
-        said = location.said.get("decimal")
-        if said is not None:
-            return cls("," if said == "comma" else ".", True)
-        points, commas, either = _evidence(itertools.chain.from_iterable(columns))
-        if point:
-            if not points and any(map(_mostly_with_comma, columns)):
-                # Not one cell but most: the file as a whole is written so.
-                raise InputError(
-                    f"commas are between the columns of {location.name}, and in most of its numbers: say what they are there, "
-                    f"{location.name}#decimal=comma or {location.name}#decimal=point"
-                )
-            return cls(".", points > 0)
-        if points + commas == 0:
-            if either:
-                raise InputError(
-                    f"numbers in {location.name} have one mark before three digits, for thousands or for decimals: say "
-                    f"which mark is decimal, {location.name}#decimal=comma or {location.name}#decimal=point"
-                )
-            return cls()
-        if max(points, commas) < _AGREE * (points + commas):
-            raise InputError(
-                f"some numbers in {location.name} have a decimal point and some a decimal comma: say which is right, "
-                f"{location.name}#decimal=comma or {location.name}#decimal=point; others count as missing then"
-            )
-        return cls("." if points > commas else ",", True)
+    def of(cls, location: Location, delimiter: str = "") -> Self:
+        """From what was said of the source, else from what is between its columns."""
+        decimal, thousands = location.said.get("decimal"), location.said.get("thousands")
+        if decimal is None and thousands is None:
+            return cls("," if delimiter == ";" else ".")
+        if decimal is None:
+            mark = "," if thousands == "point" or (thousands == "none" and delimiter == ";") else "."
+        else:
+            mark = MARKS[decimal]
+        return cls(mark, _other(mark) if thousands is None else MARKS.get(thousands, ""))
 
     def value(self, text: str) -> float | None:
-        """Of a text without blanks around it; None if it is no number."""
-        if _PLAIN.fullmatch(text) and (self.mark == "." or "." not in text):
-            return float(text)
+        """Of a text without blanks around it; None if it is no number, or may be one of two."""
         if text.lower() in _SPECIAL:
             return _SPECIAL[text.lower()]
-        text = _BLANKS.sub("", text.replace("\u2212", "-"))
-        other = "," if self.mark == "." else "."
-        if self.grouped and (_COMMAS if self.mark == "." else _POINTS).fullmatch(text):
-            text = text.replace(other, "")
-        if other in text:
+        text = _BLANKS.sub("", text[: _LONGEST + 1].replace("\u2212", "-"))
+        if len(text) > _LONGEST:
             return None
-        text = text.replace(self.mark, ".")
-        return float(text) if _PLAIN.fullmatch(text) else None
+        plain = self._with_point(text)
+        return float(plain) if plain is not None and _PLAIN.fullmatch(plain) else None
 
-
-def _mostly_with_comma(texts: Sequence[str]) -> bool:
-    """Are most of the cells that hold something numbers with a comma? One alone decides nothing."""
-    _, commas, either = _evidence(text for text in texts if "," in text)
-    return commas + either > max(1, sum(map(bool, texts)) / 2)
-
-
-def _evidence(texts: Iterable[str]) -> tuple[int, int, int]:
-    """How many texts have a decimal point, how many a decimal comma, and how many may have either."""
-    points = commas = either = 0
-    for text in texts:
-        if "." not in text and "," not in text:
-            continue
+    def is_unclear(self, text: str) -> bool:
+        """Has it the other mark before exactly three digits, where nobody said what that mark is?"""
         text = _BLANKS.sub("", text)
-        grouped_points, grouped_commas = _POINTS.fullmatch(text), _COMMAS.fullmatch(text)
-        if grouped_points:
-            # A second point, or a comma behind, can only be a group.
-            sure = "," in text or text.count(".") > 1
-            commas, either = commas + sure, either + (not sure)
-        elif grouped_commas:
-            sure = "." in text or text.count(",") > 1
-            points, either = points + sure, either + (not sure)
-        elif _WITH_POINT.fullmatch(text):
-            points += 1
-        elif _WITH_COMMA.fullmatch(text):
-            commas += 1
-    return points, commas, either
+        return self.groups is None and self.mark not in text and _THREE_DIGITS.fullmatch(text) is not None
+
+    def _with_point(self, text: str) -> str | None:
+        """The same number with a decimal point and without groups; None where the marks make no number."""
+        other = _other(self.mark)
+        if self.groups is not None:
+            whole, mark, rest = text.partition(self.mark)
+            if other in whole:
+                if other != self.groups or not _GROUPED[other].fullmatch(whole):
+                    return None
+                whole = whole.replace(other, "")
+            return whole + ("." if mark else "") + rest if other not in rest else None
+        points, commas = text.count("."), text.count(",")
+        if points and commas:
+            return _last_is_decimal(text)
+        if points + commas > 1:
+            mark = "." if points else ","
+            return text.replace(mark, "") if _GROUPED[mark].fullmatch(text) else None
+        return None if self.is_unclear(text) else text.replace(",", ".")
+
+
+def _last_is_decimal(text: str) -> str | None:
+    """Of a text with both marks."""
+    mark = max(",.", key=text.rfind)
+    whole, _, rest = text.rpartition(mark)
+    other = _other(mark)
+    return f"{whole.replace(other, '')}.{rest}" if _GROUPED[other].fullmatch(whole) else None
+
+
+def _other(mark: str) -> str:
+    return "," if mark == "." else "."

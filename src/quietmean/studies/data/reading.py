@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column, Columns
 from quietmean.statistics.transforms import Transform
-from quietmean.studies.data.cells import floats_of, numeral_texts
+from quietmean.studies.data.cells import floats_of
 from quietmean.studies.data.database import read_database
 from quietmean.studies.data.delimited import read_delimited
 from quietmean.studies.data.frames import read_columnar, table_of_frame
@@ -66,7 +66,7 @@ def values_of(table: Table, columns: Columns, location: Location, tell: Tell = _
         require_column(table, column.name)
     if not table.height:
         raise InputError(f"{table.place} has no rows: a party needs at least one record")
-    numerals = Numerals.found(numeral_texts(table, read), location, point=table.point)
+    numerals = Numerals.of(location, table.delimiter)
     found: dict[str, NDArray[np.float64]] = {}
     for column in columns:
         if column.origin:
@@ -115,7 +115,7 @@ def _read_file(location: Location, wanted: Collection[str], tell: Tell) -> Table
     kind = _BINARY.get(location.path.suffix.lower())
     if kind is not None and b"\0" in first:
         raise InputError(f"file {location.name} cannot be read as a table: it is no {kind} file, or damaged")
-    return read_delimited(text_of(unpacked(location.path), location, tell), location, wanted)
+    return read_delimited(text_of(unpacked(location.path), location), location, wanted, tell)
 
 
 def _read_zip(location: Location, wanted: Collection[str]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -45,8 +45,8 @@ class Cells:
 class Table:
     """``place``: its name in messages. ``take``: the cells of a column by its place. ``lines``: where each row begins.
 
-    ``word``: what a place in it is called: ``line`` of a text as editors count, or ``row``. ``point``: are numbers written with a
-    decimal point because commas are between the columns?
+    ``word``: what a place in it is called: ``line`` of a text as editors count, or ``row``. ``delimiter``: what is between the
+    columns of a text.
     """
 
     place: str
@@ -54,7 +54,7 @@ class Table:
     lines: Sequence[int]
     take: Callable[[int], Cells] = field(repr=False)
     word: str = "row"
-    point: bool = False
+    delimiter: str = ""
 
     def __post_init__(self) -> None:
         """Raises :class:`InputError` if two columns have the same name."""
@@ -85,10 +85,16 @@ class Table:
 def require_column(table: Table, column: str) -> None:
     """Raises :class:`InputError` if the table has no such column."""
     if plain_name(column) not in table.names:
-        raise InputError(
-            f"column {column!r} is not among the {len(table.names)} columns of {table.place}{nearest(column, table.names)}: "
-            "check its name, and that the first row of the file holds the names of its columns"
-        )
+        raise heading_absent(table.place, {plain_name(column)}, table.names)
+
+
+def heading_absent(place: str, wanted: Collection[str], names: Sequence[str]) -> InputError:
+    """The first of the ``wanted`` columns is not there. Of the headings only one is shown that is nearly the same."""
+    column = next(name for name in sorted(wanted) if name not in names)
+    return InputError(
+        f"column {column!r} is not among the {len(names)} columns of {place}{nearest(column, names)}: "
+        "check its name, and that the first row of the file holds the names of its columns"
+    )
 
 
 def too_many_cells(place: str) -> InputError:
@@ -108,15 +114,11 @@ def plain_name(name: object) -> str:
 
 
 def of_rows(place: str, heading: Iterable[object], rows: Sequence[Sequence[Any]], lines: Sequence[int], **more: Any) -> Table:
-    """The table of rows that have as many cells as the heading; rows at its end in which all cells are empty are no records."""
-    height = len(rows)
-    while height and all(cell is None or (isinstance(cell, str) and not cell.strip()) for cell in rows[height - 1]):
-        height -= 1
-    kept = rows[:height]
+    """The table of rows that have as many cells as the heading: each is a record, whatever is in it."""
     return Table(
         place,
         tuple(plain_name(name) for name in heading),
-        lines[:height],
-        lambda column: Cells([row[column] for row in kept]),
+        lines,
+        lambda column: Cells([row[column] for row in rows]),
         **more,
     )

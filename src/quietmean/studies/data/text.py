@@ -21,8 +21,6 @@ _MARKS = [
 ]
 # A small file may unpack to any size: no more than so many bytes are made of it.
 MOST_UNPACKED = 2**30
-# How much of a file is looked at to tell UTF-16 without a mark from binary data.
-_LOOK = 4096
 Tell = Callable[[str], None]
 
 
@@ -46,48 +44,38 @@ def unpacked(path: Path) -> bytes:
     return raw
 
 
-def text_of(raw: bytes, location: Location, tell: Tell) -> str:
-    """The text of a file, by its mark, else UTF-8, else Windows-1252 (of which Latin-1 is a part), which the owner is told.
+def text_of(raw: bytes, location: Location) -> str:
+    """The text of a file, by what was said, else by its mark, else by its first two bytes: UTF-16 has a zero in one of them.
 
-    Raises :class:`InputError` if it holds no text.
+    In any other text a cell is UTF-8, or if it is not, Windows-1252: see :func:`cell_text`. What is no text has replacement
+    characters. Raises :class:`InputError` for an encoding that is none.
     """
     named = location.said.get("encoding")
     if named is not None:
         return _as_named(raw, named, location.name)
     for mark, encoding in _MARKS:
         if raw.startswith(mark):
-            return raw[len(mark) :].decode(encoding, errors="replace")
-    if b"\0" in raw[:_LOOK]:
-        return _without_mark(raw, location.name)
+            raw = raw[len(mark) :]
+            return raw.decode(encoding, errors="surrogateescape" if encoding == "utf-8" else "replace")
+    if len(raw) > 1 and (raw[0] == 0) != (raw[1] == 0):
+        return raw.decode("utf-16-be" if raw[0] == 0 else "utf-16-le", errors="replace")
+    return raw.decode("utf-8", errors="surrogateescape")
+
+
+def cell_text(cell: str) -> str:
+    """A cell of a text; one that is not UTF-8 is Windows-1252, of which Latin-1 is a part."""
     try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    lossy = raw.decode("utf-8", errors="replace")
-    broken = lossy.count("\N{REPLACEMENT CHARACTER}")
-    if sum(sign > "\x7f" for sign in lossy) > 2 * broken:
-        # Text in UTF-8 in which a few characters are damaged.
-        return lossy
-    tell(f"{location.name} is not in UTF-8 and was read as Windows-1252 (Latin-1); {location.name}#encoding=NAME says otherwise")
-    return raw.decode("cp1252", errors="replace")
+        if not cell.isascii():
+            cell.encode("utf-8")
+    except UnicodeEncodeError:
+        return cell.encode("utf-8", errors="surrogateescape").decode("cp1252", errors="replace")
+    return cell
 
 
 def _as_named(raw: bytes, encoding: str, name: str) -> str:
     try:
-        return raw.decode(encoding).removeprefix("\ufeff")
+        return raw.decode(encoding, errors="replace").removeprefix("\ufeff")
     except LookupError:
         raise InputError(
             f"#encoding={encoding} of {name} is not known: use for example utf-8, utf-16, latin-1 or cp1252"
         ) from None
-    except UnicodeDecodeError:
-        raise InputError(f"{name} is not in {encoding}: leave #encoding= out, or name another, such as latin-1") from None
-
-
-def _without_mark(raw: bytes, name: str) -> str:
-    """UTF-16 has a zero in every second byte of Western text."""
-    look = raw[: min(_LOOK, len(raw) // 2 * 2)]
-    zeros = [look[start::2].count(0) for start in (0, 1)]
-    half = len(look) / 2
-    if max(zeros) > 0.5 * half and min(zeros) < 0.05 * half:
-        return raw.decode("utf-16-be" if zeros[0] > zeros[1] else "utf-16-le", errors="replace")
-    raise InputError(f"{name} cannot be read as a table, it holds binary data: give a CSV file, or a format that quietmean knows")
