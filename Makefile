@@ -30,7 +30,7 @@ demo-survival: .venv/examples.stamp
 	$(BIN)/quietmean run --data $(DEMO)/survival/patients.csv --party-column hospital \
 	  --column days --bounds 0 2000 --column recurrence --boolean --column hormone --levels none therapy \
 	  --column age --bounds 20 90 --column tumour --bounds 0 80 \
-	  --statistic "survival(days, recurrence, by=hormone, horizon=2000, bins=8, share=4)" \
+	  --statistic "survival(days, recurrence, by=hormone, horizon=2000, bins=16, share=4)" \
 	  --statistic "group-means(age, by=hormone)" --statistic "group-means(tumour, by=hormone)" \
 	  --epsilon 6 --delta 1e-6 --dropouts 0.1 --round-timeout 5 --out $(DEMO)/survival/run
 	@echo "Open $(DEMO)/survival/run/report.html in a browser."

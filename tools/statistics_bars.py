@@ -161,7 +161,7 @@ def errors_of_first_kind(seeds: int) -> Iterator[Line]:
 def log_rank(seeds: int) -> Iterator[Line]:
     """Of the log-rank test where both arms have the same hazard and the same censoring."""
     columns = Columns([Column(name="t", low=0, high=10), Column(name="e", boolean=True), Column(name="arm", levels=("a", "b"))])
-    workload, count = workload_of(columns, "survival(t, e, by=arm, bins=10)"), 1000
+    workload, count = workload_of(columns, "survival(t, e, by=arm, bins=20)"), 1000
     noise = noise_of(workload, 1.0, count)
     rejected, ignoring = 0, 0
     for seed in range(seeds):

@@ -98,12 +98,15 @@ def test_numbers_at_risk_summed_from_the_right_alone_are_found() -> None:
         (statistic,) = workload.statistics
         assert isinstance(statistic, Timed)
         (curve,) = statistic.curves(found, COLUMNS).each
-        exact = np.array([(records[:, 0] >= edge).sum() for edge in range(10)], dtype=np.float64)
+        # Time 0, which nobody has, and the last time, which some may, are bins of their own.
+        begins = np.array([0.0, *range(10), 10.0])
+        exact = np.array([(records[:, 0] >= edge).sum() for edge in begins], dtype=np.float64)
         lost = np.array([((records[:, 0] >= e) & (records[:, 0] < e + 1) & (records[:, 1] == 0)).sum() for e in range(10)])
+        lost = np.array([0, *lost, 0])
         error = np.sqrt(np.einsum("ip,pq,iq->i", curve.risk_slopes, curve.noise, curve.risk_slopes))
         scores.append((curve.at_risk - (exact - lost / 2)) / error)
         # Each cell with its own noise, added up from the right.
-        own = np.sqrt(2.0) / MU * math.sqrt(1.2) * np.random.default_rng((SEED, 1, seed)).standard_normal((11, 2)).sum(axis=1)
+        own = np.sqrt(2.0) / MU * math.sqrt(1.2) * np.random.default_rng((SEED, 1, seed)).standard_normal((13, 2)).sum(axis=1)
         forgetful.append(np.cumsum(own[::-1])[::-1][0] / error[0])
     spread = np.std(scores, axis=0)
     assert (np.abs(spread - 1) <= 0.2).all(), spread
