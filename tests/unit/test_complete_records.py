@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 import pytest
+import statsmodels.api as statsmodels
+from lifelines.datasets import load_lung
 from numpy.typing import NDArray
 
 from quietmean.core.domain import Count, PrivacyUnit
@@ -195,3 +197,45 @@ def test_forty_percent_missing_at_default_options_is_within_the_noise_of_the_com
         assert found.completeness is not None
         assert abs(found.completeness.present - len(complete)) < 4.5 * found.completeness.present_error
         assert not [flag for flag in found.flags if flag.code == "filled-in"]
+
+
+def test_the_missing_cells_of_the_lung_study() -> None:
+    """Real records with missing cells, bounds declared and nothing else: answers and numbers as of pandas and statsmodels."""
+    lung = load_lung().rename(columns={"wt.loss": "loss", "meal.cal": "meal", "ph.karno": "karno"})
+    asked = {"loss": (-30.0, 70.0), "meal": (0.0, 3000.0), "karno": (0.0, 100.0)}
+    columns = Columns([Column(name=name, low=low, high=high) for name, (low, high) in asked.items()])
+    records = lung[list(asked)].to_numpy(dtype=np.float64)
+    assert np.isnan(records).sum() > 60
+    pair = lung[["loss", "meal"]].dropna()
+    fitted = statsmodels.OLS(pair["loss"], statsmodels.add_constant(pair["meal"])).fit()
+    expected = {
+        "mean(loss)": ("", lung["loss"].mean(), lung["loss"].count()),
+        "variance(karno)": ("variance", lung["karno"].var(), lung["karno"].count()),
+        "correlation(loss, meal)": ("loss:meal", pair.corr().iloc[0, 1], len(pair)),
+        "linear-regression(loss ~ meal)": ("meal", fitted.params["meal"], len(pair)),
+    }
+    for text, (term, value, count) in expected.items():
+        workload = Workload(columns, (parse_statistic(read_text(text)),), PrivacyUnit.RECORD)
+        (answer,) = workload.decode(workload.of_records(records).mean(axis=0), SILENT, float(len(records)))
+        place = answer.estimates.terms.index(term)
+        assert answer.estimates.value[place] == pytest.approx(value, rel=1e-6), text
+        assert answer.estimates.n is not None
+        assert answer.estimates.n[place, 0] == pytest.approx(count, abs=1e-3), text
+
+
+@pytest.mark.parametrize("text", STATISTICS)
+def test_no_interval_is_one_point_where_there_is_noise(text: str) -> None:
+    """However far noise moves an estimate out of its range: one point would look like certainty."""
+    workload = Workload(COLUMNS, (STATISTICS[text],), PrivacyUnit.RECORD)
+    records = holed("0.15")
+    records[:, 4], records[:, 5] = 0.0, 0.0
+    mean, rng = workload.of_records(records).mean(axis=0), np.random.default_rng(6)
+    for noise in (1e-4, 3e-3, 3e-2):
+        for _ in range(25):
+            (answer,) = workload.decode(mean + noise * rng.standard_normal(len(mean)), noise, float(ROWS))
+            found = answer.estimates
+            noisy = np.isfinite(found.standard_error) & (found.standard_error > 0) & np.isfinite(found.value)
+            for interval in (found.of_noise, found.of_population):
+                if interval is not None:
+                    points = noisy & (interval[:, 0] >= interval[:, 1])
+                    assert not points.any(), [term for term, point in zip(found.terms, points, strict=True) if point]

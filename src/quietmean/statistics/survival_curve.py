@@ -189,7 +189,8 @@ class Curve:
         Sampling has its interval on the scale of log(-log S), the noise, which is normal on that of S, one of its own; their
         distances from the estimate are added in squares (Zou and Donner, Statistics in Medicine 27, 2008).
         """
-        survival, reach = self.survival, Z * self.noise_errors
+        # Beyond 0 and 1 an interval of one point would look like certainty.
+        survival, reach = np.clip(self.survival, 0.0, 1.0), Z * self.noise_errors
         alone = np.column_stack([survival, survival])
         if sampled:
             both = zip(survival.tolist(), self.sampling_errors.tolist(), strict=True)
