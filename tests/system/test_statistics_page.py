@@ -53,7 +53,7 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
 
 
 def test_the_study_file_of_the_page() -> None:
-    text, _ = blocks(PAGE, "toml")
+    text, *_ = blocks(PAGE, "toml")
     study = Study.parse(tomllib.loads(text))
     (histogram,) = study.workload.statistics
     assert histogram.text == "histogram(bmi, edges=15 20 25 30 45)"
@@ -66,7 +66,7 @@ def test_the_study_file_of_the_page() -> None:
 
 
 def test_the_columns_of_the_page() -> None:
-    _, text = blocks(PAGE, "toml")
+    _, text, *_ = blocks(PAGE, "toml")
     columns = {column.name: column for column in Study.parse(tomllib.loads(text)).workload.columns}
     assert (columns["admission"].since, columns["admission"].high) == ("2020-01-01", 1826.0)
     assert columns["logcrp"].low == pytest.approx(np.log(0.1))
@@ -75,7 +75,7 @@ def test_the_columns_of_the_page() -> None:
 
 def test_the_plan_of_the_page_says_how_wide(tmp_path: Path) -> None:
     _, command, _ = commands(PAGE)
-    text, _ = blocks(PAGE, "toml")
+    text, *_ = blocks(PAGE, "toml")
     (tmp_path / "study.toml").write_text(text)
     words = shlex.split(command)
     done = subprocess.run(

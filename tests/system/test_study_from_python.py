@@ -50,7 +50,7 @@ def test_it_answers_with_errors_and_what_it_cost(result: Any) -> None:
     assert result.missing == []
     assert result.names == ("0", "1", "2", "3")
     frame = result.to_frame()
-    assert frame.columns == ["statistic", "term", "estimate", "standard_error", "low", "high"]
+    assert frame.columns == ["statistic", "term", "estimate", "standard_error", "low", "high", "n"]
     assert set(frame["statistic"]) == {"mean(age)", "proportion(smoker)", "crosstab(sex, smoker)"}
     assert "mean(age)" in result._repr_html_()
     assert "epsilon" in repr(result)

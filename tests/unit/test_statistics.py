@@ -140,7 +140,9 @@ def test_the_mean_of_present_values() -> None:
     check_statistic(Mean(column="age", share=2.0), columns, records)
     empty = workload.encode(np.full((4, 2), np.nan))
     (unknown, _) = workload.decode(empty.vector / 4, 0.01, 4.0)
-    assert unknown.estimates.value[0] == 50.0
+    assert np.isnan(unknown.estimates.value[0])
+    assert unknown.estimates.of_noise.tolist() == [[0.0, 100.0]]
+    assert "too few values" in unknown.estimates.reason
     assert unknown.estimates.standard_error[0] == np.inf
 
 

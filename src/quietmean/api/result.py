@@ -97,7 +97,7 @@ class StudyResult(Tabular):
         return [*(self.absent or ()), *self.outcome.missing(self.names)]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One for each term: estimate, standard error of the noise, ends of the interval for the population."""
+        """One for each term: estimate, standard error of the noise, ends of the interval for the population, how many records."""
         return [
             {
                 "statistic": answer.statistic.text,
@@ -106,6 +106,7 @@ class StudyResult(Tabular):
                 "standard_error": float(answer.estimates.standard_error[place]),
                 "low": _end(answer.estimates, place, 0),
                 "high": _end(answer.estimates, place, 1),
+                "n": float("nan") if answer.estimates.n is None else float(answer.estimates.n[place, 0]),
             }
             for answer in self.outcome.answers
             for place, term in enumerate(answer.estimates.terms)

@@ -149,8 +149,12 @@ def interval_texts(found: Estimates) -> list[str]:
 
 
 def print_statistics(document: dict[str, Any]) -> None:
-    """Tests of all statistics, and what is flagged, in sentences."""
+    """Tests of all statistics, of how many records they are where values are missing, and what is flagged, in sentences."""
     for one in document["statistics"]:
+        complete = one.get("completeness")
+        if complete and complete["missing"] > 2 * complete["standard_error_missing"]:
+            counts = f"{complete['present']:,.0f} records have all values that it needs, {complete['missing']:,.0f} have not"
+            out.print(f"{one['name']}: {counts}", markup=False)
         for name, test in one.get("tests", {}).items():
             if test["p_value"] is not None:
                 shown = "< 0.001" if test["p_value"] < 0.001 else f"= {test['p_value']:.3f}"

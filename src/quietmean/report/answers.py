@@ -24,6 +24,7 @@ def answer_sections(answers: Sequence[Answer], truth: Sequence[Answer] | None) -
 def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]:
     drawn = plot(answer)
     found = answer.estimates
+    told = [] if found.completeness is None else [("records", str(found.completeness))]
     notes = list(dict.fromkeys(flag.message for flag in found.flags))
     if found.reason:
         notes.append(f"No interval of the population: {found.reason}.")
@@ -32,7 +33,7 @@ def _section(place: int, answer: Answer, truth: Answer | None) -> dict[str, Any]
         "what": answer.statistic.summary,
         "figure": "" if drawn is None else inline_svg(drawn[0], f"answer-{place}", drawn[1]),
         **(_printed(found.summary) or _table(answer, truth)),
-        "facts": _facts({name: one for name, one in found.summary.items() if name != "footnote"}),
+        "facts": told + _facts({name: one for name, one in found.summary.items() if name != "footnote"}),
         "tests": _tests(answer),
         "notes": [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in notes],
         "method": _method(answer),

@@ -48,6 +48,29 @@ class HypothesisTest:
         return {"statistic": known(self.statistic), "df": [known(one) for one in self.degrees], "p_value": known(self.p_value)}
 
 
+@dataclass(frozen=True)
+class Completeness:
+    """How many records have a value in all columns that an answer needs, and how many have not: estimates, with the standard
+    errors of the noise."""
+
+    present: float
+    missing: float
+    present_error: float
+    missing_error: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "present": known(self.present),
+            "missing": known(self.missing),
+            "standard_error_present": known(self.present_error),
+            "standard_error_missing": known(self.missing_error),
+        }
+
+    def __str__(self) -> str:
+        error = f" (noise: standard deviation {self.present_error:.2g})" if self.present_error else ""
+        return f"{self.present:,.0f} records have all values that it needs, {self.missing:,.0f} have not{error}"
+
+
 @dataclass(frozen=True, eq=False)
 class Estimates:
     """The estimates of a statistic, one entry per term: arrays of shape (terms,), in the units of the data.
@@ -64,6 +87,8 @@ class Estimates:
     where JSON has an object by group. ``headline``: the terms that a reader asks for first; all of them where there are none.
     ``resolution``: (terms, 2), how far below and above the estimate the answer for the same records without bins may lie; both
     intervals contain it already.
+    ``completeness``: how many records have what the answer needs; None where nothing tells it, as where missing cells are filled
+    in. ``n``: (terms, 2), how many each term is of, and the standard error of the noise in that; NaN where it is not known.
     """
 
     terms: tuple[str, ...]
@@ -81,6 +106,8 @@ class Estimates:
     flags: tuple[Flag, ...] = ()
     headline: tuple[str, ...] = ()
     resolution: Array | None = None
+    completeness: Completeness | None = None
+    n: Array | None = None
     reason: str = ""
     method: str = "normal"
 
@@ -106,7 +133,9 @@ class Estimates:
 
     def _interval(self, error: Array) -> Array:
         with np.errstate(invalid="ignore", over="ignore"):
-            ends = np.column_stack([self.value - Z * error, self.value + Z * error])
+            # Beyond the range an interval of one point would look like certainty.
+            inside = np.clip(self.value, self.low, self.high)
+            ends = np.column_stack([inside - Z * error, inside + Z * error])
         return np.clip(ends, self.low[:, None], self.high[:, None])
 
     @property
@@ -143,8 +172,12 @@ class Estimates:
             "p_value": self.by_term(self.p_value),
             "flags": [flag.code for flag in self.flags],
             "messages": [flag.message for flag in self.flags],
+            "flagged": [flag.to_json() for flag in self.flags],
             "method": self.method,
             "coverage_ignoring_noise": self.by_term(self.coverage_ignoring_noise),
+            "completeness": None if self.completeness is None else self.completeness.to_json(),
+            "n": None if self.n is None else self.by_term(self.n[:, 0]),
+            "n_standard_error": None if self.n is None else self.by_term(self.n[:, 1]),
         }
         if self.tests:
             told["tests"] = {name: test.to_json() for name, test in self.tests.items()}

@@ -64,6 +64,16 @@ def wilson(proportion: float, records: float, noise: float) -> tuple[float, floa
     return low, high
 
 
+def within(value: float, reach: float, limits: tuple[float, float]) -> tuple[float, float]:
+    """An interval that reaches so far from a value, within its limits.
+
+    A value that noise moved beyond them counts as the nearest: an interval of one point would look like certainty.
+    """
+    low, high = limits
+    inside = min(max(value, low), high)
+    return max(inside - reach, low), min(inside + reach, high)
+
+
 def few(what: str, estimate: float, error: float, upper: float, terms: tuple[str, ...] = ()) -> list[Flag]:
     """A count that noise hides: what is known is an upper end, not 0 or less. ``terms``: those that it is."""
     if estimate >= 2 * error:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quietmean.statistics.estimates import Estimates, Flag, Z
-from quietmean.statistics.intervals import t_quantile, t_test
+from quietmean.statistics.intervals import t_quantile, t_test, within
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -54,7 +54,7 @@ class Row:
         low, high = limits
         errors = [math.sqrt(max(noise, 0.0)), math.sqrt(max(noise, 0.0) + max(sampling, 0.0))]
         reaches = [Z * errors[0], t_quantile(degrees) * errors[1]]
-        ends = [(min(max(value - one, low), high), max(min(value + one, high), low)) for one in reaches]
+        ends = [within(value, one, limits) for one in reaches]
         return cls(term, value, errors[0], errors[1], low, high, ends[0], ends[1])
 
     @classmethod

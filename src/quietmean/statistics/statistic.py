@@ -116,6 +116,18 @@ class Feature(ABC):
         """The columns of which it counts missing cells as the middle of their bounds."""
         return ()
 
+    @property
+    def complete(self) -> Array | None:
+        """Weights (size,) of the quantities that make up the part of the records with a value in all columns that it needs.
+
+        None where nothing tells it, as where missing cells are filled in.
+        """
+        return None
+
+    def complete_in(self, by: str) -> Array | None:
+        """The same for each level of a column, (levels, size); None where it does not tell them apart."""
+        return None
+
     def family(self) -> Hashable:
         """Features of one family are released as one (:meth:`joined`); None for a feature by itself."""
         return None

@@ -17,6 +17,7 @@ from quietmean.core.mixtures import Sums
 from quietmean.core.party import Vector
 from quietmean.statistics.answers import Answer
 from quietmean.statistics.columns import Column, Columns
+from quietmean.statistics.completeness import counted
 from quietmean.statistics.decoding import Decoder
 from quietmean.statistics.estimates import Estimates, Flag
 from quietmean.statistics.statistic import Array, Feature, Records, Released, Statistic, presence_of, raw
@@ -234,7 +235,9 @@ class Workload:
         """What a statistic says, and which of it counts missing cells as the middle."""
         found = statistic.decode(released, self.declared)
         flags = [_filled_in(one, statistic.terms_of(one, found)) for one in self.filled_in(statistic)]
-        return replace(found, flags=(*found.flags, *flags)) if flags else found
+        found = replace(found, flags=(*found.flags, *flags))
+        # A statistic of many features says itself of how many records each term is.
+        return found if found.n is not None else counted(found, statistic, released, self.declared)
 
     def filled_in(self, *statistics: Statistic) -> tuple[Column, ...]:
         """The columns whose missing cells count as the middle of their bounds in some of the statistics, by default of all."""

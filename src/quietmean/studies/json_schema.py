@@ -139,8 +139,27 @@ def answer_schema() -> Schema:
         "p_value": _by_term(NUMBER),
         "flags": array(TEXT),
         "messages": described(array(TEXT), "the flags in words"),
+        "flagged": described(
+            array(record({"code": TEXT, "message": TEXT, "terms": array(TEXT), "upper": nullable(NUMBER)})),
+            "the flags with their terms, none of which stand for the whole answer, and what a hidden count is below",
+        ),
         "method": TEXT,
         "coverage_ignoring_noise": described(_by_term(NUMBER), "what an interval without the noise would cover"),
+        "completeness": described(
+            nullable(
+                record(
+                    {
+                        "present": nullable(NUMBER),
+                        "missing": nullable(NUMBER),
+                        "standard_error_present": nullable(NUMBER),
+                        "standard_error_missing": nullable(NUMBER),
+                    }
+                )
+            ),
+            "how many records have a value in all columns that it needs, and how many have not; null where cells are filled in",
+        ),
+        "n": described(_by_term(NUMBER), "how many records each term is of"),
+        "n_standard_error": described(_by_term(NUMBER), "of the privacy noise in that"),
         "tests": by_name(test),
         "summary": {"type": "object"},
         "reason": described(TEXT, "why nothing is said of the population"),

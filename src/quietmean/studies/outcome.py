@@ -23,6 +23,7 @@ from quietmean.protocols import Target
 from quietmean.protocols.execution import Execution
 from quietmean.protocols.target import budget_warnings
 from quietmean.statistics import Answer, Workload, column_means
+from quietmean.statistics.estimates import known
 
 Array = NDArray[np.float64]
 
@@ -113,8 +114,10 @@ class StudyOutcome:
         }
 
     def by_column(self, values: Mapping[str, float]) -> Any:
-        """Means of columns: an object by column, or for one column its plain number; null if its mean was not asked for."""
-        return values if len(self.workload.columns) > 1 else values.get(self.workload.columns.names[0])
+        """Means of columns: an object by column, or for one column its plain number; null if its mean was not asked for, or is
+        not known."""
+        told = {name: known(value) for name, value in values.items()}
+        return told if len(self.workload.columns) > 1 else told.get(self.workload.columns.names[0])
 
     def save_receipt(self, path: Path, origin: Mapping[str, Any] | None = None) -> None:
         """Write :meth:`receipt` to a file. Raises :class:`InputError` for another file that is there; see :func:`receipt_at`."""

@@ -84,11 +84,11 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):  # type: 
     @public
     def transform(self, X: Any) -> Array:
         """Shape (N, d). Nothing is released."""
-        found: Array = (self._rows(X) - self.mean_) / self.scale_
+        found: Array = (self._rows(X) - self._known(self.mean_, "the means")) / self.scale_
         return found
 
     @public
     def inverse_transform(self, X: Any) -> Array:
         """Back to the units of the columns, shape (N, d)."""
-        found: Array = self._rows(X) * self.scale_ + self.mean_
+        found: Array = self._rows(X) * self.scale_ + self._known(self.mean_, "the means")
         return found

@@ -23,7 +23,7 @@ from quietmean.core.mixtures import (
     block_diameter,
 )
 from quietmean.statistics.columns import Column
-from quietmean.statistics.features.crossed import Groups, groups_of
+from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of
 
 Array = NDArray[np.float64]
@@ -88,6 +88,13 @@ class ColumnBlock(Feature):
     @property
     def filled_in(self) -> tuple[Column, ...]:
         return (self.column,) if self.column.fills_in and self.by is None else ()
+
+    @property
+    def complete(self) -> Array | None:
+        return None if self.filled_in else np.tile(np.eye(BLOCK_SIZE)[0], self.groups)
+
+    def complete_in(self, by: str) -> Array | None:
+        return complete_in_groups(self.by, by, BLOCK_SIZE)
 
     def encode(self, records: Records) -> Array:
         # A cell that counts as the middle is present.

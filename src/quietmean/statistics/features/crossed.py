@@ -32,6 +32,18 @@ class Crossed:
 Groups = Column | Crossed
 
 
+def complete_in_groups(by: Groups | None, name: str, block: int) -> Array | None:
+    """Weights (levels, size) of the first of the ``block`` quantities of each group, for each level of the named column."""
+    if isinstance(by, Crossed) and name == by.first.name:
+        levels = np.kron(np.eye(len(by.first.categories)), np.ones(len(by.second.categories)))
+    elif by is not None and name == by.name:
+        levels = np.eye(len(by.categories))
+    else:
+        return None
+    weights: Array = np.kron(levels, np.eye(block)[0])
+    return weights
+
+
 def groups_of(records: Records, by: Groups) -> Array:
     """The place of each record's group, shape (rows,); NaN where a level is missing."""
     if isinstance(by, Crossed):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quietmean.core.input_domain import InputDomain
 from quietmean.core.mixtures import Products
 from quietmean.statistics.columns import Column
-from quietmean.statistics.features.crossed import Groups, groups_of
+from quietmean.statistics.features.crossed import Groups, complete_in_groups, groups_of
 from quietmean.statistics.statistic import TOTAL, Feature, Records, presence_of, raw
 
 Array = NDArray[np.float64]
@@ -163,6 +163,13 @@ class Moments(Feature):
     def domain(self) -> InputDomain:
         largest = float(self.factors.max())
         return InputDomain((Products(size=self.size, width=self.sensitivity, largest_coordinate=largest, scale=1.0),))
+
+    @property
+    def complete(self) -> Array | None:
+        return None if self.filled_in else np.tile(np.eye(self.block)[0], self.groups)
+
+    def complete_in(self, by: str) -> Array | None:
+        return None if self.filled_in else complete_in_groups(self.by, by, self.block)
 
     def encode(self, records: Records) -> Array:
         values = {vertex: vertex.values(records) for vertex in self.vertices}

@@ -91,6 +91,13 @@ class PrefixTable(Feature):
             code = self.to_grid(code * scale, scale, step) / scale
         return code.T
 
+    @property
+    def complete(self) -> Array:
+        return self.table.complete
+
+    def complete_in(self, by: str) -> Array | None:
+        return self.table.complete_in(by)
+
     def events(self) -> Mapping[Hashable, Array]:
         return self.table.events()
 

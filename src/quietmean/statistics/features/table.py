@@ -205,6 +205,21 @@ class Table(Feature):
                 found[event] = self.along(place, weights)
         return found
 
+    @property
+    def complete(self) -> Array:
+        weights = np.ones(self.size)
+        for place, axis in enumerate(self.axes):
+            # What is missing is the last cell of every axis.
+            weights *= self.along(place, 1.0 - np.eye(len(axis.labels))[-1])
+        return weights
+
+    def complete_in(self, by: str) -> Array | None:
+        for place, axis in enumerate(self.axes):
+            if axis.column.name == by and not axis.edges:
+                cells = np.eye(len(axis.labels))[:-1]
+                return np.array([self.complete * self.along(place, cell) for cell in cells])
+        return None
+
     def along(self, place: int, weights: Array) -> Array:
         """Weights of the cells (size,) that depend on one axis only, from those of its cells."""
         shape = [1] * len(self.axes)

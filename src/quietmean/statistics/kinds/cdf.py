@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +43,7 @@ class CumulativeDistribution(Statistic):
     def decode(self, released: Released, columns: Columns) -> Estimates:
         known = cumulative(released, self._table(columns))
         if known is None:
-            return nothing_present(math.nan, 0.0, 1.0, f"column {self.column!r}")
+            return nothing_present(0.0, 1.0, f"column {self.column!r}")
         told = np.arange(len(known.edges))
         if self.edges is None and len(told) > _MOST_EDGES:
             told = np.unique(np.rint(np.linspace(0, told[-1], _MOST_EDGES)).astype(np.int64))

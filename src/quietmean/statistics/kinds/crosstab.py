@@ -12,7 +12,7 @@ from quietmean.core.schema import parameter
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest, Z
 from quietmean.statistics.features import Axis, Table
-from quietmean.statistics.intervals import chi_squared_test
+from quietmean.statistics.intervals import chi_squared_test, within
 from quietmean.statistics.kinds.histogram import counts
 from quietmean.statistics.known_levels import LEFT_OUT, KnownMargins
 from quietmean.statistics.rows import exp_or_infinite
@@ -173,7 +173,7 @@ def _difference(cells: Array, noise: Array) -> Row:
     sampling = sum(max(risk * (1 - risk), 0.0) / count for risk, count in ((one, first), (two, second)))
     errors = [math.sqrt(variance), math.sqrt(variance + sampling)]
     value = two - one
-    ends = [(max(value - Z * error, -1.0), min(value + Z * error, 1.0)) for error in errors]
+    ends = [within(value, Z * error, (-1.0, 1.0)) for error in errors]
     return value, errors[0], errors[1], ends[0], ends[1]
 
 

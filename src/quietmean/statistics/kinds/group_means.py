@@ -174,7 +174,8 @@ def _estimates(rows: list[_Row], tests: dict[str, HypothesisTest], flags: list[F
     value = np.array([row.value for row in rows])
     reach = np.array([t_quantile(degrees_of_freedom(row.noise, row.sampling, row.degrees)) for row in rows]) * error
     low, high = np.array([row.low for row in rows]), np.array([row.high for row in rows])
-    ends = np.clip(np.column_stack([value - reach, value + reach]), low[:, None], high[:, None])
+    inside = np.clip(value, low, high)
+    ends = np.clip(np.column_stack([inside - reach, inside + reach]), low[:, None], high[:, None])
     return Estimates(
         tuple(row.term for row in rows),
         value,

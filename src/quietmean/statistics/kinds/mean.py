@@ -13,7 +13,7 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import WHOLE, Estimates, Flag
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
-from quietmean.statistics.intervals import degrees_of_freedom, t_quantile
+from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, Means, site_column
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
@@ -58,11 +58,11 @@ class Mean(Statistic):
             return across.estimates()
         column, found = block.column, summary(released, block)
         if found is None:
-            return nothing_present(column.centre, column.low, column.high, f"column {column.name!r}")
+            return nothing_present(column.low, column.high, f"column {column.name!r}")
         sampling = found.sampling_of_mean
         error = math.sqrt(found.noise_of_mean + sampling)
         reach = t_quantile(degrees_of_freedom(found.noise_of_mean, sampling, found.present - 1)) * error
-        ends = tuple(min(max(end, column.low), column.high) for end in (found.mean - reach, found.mean + reach))
+        ends = within(found.mean, reach, (column.low, column.high))
         return Estimates.number(
             found.mean,
             math.sqrt(found.noise_of_mean),
@@ -74,10 +74,20 @@ class Mean(Statistic):
         )
 
 
-def nothing_present(value: float, low: float, high: float, what: str) -> Estimates:
-    """Where noise hides whether anything is present, nothing is known: ``value`` with an infinite error."""
+def nothing_present(low: float, high: float, what: str) -> Estimates:
+    """Where noise hides whether anything is present, nothing is known, but that the answer is from ``low`` to ``high``."""
     text = f"{what} has too few values for its noise: nothing is known about them; ask for a larger epsilon or more records"
-    return Estimates.number(value, math.inf, low, high, population=math.inf, flags=(Flag("nothing-present", text),))
+    return Estimates.number(
+        math.nan,
+        math.inf,
+        low,
+        high,
+        population=math.inf,
+        interval_noise=(low, high),
+        interval_population=(low, high),
+        flags=(Flag("nothing-present", text),),
+        reason=text,
+    )
 
 
 STATISTIC = Mean

@@ -99,7 +99,7 @@ class Quantiles(Statistic):
         column, known = columns[self.column], cumulative(released, self._table(columns))
         parties = columns.unit == PrivacyUnit.PARTY
         if known is None:
-            return nothing_present(math.nan, column.low, column.high, f"column {column.name!r}")
+            return nothing_present(column.low, column.high, f"column {column.name!r}")
         smooth = np.clip(isotonic_regression(known.parts).x / known.present, 0.0, 1.0)
         by_record = 0.0 if parties else 1 / released.weight
         found = [_quantile(known, smooth, one, by_record) for one in self.probabilities]

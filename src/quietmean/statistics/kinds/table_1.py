@@ -12,10 +12,11 @@ from quietmean.core.errors import InputError
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import LEAST_PRESENT, Summary, summary
 from quietmean.statistics.columns import MISSING, YES, Column, Columns
+from quietmean.statistics.completeness import records_of
 from quietmean.statistics.estimates import Estimates, Flag, HypothesisTest
 from quietmean.statistics.features import Axis, ColumnBlock, Table
 from quietmean.statistics.fields import names_field
-from quietmean.statistics.intervals import degrees_of_freedom, few, t_quantile, t_test, wilson
+from quietmean.statistics.intervals import degrees_of_freedom, few, t_quantile, t_test, wilson, within
 from quietmean.statistics.kinds.crosstab import independence, left_out
 from quietmean.statistics.kinds.group_means import compared, welch_anova
 from quietmean.statistics.kinds.proportion import part_of
@@ -96,6 +97,7 @@ class Table1(Statistic):
                 tests[column.name] = test
         order = [*groups, SMD]
         rows.sort(key=lambda row: order.index(row.group))
+        n = self._n(released, columns, dict(zip(groups, sizes, strict=True)), rows)
         text: dict[str, Any] = {
             "table": printed(columns_of_rows, groups, rows, tests, flags),
             "footnote": footnote(columns_of_rows, groups, rows, SMD in {row.group for row in rows}),
@@ -105,8 +107,28 @@ class Table1(Statistic):
             tests=tests,
             summary=text,
             flags=tuple(flags),
+            n=n,
             method="ratios of noisy means and counts; Student, Wilson, Welch and chi-squared with the noise in them",
         )
+
+    def _n(self, released: Released, columns: Columns, sizes: dict[str, _Size], rows: list[Row]) -> Array:
+        """Of how many records each row is, and the noise in that, (rows, 2): the present values of its column in its group."""
+        by, weight = self._by(columns), released.weight
+        counts: dict[tuple[str, str], tuple[float, float]] = {}
+        for column in self._rows(columns):
+            feature = self._feature(column, by)
+            weights = [feature.complete] if by is None else feature.complete_in(by.name)
+            for group, size, row in zip(
+                sizes, sizes.values(), weights if weights is not None else [None] * len(sizes), strict=True
+            ):
+                whole = (size.part * weight, size.error * weight)
+                present = (math.nan, math.nan) if row is None else records_of(released, feature, row)
+                names = (f"{column.name} mean", f"{column.name} sd", *(f"{column.name}:{level}" for level in column.categories))
+                counts |= {(group, name): present for name in names} | {
+                    (group, f"{column.name} {MISSING}"): whole,
+                    (group, SIZE): whole,
+                }
+        return np.array([counts.get((row.group, row.term), (math.nan, math.nan)) for row in rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +196,7 @@ def _mean(one: Summary | None, column: Column) -> Row:
         return Row.unknown(term, limits)
     found = Row.normal(term, one.mean, one.noise_of_mean, one.sampling_of_mean, limits)
     reach = t_quantile(degrees_of_freedom(one.noise_of_mean, one.sampling_of_mean, one.present - 1)) * found.error
-    low, high = (min(max(end, column.low), column.high) for end in (one.mean - reach, one.mean + reach))
-    return replace(found, of_population=(low, high))
+    return replace(found, of_population=within(one.mean, reach, limits))
 
 
 def _deviation(one: Summary | None, column: Column, group: str, flags: list[Flag]) -> Row:

@@ -13,6 +13,7 @@ from quietmean.statistics.block_summary import Summary, summary
 from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.features import ColumnBlock
+from quietmean.statistics.intervals import within
 from quietmean.statistics.kinds.mean import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
@@ -38,7 +39,7 @@ class Variance(Statistic):
         found = summary(released, ColumnBlock(column))
         largest = (column.width / 2) ** 2 * (released.weight / (released.weight - 1) if released.weight > 1 else 1.0)
         if found is None:
-            return nothing_present(math.nan, 0.0, largest, f"column {column.name!r}")
+            return nothing_present(0.0, largest, f"column {column.name!r}")
         parties = columns.unit == PrivacyUnit.PARTY
         return _estimates(found, largest, column.name, parties)
 
@@ -76,7 +77,7 @@ def _estimates(found: Summary, largest: float, column: str, parties: bool) -> Es
 
 
 def _ends(centre: float, error: float, largest: float, value: float) -> tuple[float, float]:
-    low, high = (min(max(end, 0.0), largest) for end in (centre - Z * error, centre + Z * error))
+    low, high = within(centre, Z * error, (0.0, largest))
     return (0.0 if math.isnan(value) else low), high
 
 

@@ -1,0 +1,55 @@
+"""Of how many records an answer is, from quantities that its features release anyway."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quietmean.statistics.columns import Columns
+from quietmean.statistics.estimates import Completeness, Estimates
+from quietmean.statistics.statistic import Feature, Released, Statistic
+
+Array = NDArray[np.float64]
+
+
+def counted(found: Estimates, statistic: Statistic, released: Released, columns: Columns) -> Estimates:
+    """The same with how many records have what it needs, and how many each term is of: those of its group, where it has one."""
+    known = [feature for feature in statistic.features(columns) if feature.complete is not None]
+    if not known:
+        return found
+    feature = known[0]
+    assert feature.complete is not None  # noqa: S101
+    present = records_of(released, feature, feature.complete)
+    by = getattr(statistic, "by", None)
+    groups: dict[str, tuple[float, float]] = {}
+    if by is not None:
+        weights = feature.complete_in(by)
+        # Terms of groups that nothing counts are of nobody knows how many.
+        categories = columns.category(by).categories
+        rows = [None] * len(categories) if weights is None else list(weights)
+        groups = {
+            level: (math.nan, math.nan) if row is None else records_of(released, feature, row)
+            for level, row in zip(categories, rows, strict=True)
+        }
+    names = [group for group, _ in found.groups] or list(found.terms)
+    return replace(
+        found, completeness=_completeness(released, feature, present), n=np.array([groups.get(name, present) for name in names])
+    )
+
+
+def records_of(released: Released, feature: Feature, weights: Array) -> tuple[float, float]:
+    """How many records the quantities with these weights, (size,), count, and the standard error of the noise in that."""
+    part, error = released.weighted(feature, weights)
+    return min(max(part * released.weight, 0.0), released.weight), error * released.weight
+
+
+def _completeness(released: Released, feature: Feature, present: tuple[float, float]) -> Completeness:
+    assert feature.complete is not None  # noqa: S101
+    # The others are the rest of all records, whose number may be an estimate.
+    gradient = np.zeros(len(released.quantities)) if released.whole is None else released.whole.copy()
+    gradient[released.places[feature]] -= feature.complete
+    error = math.sqrt(max(float(gradient @ released.deviations @ gradient), 0.0)) * released.weight
+    return Completeness(present[0], max(released.records - present[0], 0.0), present[1], error)
