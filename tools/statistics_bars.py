@@ -362,9 +362,29 @@ def wrong_models(seeds: int) -> Iterator[Line]:
             yield Line(what, "at least 93 %, flagged in less than 10 %", told, count, kept, question.reason)
 
 
+def times(seeds: int) -> Iterator[Line]:
+    """Of the population's interval where times are in bins."""
+    from survival_bars import EPSILON, SIZES, measured, populations
+
+    count = max(seeds // 8, 100)
+    for population in populations():
+        for size in SIZES:
+            for term, found in measured(population, size, count).items():
+                known = max(found.known, 1)
+                held, bins = found.held / known, found.bins / known
+                slack = 4 * math.sqrt(0.05 * 0.95 / known)
+                most = 0.95 + max(0.03, slack) if bins < 0.1 else 1.0
+                of_bins = f"{100 * bins:.0f} % of the width is bins, flagged {100 * found.coarse / known:.0f} %"
+                told = f"{100 * held:.1f} %, {found.known} known; {of_bins}"
+                what = f"coverage of {population.text} {term}, {population.what}, {size:,} records, epsilon {EPSILON:g}"
+                bar = "at least 93 %, at most 98 % where bins are below a tenth"
+                reason = "an interval of whole numbers holds more often than it says"
+                yield Line(what, bar, told, count, 0.95 - max(0.02, slack) <= held <= most, reason)
+
+
 PARTS: tuple[Callable[[int], Iterator[Line]], ...] = (
     cells, another_library, clinics, lung, fair, planned, errors_of_first_kind, log_rank, heavy_tail, coverage,
-    wrong_models,
+    wrong_models, times,
 )  # fmt: skip
 
 
