@@ -16,6 +16,7 @@ from quietmean.node.storage import Store
 from quietmean.planning import Plan, Target
 from quietmean.protocols import Protocol, registry
 from quietmean.protocols.inca import IncA
+from quietmean.protocols.protocol import ANY_DOMAIN
 from quietmean.protocols.result_broadcast import ResultBroadcast
 from support.fault_plans import fault_plans, short_fault_plans
 from support.faults import Crash, FaultOutcome, FaultPlan, check_run, run_with_faults
@@ -192,7 +193,9 @@ def plan_of(protocol: type[Protocol], parties: int) -> Plan:
     options: dict[str, Any] = {"rounds": 4} if "rounds" in protocol.options() else {}
     if protocol.name == "consensus":
         options = {"graph": "ring", "iterations": 4}
-    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2, sensitivity=2.0)
+    # The unit sphere is as wide as that; others hold no more than the smaller one.
+    sensitivity = 2.0 if protocol.domain != ANY_DOMAIN else 0.5
+    target = Target(parties=parties, epsilon=1.0, delta=1e-6, dimension=2, sensitivity=sensitivity)
     if protocol.name in PARAMETERS:
         return Plan(target, protocol.parse(PARAMETERS[protocol.name], parties))
     return Plan(target, protocol.from_options(options).template(target))
