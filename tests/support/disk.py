@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,20 +78,20 @@ class Machine:
         raise errors[trouble.kind]()
 
 
-def _party_of(path: Path) -> PartyId | None:
-    """Stores of a run are called by the numbers of their parties."""
-    number = path.name.partition(".")[0]
-    return int(number) if number.isdigit() else None
+def _party_of(path: Path, names: Sequence[str]) -> PartyId | None:
+    """Stores of a run are called by the names of their parties, or by their numbers."""
+    name = path.name.partition(".")[0]
+    return names.index(name) if name in names else int(name) if name.isdigit() else None
 
 
 @contextlib.contextmanager
-def failing_disk(trouble: Trouble | None = None, *, reads: bool = False) -> Iterator[Machine]:
+def failing_disk(trouble: Trouble | None = None, *, reads: bool = False, names: Sequence[str] = ()) -> Iterator[Machine]:
     """Everything that stores ask of the disk; without ``reads`` what only reads is left out, which a full disk still does."""
     machine = Machine(trouble)
     files: dict[int, PartyId] = {}
 
     def connect(path: Path) -> sqlite3.Connection:
-        party = _party_of(path)
+        party = _party_of(path, names)
 
         class Connection(sqlite3.Connection):
             def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
@@ -119,7 +119,7 @@ def failing_disk(trouble: Trouble | None = None, *, reads: bool = False) -> Iter
 
     def open_private(path: Path, flags: int) -> int:
         handle = own["open_private"](path, flags)
-        party = _party_of(path)
+        party = _party_of(path, names)
         if party is not None:
             files[handle] = party
         return int(handle)

@@ -22,6 +22,7 @@ import quietmean
 from quietmean.cli.columns import attach
 from quietmean.cli.help_texts import EXAMPLES
 from quietmean.cli.main import COMMANDS, main, make_app
+from quietmean.core.errors import Outage
 from quietmean.node import Identity
 from quietmean.node.monitor import status_path, write_status
 from quietmean.node.storage import Store, in_use
@@ -269,6 +270,17 @@ def test_the_service_calls_options_that_exist(capsys: pytest.CaptureFixture[str]
             [verifier, "verify", str(DEPLOY / "quietmean@.service")], capture_output=True, text=True, check=False
         )
         assert "Unknown" not in done.stderr
+
+
+@pytest.mark.parametrize("unit", sorted(DEPLOY.glob("*.service")), ids=lambda unit: unit.name)
+def test_a_service_is_started_again_after_an_outage(unit: Path) -> None:
+    """75 is neither a success nor for a person."""
+    settings = dict(line.split("=", 1) for line in unit.read_text().splitlines() if "=" in line and not line.startswith("#"))
+    assert settings["Restart"] in ("always", "on-failure")
+    outage = str(Outage.exit_code)
+    assert outage == "75"
+    for setting in ("RestartPreventExitStatus", "SuccessExitStatus"):
+        assert not {outage, "TEMPFAIL"} & set(settings.get(setting, "").split())
 
 
 @pytest.mark.parametrize("command", ["relay", "port"])

@@ -40,7 +40,8 @@ _COMMON = (
 )
 _CODES = (
     "Exit codes: 0 done; 1 a defect of quietmean; 2 a mistake in what was asked, and one sentence says how to mend it; 3 a "
-    "protocol could not finish; 130 interrupted."
+    "protocol could not finish; 75 a disk is full or fails, or memory is used up, and the same command goes on later; 130 "
+    "interrupted."
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from quietmean.cli.help_texts import epilogue
 from quietmean.cli.mistakes import refuse_fractions, sentence_of
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import QuietmeanError
+from quietmean.core.outage import ONCE_MORE, outage_of
 
 # A command's module is imported when it is asked for: what is quick to answer starts quickly.
 COMMANDS = {
@@ -88,7 +90,7 @@ def _add_extensions(app: App, asked: str | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish."""
+    """Exit code 0 on success, 2 for a user's mistake, 3 if a protocol could not finish, 75 where it can go on later."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     hide_error_texts()
     saying.json = "--json" in given
@@ -144,11 +146,14 @@ def _run(tokens: list[str]) -> None:
         # Whoever read the output has seen enough (quietmean ... | head). What is in the buffer goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
-    except OSError as error:
-        if error.filename is None:
+    except (OSError, sqlite3.OperationalError) as error:
+        place = getattr(error, "filename", None)
+        if (outage := outage_of(error, place or "what this command writes", ONCE_MORE)) is not None:
+            fail(str(outage), outage.exit_code)
+        if place is None or not isinstance(error, OSError):
             raise
         fail(
-            f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: check the path, your rights and the space",
+            f"{error.filename}: {(error.strerror or 'it cannot be used').lower()}: check the path and your rights",
             2,
         )
     except KeyboardInterrupt:

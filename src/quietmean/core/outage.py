@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -23,17 +25,43 @@ _SQLITE_READ_ONLY: Final = {
 }
 
 
-def outage_of(error: BaseException, path: Path) -> Outage | None:
+# After the remedy: of a study, whose party waits for it, and of any other command.
+THE_STUDY_GOES_ON: Final = "the study goes on"
+ONCE_MORE: Final = "then run the same command again"
+
+
+def outage_of(error: BaseException, path: Path | str, then: str = THE_STUDY_GOES_ON) -> Outage | None:
     """The error in a sentence if it is of a disk, at ``path``, or of memory; None for any other."""
     if isinstance(error, Outage):
         return error
     if _is(error, _FULL, _SQLITE_FULL):
-        return Outage(f"no space beside {path}: make room, the study goes on")
+        return Outage(f"no space beside {path}: make room, {then}")
     if _is(error, _FAILS, _SQLITE_FAILS) or is_read_only(error):
-        return Outage(f"the disk with {path} fails or has no room ({reason_of(error)}): mend it or make room, the study goes on")
+        return Outage(f"the disk with {path} fails or has no room ({reason_of(error)}): mend it or make room, {then}")
     if isinstance(error, MemoryError) or _is(error, _MEMORY, {}):
-        return Outage(f"no memory is left for {path}: end what else runs on this machine, the study goes on")
+        return Outage(f"no memory is left for {path}: end what else runs on this machine, {then}")
     return None
+
+
+def refuse_outage(error: BaseException, path: Path | str) -> None:
+    """Raises :class:`Outage` for an error of a disk that is full or fails: another place is no remedy for that.
+
+    A place that could never be written is left to the caller.
+    """
+    if not is_read_only(error) and (outage := outage_of(error, path, ONCE_MORE)) is not None:
+        raise outage from None
+
+
+def require_space(path: Path, size: int) -> None:
+    """Raises :class:`Outage` where a file at ``path`` cannot grow to ``size`` bytes. Quotas are not looked at."""
+    folder = path.parent
+    with contextlib.suppress(OSError):
+        free = shutil.disk_usage(folder).free
+        if free < size:
+            raise Outage(
+                f"no space beside {path}: {free / 1e6:.1f} MB are free, and this study takes {size / 1e6:.1f} MB or more: make "
+                f"room, {THE_STUDY_GOES_ON}"
+            )
 
 
 def is_read_only(error: BaseException) -> bool:

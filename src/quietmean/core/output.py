@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from quietmean.core.codec import canonical_json, decode_json
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import owner_only, sync_folder
 
 Recognises = Callable[[bytes], bool]
@@ -65,6 +66,7 @@ class Output:
             if there != content:
                 self._put(content, replace=there is not None)
         except OSError as error:
+            refuse_outage(error, self.path)
             raise self._impossible(reason_of(error)) from None
 
     def write_json(self, document: Any) -> None:
@@ -80,6 +82,7 @@ class Output:
                     raise self._refused("holds something else")
             return self.path.open("a", encoding="utf-8")
         except OSError as error:
+            refuse_outage(error, self.path)
             raise self._impossible(reason_of(error)) from None
 
     def _replaced(self, content: bytes | None) -> bytes | None:

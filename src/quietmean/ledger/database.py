@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quietmean.core.errors import InputError, reason_of
+from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import open_private, sync_folder
 from quietmean.randomness import Seed
 
@@ -94,8 +95,10 @@ class Database:
                 yield
                 self._database.execute("COMMIT")
             except BaseException:
+                # After some errors SQLite has done so itself, and others end that, too.
                 if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
+                    with contextlib.suppress(sqlite3.OperationalError):
+                        self._database.execute("ROLLBACK")
                 raise
 
     def _prepare(self) -> None:
@@ -149,6 +152,7 @@ class Database:
                 raise InputError(
                     f"ledger {self.path} has been in use by another process for {_WAIT_SECONDS:g} s: wait for it and try again"
                 ) from None
+            refuse_outage(error, self.path)
             raise InputError(f"ledger {self.path} is not usable ({reason_of(error)}): mend the file or choose another") from None
 
 
@@ -164,6 +168,7 @@ def _make_file(path: Path, create: bool) -> None:
         # A name that is not on disk would take the file with it.
         sync_folder(path.parent)
     except OSError as error:
+        refuse_outage(error, path)
         raise InputError(f"ledger {path} cannot be opened ({reason_of(error)}): choose a writable place") from None
 
 

@@ -63,6 +63,8 @@ async def run_party(settings: NodeSettings) -> NodeResult:
 
 async def _open_store(settings: NodeSettings, patience: Patience) -> Store:
     async def attempt() -> Store:
+        if not settings.store.exists():
+            settings.require_space()
         return settings.open_store()
 
     return await endure(attempt, settings.store, patience)

@@ -23,6 +23,7 @@ import msgspec
 
 from quietmean.core.codec import convert, decode_json
 from quietmean.core.errors import InputError
+from quietmean.core.outage import refuse_outage
 from quietmean.core.portability import lock, open_private, sync_folder
 from quietmean.node import Identity
 from quietmean.node.net import Purpose
@@ -133,9 +134,10 @@ class AuditLog:
                 _write(handle, start + _line(signed))
                 return Written(entry, signed).head
         except OSError as error:
+            refuse_outage(error, self.path)
             raise InputError(
-                f"audit log {self.path} cannot be written ({error.strerror}), and nothing is done without it: check your rights "
-                "and the space, or name another place in the policy"
+                f"audit log {self.path} cannot be written ({error.strerror}), and nothing is done without it: check your rights, "
+                "or name another place in the policy"
             ) from None
 
     @contextmanager

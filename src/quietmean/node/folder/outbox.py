@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from quietmean.core.errors import InputError
+from quietmean.core.outage import outage_of, refuse_outage
 from quietmean.core.party import PartyId
 from quietmean.core.portability import open_private
 from quietmean.node.folder.slot import Kind, Slot
@@ -28,6 +30,7 @@ class Outbox:
 
     def __init__(self, path: Path, session: str, party: PartyId) -> None:
         self._party = party
+        self._path = path
         try:
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
             self._database = sqlite3.connect(path, isolation_level=None)
@@ -36,46 +39,55 @@ class Outbox:
             self._database.execute("INSERT OR IGNORE INTO session VALUES (?)", (session,))
             sessions = [row[0] for row in self._database.execute("SELECT name FROM session")]
         except (OSError, sqlite3.Error) as error:
+            refuse_outage(error, path)
             raise InputError(f"file {path} cannot be used ({error}): it is made by join, beside its store") from None
         if sessions != [session]:
             raise InputError(f"file {path} is of another study: give --store with another name")
 
     def next_number(self, receiver: PartyId) -> int:
-        (last,) = self._database.execute(
+        (last,) = self._execute(
             "SELECT MAX(number) FROM file WHERE kind = ? AND receiver = ?", (Kind.REQUEST, receiver)
         ).fetchone()
         return 1 if last is None else int(last) + 1
 
     def answered(self, receiver: PartyId) -> set[int]:
         """Numbers of the requests that this party has answered."""
-        rows = self._database.execute("SELECT number FROM file WHERE kind = ? AND receiver = ?", (Kind.ANSWER, receiver))
+        rows = self._execute("SELECT number FROM file WHERE kind = ? AND receiver = ?", (Kind.ANSWER, receiver))
         return {int(number) for (number,) in rows}
 
     def waiting(self) -> Iterator[tuple[Slot, bytes]]:
         """What was put, or not yet, and nobody told that it was received."""
-        rows = self._database.execute("SELECT kind, number, receiver, file FROM file WHERE file IS NOT NULL ORDER BY number")
+        rows = self._execute("SELECT kind, number, receiver, file FROM file WHERE file IS NOT NULL ORDER BY number")
         for kind, number, receiver, file in rows:
             yield Slot(Kind(kind), number, self._party, receiver), file
 
     def add(self, slot: Slot, file: bytes, request: bytes | None = None) -> None:
         """``request``: the digest of what is asked, of a request."""
         row = slot.kind, slot.number, slot.receiver, file, request
-        self._database.execute("INSERT INTO file VALUES (?, ?, ?, ?, ?, NULL)", row)
+        self._execute("INSERT INTO file VALUES (?, ?, ?, ?, ?, NULL)", row)
 
     def received(self, slot: Slot, answer: bytes | None = None) -> None:
         """The receiver has it; ``answer``: to a request."""
         place = slot.kind, slot.number, slot.receiver
-        self._database.execute(
-            "UPDATE file SET file = NULL, answer = ? WHERE kind = ? AND number = ? AND receiver = ?", (answer, *place)
-        )
+        self._execute("UPDATE file SET file = NULL, answer = ? WHERE kind = ? AND number = ? AND receiver = ?", (answer, *place))
 
     def asked(self, receiver: PartyId, request: bytes) -> tuple[int, bytes | None] | None:
         """The number of the last request with this digest, and its answer if that has come."""
-        found = self._database.execute(
+        found = self._execute(
             "SELECT number, answer FROM file WHERE kind = ? AND receiver = ? AND request = ? ORDER BY number DESC LIMIT 1",
             (Kind.REQUEST, receiver, request),
         ).fetchone()
         return None if found is None else (int(found[0]), found[1])
 
     def close(self) -> None:
-        self._database.close()
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._database.close()
+
+    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        """One statement, which is a transaction. Raises :class:`Outage` for what the disk refuses."""
+        try:
+            return self._database.execute(statement, values)
+        except (sqlite3.Error, OSError, MemoryError) as error:
+            if (outage := outage_of(error, self._path)) is not None:
+                raise outage from None
+            raise

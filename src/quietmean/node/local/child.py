@@ -22,6 +22,7 @@ import numpy as np
 from quietmean.core.codec import decode_json
 from quietmean.core.crash import hide_error_texts
 from quietmean.core.errors import InputError, QuietmeanError
+from quietmean.core.outage import outage_of
 from quietmean.core.party import Vector
 from quietmean.node.local.child_settings import ChildSettings
 from quietmean.node.monitor import Done, Event, Failed, RoundBegun, event_json
@@ -47,6 +48,12 @@ def main(path: Path, listening: int) -> int:
             _write_atomically(Path(settings.result), json.dumps({"refused": record.to_json()}).encode())
         _report(Failed(str(error), error.exit_code))
         return error.exit_code
+    except (OSError, MemoryError) as error:
+        outage = outage_of(error, Path(settings.result))
+        if outage is None:
+            raise
+        _report(Failed(str(outage), outage.exit_code))
+        return outage.exit_code
     return 0
 
 

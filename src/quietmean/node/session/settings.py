@@ -12,6 +12,7 @@ import numpy as np
 
 from quietmean.core.codec import digest
 from quietmean.core.errors import InputError
+from quietmean.core.outage import require_space
 from quietmean.core.party import PartyId, Vector
 from quietmean.node.folder import FolderSettings
 from quietmean.node.monitor import Event, NodeView, Report
@@ -106,6 +107,11 @@ class NodeSettings:
         plans = [self.plan.digest, *(one.plan.digest for _, one in sorted(self.quorum.smaller.items()))]
         agreed = {"minimum": self.quorum.minimum, "start_by": self.quorum.start_by, "conveners": list(self.roster.conveners)}
         return digest({"format": "quietmean-quorum-1", "roster": self.roster.digest, "plans": plans, **agreed})
+
+    def require_space(self) -> None:
+        """Before the start: what any study of this dimension stores at least finds room. Raises :class:`Outage`."""
+        # State and result, with four bytes a coordinate where they are on a grid.
+        require_space(self.store, 2 * 4 * self.plan.target.dimension)
 
     def open_store(self, fresh: Callable[[], Seed] = Seed.from_os) -> Store:
         """The party's store for this study and input. Raises :class:`InputError`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from quietmean.core.errors import InputError
+from quietmean.core.outage import refuse_outage
 
 _TABLES = {"fact", "pledge", "state"}
 _MAGIC = b"SQLite format 3\0"
@@ -121,6 +122,7 @@ def _lock(database: sqlite3.Connection, store: Path) -> bool:
     except sqlite3.DatabaseError as error:
         if _is_locked(error):
             return False
+        refuse_outage(error, store)
         raise InputError(f"store {store} cannot be opened: it is damaged") from None
     if not tables >= _TABLES:
         raise InputError(f"file {store} is no store of quietmean: nothing was removed")

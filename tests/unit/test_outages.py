@@ -1,0 +1,213 @@
+"""What a machine refuses for now: which errors are of that kind, and the one sentence that each becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quietmean.cli.main import main
+from quietmean.core.errors import InputError, Outage
+from quietmean.core.outage import outage_of, require_space
+from quietmean.core.output import Output
+from quietmean.ledger import Ledger
+from quietmean.node.folder.outbox import Outbox
+from quietmean.node.storage import Store
+from quietmean.node.tasks import Supervisor, Tasks
+from quietmean.randomness import Seed
+from support.disk import KINDS, STATEMENT_ERRORS, SYSTEM_ERRORS, Trouble, failing_disk
+
+
+def system(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("errors", [STATEMENT_ERRORS, SYSTEM_ERRORS], ids=["sqlite", "system"])
+def test_errors_of_disk_and_memory_are_known(errors: dict[str, Callable[[], Exception]], kind: str) -> None:
+    outage = outage_of(errors[kind](), Path("stay.store"))
+    assert outage is not None
+    assert outage.exit_code == 75
+    assert "stay.store" in str(outage)
+    assert str(outage).endswith(("make room, the study goes on", "end what else runs on this machine, the study goes on"))
+    assert "another" not in str(outage)
+
+
+@pytest.mark.parametrize("text", ["disk I/O error", "database or disk is full"])
+def test_older_layers_have_words_only(text: str) -> None:
+    assert outage_of(sqlite3.OperationalError(text), Path("s")) is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        system(errno.EACCES),
+        system(errno.ENOENT),
+        ConnectionResetError(errno.ECONNRESET, "reset"),
+        TimeoutError(),
+        sqlite3.OperationalError("no such table: fact"),
+        sqlite3.DatabaseError("database disk image is malformed"),
+        sqlite3.IntegrityError("UNIQUE constraint failed"),
+        ValueError("full"),
+    ],
+    ids=repr,
+)
+def test_other_errors_are_not(error: Exception) -> None:
+    assert outage_of(error, Path("s")) is None
+
+
+# --- a store -----------------------------------------------------------------------------------------------------------
+
+
+def store_at(path: Path) -> Store:
+    return Store.open(path, "a" * 64, np.zeros(2), 1.0, lambda: Seed(bytes(32)))
+
+
+def test_a_store_on_a_full_disk_is_no_reason_for_another_one(tmp_path: Path) -> None:
+    """Not when it is opened, and not later; it is the same store as before once there is room."""
+    for place in range(3):
+        with failing_disk(Trouble(0, place, "full")), pytest.raises(Outage, match=r"no space beside .*0.store: make room"):
+            store_at(tmp_path / "0.store")
+    store = store_at(tmp_path / "0.store")
+    nonce = store.nonce
+    store.close()
+    with failing_disk() as disk:
+        store_at(tmp_path / "0.store").close()
+    with failing_disk(Trouble(0, len(disk.names[0]), "fsync", after=True, times=3)):
+        store = store_at(tmp_path / "0.store")
+        with pytest.raises(Outage, match="fails or has no room"):
+            store.save_commit(0, b"hash")
+    assert store.stalled
+    # What is on the disk is not known: nothing of it is told.
+    with pytest.raises(Outage):
+        store.commitments()
+    store.reopen()
+    assert not store.stalled
+    assert store.nonce == nonce
+    assert store.commitments() == {}
+    store.save_commit(0, b"hash")
+    assert list(store.commitments()) == [0]
+    store.close()
+
+
+def test_a_damaged_store_is_one_sentence(tmp_path: Path) -> None:
+    store = store_at(tmp_path / "s")
+    store._database.execute("DELETE FROM fact WHERE name = 'nonce'")
+    with pytest.raises(InputError, match=r"damaged .*check the disk"):
+        _ = store.nonce
+    store.close()
+
+
+def test_an_outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(sqlite3.Connection):
+        full = False
+
+        def execute(self, *given: Any) -> sqlite3.Cursor:
+            if self.full:
+                raise STATEMENT_ERRORS["full"]()
+            return super().execute(*given)
+
+    plain = sqlite3.connect
+    monkeypatch.setattr(
+        "quietmean.node.folder.outbox.sqlite3.connect", lambda *given, **more: plain(*given, **more, factory=Full)
+    )
+    kept = Outbox(tmp_path / "o", "session", 0)
+    Full.full = True
+    with pytest.raises(Outage, match="no space beside"):
+        kept.next_number(1)
+    kept.close()
+    with pytest.raises(Outage, match="no space beside"):
+        Outbox(tmp_path / "o", "session", 0)
+
+
+def test_space_is_asked_for_before_the_start(tmp_path: Path) -> None:
+    require_space(tmp_path / "s", 10)
+    with pytest.raises(Outage, match=r"MB are free, and this study takes .* MB or more: make room, the study goes on"):
+        require_space(tmp_path / "s", 10**18)
+
+
+# --- what commands write -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_file_of_a_command(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise system(number)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Outage, match=r"make room, then run the same command again"):
+        Output(tmp_path / "plan.json", "the plan").write(b"{}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger(tmp_path: Path) -> None:
+    class Full(sqlite3.Connection):
+        def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+            if sql.startswith("COMMIT"):
+                raise STATEMENT_ERRORS["full"]()
+            return super().execute(sql, *given)
+
+    def connect(path: Path) -> sqlite3.Connection:
+        return sqlite3.connect(path, isolation_level=None, factory=Full)
+
+    with pytest.raises(Outage, match=r"no space beside .*ledger: make room, then run the same command again"):
+        Ledger.open(tmp_path / "ledger", create=True, connect=connect)
+
+
+@pytest.mark.parametrize("error", [system(errno.ENOSPC), sqlite3.OperationalError("disk I/O error")], ids=repr)
+def test_a_command_ends_with_75(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(tokens: list[str]) -> None:
+        raise error
+
+    monkeypatch.setattr("quietmean.cli.main.attach", fails)
+    with pytest.raises(SystemExit) as stop:
+        main(["stores", "."])
+    assert stop.value.code == 75
+    assert "then run the same command again" in capsys.readouterr().err
+
+
+# --- tasks with an owner ---------------------------------------------------------------------------------------------------
+
+
+async def raising(error: BaseException) -> None:
+    raise error
+
+
+def test_the_first_error_beside_ends_the_work() -> None:
+    async def story() -> None:
+        supervisor = Supervisor()
+        beside, ended = Tasks(supervisor.fail), []
+
+        async def work() -> None:
+            beside.spawn(raising(MemoryError()))
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                ended.append(True)
+
+        with pytest.raises(MemoryError):
+            await supervisor.run(work())
+        assert ended == [True]
+        assert len(beside) == 0
+
+    asyncio.run(story())
+
+
+def test_what_has_ended_before_an_error_counts() -> None:
+    async def story() -> int:
+        supervisor = Supervisor()
+
+        async def work() -> int:
+            supervisor.fail(MemoryError())
+            return 7
+
+        return await supervisor.run(work())
+
+    assert asyncio.run(story()) == 7
