@@ -37,13 +37,19 @@ def run_with(settings: Sequence[NodeSettings]) -> list[NodeResult]:
     return asyncio.run(run())
 
 
-ON_DISK = [(0, 2, "full"), (1, 14, "fsync", True), (2, 31, "write"), (0, 52, "memory"), (1, 77, "fsync", True)]
-IN_HANDLERS = [(0, 1, "memory"), (1, 6, "write"), (2, 9, "full")]
+ON_DISK = [
+    Trouble(0, 2, "full"),
+    Trouble(1, 14, "fsync", after=True),
+    Trouble(2, 31, "write"),
+    Trouble(0, 52, "memory"),
+    Trouble(1, 77, "fsync", after=True),
+]
+IN_HANDLERS = [Trouble(0, 1, "memory"), Trouble(1, 6, "write"), Trouble(2, 9, "full")]
 
 
 @pytest.mark.parametrize(
     ("trouble", "of_handlers"),
-    [*((Trouble(*one), False) for one in ON_DISK), *((Trouble(*one), True) for one in IN_HANDLERS)],
+    [*((trouble, False) for trouble in ON_DISK), *((trouble, True) for trouble in IN_HANDLERS)],
 )
 def test_one_error_over_real_connections(trouble: Trouble, of_handlers: bool, tmp_path: Path) -> None:
     """It is said once, and everybody has everything."""

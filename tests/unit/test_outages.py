@@ -115,9 +115,7 @@ def test_an_outbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             return super().execute(*given)
 
     plain = sqlite3.connect
-    monkeypatch.setattr(
-        "quietmean.node.folder.outbox.sqlite3.connect", lambda *given, **more: plain(*given, **more, factory=Full)
-    )
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: plain(*given, **more, factory=Full))
     kept = Outbox(tmp_path / "o", "session", 0)
     Full.full = True
     with pytest.raises(Outage, match="no space beside"):
