@@ -53,7 +53,7 @@ def plans() -> dict[str, Plan]:
         "ballots": 2,
         "step": 2.0**-10,
         "sigma": 2.0**-8,
-        "clip": 0.5,
+        "clip": 1.0,
         "dimension": 2,
     }
     return {

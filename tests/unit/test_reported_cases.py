@@ -22,6 +22,7 @@ import quietmean as qm
 from quietmean.cli.main import main
 from quietmean.core.domain import PrivacyUnit
 from quietmean.core.errors import InputError
+from quietmean.protocols import registry
 from quietmean.statistics import Column, Columns, Estimates, Workload, parse_statistic, read_text
 from quietmean.studies.data import read_columns
 
@@ -160,3 +161,9 @@ def test_a_number_that_is_none_is_refused(option: str, capsys: pytest.CaptureFix
 def test_a_plan_keeps_its_own_target(protocol: str, epsilon: float, delta: float) -> None:
     with contextlib.suppress(InputError):
         assert qm.plan(parties=10, epsilon=epsilon, delta=delta, protocol=protocol).epsilon_a_priori <= epsilon
+
+
+def test_which_protocols_keep_their_target_beforehand() -> None:
+    """Of ours that protect, all but those that need everybody, whose figure beforehand is documented as above the target."""
+    ours = {name: kind for name, kind in registry().items() if kind.__module__.startswith("quietmean.") and kind.private}
+    assert {name for name, kind in ours.items() if not kind.keeps_target} == {"consensus", "gopa"}

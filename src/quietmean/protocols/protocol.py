@@ -118,7 +118,7 @@ class Protocol(Configured, ABC):
     hides_counts: ClassVar[bool] = True
     has_transcript: ClassVar[bool] = True
     gated: ClassVar[bool] = False
-    keeps_target: ClassVar[bool] = True
+    keeps_target: ClassVar[bool] = False
 
     # --- from what is written to a value, and to one that is complete ---
 

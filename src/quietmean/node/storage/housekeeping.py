@@ -75,7 +75,8 @@ def require_store(store: Path) -> None:
         return
     other = InputError(f"file {store} exists already and is no store: name another store, nothing is overwritten")
     try:
-        with closing(_opened(store, "ro")) as database:
+        # Immutable: nothing is made beside it, and what is in its log still is a store's in any case.
+        with closing(_opened(store, "ro&immutable=1")) as database:
             tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master").fetchall()}
     except sqlite3.Error as error:
         if _is_locked(error):

@@ -31,6 +31,7 @@ class CentralDP(DiscreteNoise, Aggregated, SelfCalibrating):
     """One Gaussian release of the sum by the trusted party ``aggregator``, the curator."""
 
     name = "central-dp"
+    keeps_target = True
     summary = "a curator sees every value and must be trusted: most accurate, for comparison"
     server = Server.CURATOR
     guarantee = (

@@ -33,7 +33,6 @@ class Consensus(ConsensusParameters, SelfCalibrating):
     """PDMM or ADMM on a graph; noise on the edges never reaches the result, noise on the values does."""
 
     name = "consensus"
-    keeps_target = False
     # Not among the protocols that are compared by default: a plan with dropouts is refused.
     tolerates_dropouts = False
     trust = "no server; parties must stay to the end"

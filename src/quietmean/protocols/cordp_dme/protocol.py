@@ -46,6 +46,7 @@ class CorDPDME(CordpDmeParameters, Aggregated, SelfCalibrating):
     """
 
     name = "cordp-dme"
+    keeps_target = True
     summary = "one message a party; noise shared in pairs cancels unless parties drop out: between local and central accuracy"
     server = Server.NONE
     rounds = 1

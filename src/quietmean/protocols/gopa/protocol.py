@@ -35,7 +35,6 @@ class GOPA(GopaParameters, Aggregated):
     """
 
     name = "gopa"
-    keeps_target = False
     summary = "values are published under noise that pairs share; who stays takes out what absent partners left"
     server = Server.AGGREGATOR
     guarantee = (

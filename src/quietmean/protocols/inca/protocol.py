@@ -42,6 +42,7 @@ class IncA(IncaParameters, Protocol):
     """Parties mix shares of what they hold for some rounds; the noise that hides them is cancelled meanwhile (PETS 2026)."""
 
     name = "inca"
+    keeps_target = True
     transfers_mass = True
     gated = True
     summary = "peer to peer, cancels low-variance correlated noise incrementally; central accuracy without dropouts"

@@ -26,6 +26,7 @@ class LocalDP(DiscreteNoise, SelfCalibrating):
     """One release of every value, whole numbers with discrete Gaussian noise; the same loss for every coalition and history."""
 
     name = "local-dp"
+    keeps_target = True
     summary = "every party publishes its value with full noise: trusts nobody, least accurate"
     rounds = 1
     exposed = True

@@ -47,6 +47,7 @@ class Muffliato(MuffliatoParameters, SelfCalibrating):
     """
 
     name = "muffliato"
+    keeps_target = True
     summary = "every party adds full noise once, then gossips: no second phase; against colluders no better than local DP"
     guarantee = (
         "(epsilon, delta)-differential privacy under replacement of one unit's value, unconditional; against a coalition with a "

@@ -51,6 +51,7 @@ class PackedSharing(PackedSharingParameters, SelfCalibrating):
     """
 
     name = "packed-sharing"
+    keeps_target = True
     summary = "everybody holds shares of everybody's noisy value, and only their sum is opened: near central accuracy, no server"
     guarantee = (
         "(epsilon, delta)-differential privacy under replacement against any coalition of the planned size that does anything, "

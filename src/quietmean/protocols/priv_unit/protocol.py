@@ -35,6 +35,7 @@ class PrivUnitG(PrivUnitParameters, SelfCalibrating):
     """Not Gaussian, so no transcript describes it: the guarantee is pure and holds against all other parties together."""
 
     name = "priv-unit-g"
+    keeps_target = True
     summary = "every party publishes a private report of its unit vector: pure local differential privacy"
     guarantee = (
         "epsilon-differential privacy (delta = 0) under replacement of a unit vector, local, unconditional, in real arithmetic: "

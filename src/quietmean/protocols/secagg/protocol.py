@@ -46,6 +46,7 @@ class SecAgg(SecAggParameters, Aggregated, SelfCalibrating):
     """
 
     name = "secagg"
+    keeps_target = True
     summary = "masked inputs, one aggregator that learns only their noisy sum: near central accuracy, secrecy by cryptography"
     server = Server.AGGREGATOR
     trust = "an aggregator that follows the protocol"
