@@ -102,8 +102,8 @@ def test_it_runs_between_processes_and_answers_its_statistic(machine: Machine, s
     assert share["true_value"] == pytest.approx((machine.table[:, 1] > 126).mean())
     for one in (mean, share):
         assert abs(one["estimate"] - one["true_value"]) < 6 * one["standard_error"]
-    # Four shares of the budget against one, and 100 years against a share of 1.
-    assert mean["standard_error"] == pytest.approx(2 * 100 * share["standard_error"])
+    # Four shares of the budget against one, and 100 years against a share of 1; how many are present is asked for, too.
+    assert 1 <= mean["standard_error"] / (2 * 100 * share["standard_error"]) < 1.07
     assert study["estimate"] == {"age": mean["estimate"]}
     assert study["true_mean"] == {"age": mean["true_value"]}
     assert study["epsilon"] <= 4
