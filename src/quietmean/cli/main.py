@@ -37,6 +37,7 @@ COMMANDS = {
     "contract": ("contract", "What a study asks and costs, before anybody says yes."),
     "approve": ("approve", "Sign a yes to a study, with the key of who answers for the data."),
     "desk": ("desk", "Studies, contracts, nodes and results in a browser on this machine."),
+    "data": ("data", "What a study finds in a data file, for the eyes of its owner."),
     "check": ("check", "Before a study: who is ready, and what is wrong where."),
     "join": ("join", "Run one party of a study between machines."),
     "contribute": ("contribute", "Take part in a study by file: write this party's one contribution."),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from quietmean.core.errors import InputError
 from quietmean.statistics import Column
 from quietmean.statistics.columns import TRUTH, is_number
-from quietmean.studies.data.days import date_of, days_of, order_said
+from quietmean.studies.data.days import date_of, days_of, is_unclear_date, order_said
 from quietmean.studies.data.location import Location
 from quietmean.studies.data.numerals import Numerals
 from quietmean.studies.data.table import Cells, Stored, Table, plain_name
@@ -29,6 +29,13 @@ MISSING_TEXTS = frozenset(
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
 # Larger numbers than this are no codes and no levels; and what stands for a cell that has no text.
 _LARGEST_WHOLE, _STRANGE = 1e300, "\N{REPLACEMENT CHARACTER}"
+# What is said of cells that are not understood.
+_STRANGE_WORDS = {
+    "numbers": "no number and count as missing",
+    "dates": "no date and count as missing",
+    "truth": "neither true nor false",
+    "levels": "none of the declared levels",
+}
 _SHAPES = {
     "numbers": (Stored.NUMBERS, Stored.MIXED),
     "dates": (Stored.DATES, Stored.MIXED),
@@ -39,13 +46,49 @@ def floats_of(table: Table, column: Column, numerals: Numerals, location: Locati
     """The values of one column of the file, (rows,). Raises :class:`InputError` for a column that cannot hold such values."""
     cells = table.column(column.name)
     if not column.numeric:
-        return _levels(table, cells, column, tell)
-    values = _days(table, cells, column, location) if column.since else _numbers(table, cells, column, numerals)
-    if column.missing_codes:
-        values = np.where(_coded(cells.values, values, column), np.nan, values)
-    what = "no date" if column.since else "no number"
-    _tell_strange(table, column, np.isnan(values), cells, f"{what} and count as missing", tell)
+        values = _levels(cells, column)
+    else:
+        values = _days(table, cells, column, location) if column.since else _numbers(table, cells, column, numerals)
+        if column.missing_codes:
+            values = np.where(_coded(cells.values, values, column), np.nan, values)
+    if strange := strange_rows(cells, values, column):
+        _tell(table, column, strange, _STRANGE_WORDS[kind_of(column)], tell)
+        unclear = sum(is_unclear(text_of_cell(cells.values[row]) or "", column, numerals, location) for row in strange)
+        if unclear:
+            tell(
+                f"{table.place}, column {column.name!r}: {unclear} of these may be two {kind_of(column)}: quietmean data shows "
+                f"them, and {table.place}#{'dates' if column.since else 'decimal'}= says which is meant"
+            )
     return values
+
+
+def is_unclear(text: str, column: Column, numerals: Numerals, location: Location) -> bool:
+    """May a cell of this text be two numbers or two dates, of which nobody said which is meant?"""
+    if column.since:
+        return not order_said(location) and is_unclear_date(text)
+    return column.numeric and numerals.is_unclear(text)
+
+
+def kind_of(column: Column) -> str:
+    """What its cells hold: numbers, dates, truth values or levels."""
+    if column.numeric:
+        return "dates" if column.since else "numbers"
+    return "truth" if column.boolean else "levels"
+
+
+def strange_rows(cells: Cells, values: NDArray[np.float64], column: Column) -> list[int]:
+    """Rows whose cell is not understood: no value, no level, and none of the usual spellings or declared codes of missing."""
+    if not column.numeric:
+        return [int(row) for row in np.flatnonzero(values < 0)]
+    if cells.stored is not Stored.MIXED:
+        return []
+    codes = {plain_name(code) for code in column.missing_codes}
+
+    def strange(row: int) -> bool:
+        text = text_of_cell(cells.values[row])
+        return text is not None and text.lower() not in MISSING_TEXTS and text not in codes and not _is_code(text, column)
+
+    return [row for row in map(int, np.flatnonzero(np.isnan(values))) if strange(row)]
 
 
 def is_empty(cell: Any) -> bool:
@@ -54,8 +97,8 @@ def is_empty(cell: Any) -> bool:
         return True
     try:
         return bool(cell != cell)
-    except (TypeError, ValueError):
-        # pandas' NA, of which no comparison is true or false; and arrays.
+    # pandas' NA, of which no comparison is true or false; arrays; and whatever else a cell does.
+    except Exception:
         return not isinstance(cell, Iterable)
 
 
@@ -128,15 +171,17 @@ def _require(what: str, table: Table, cells: Cells, column: Column) -> None:
 
 
 def _coded(cells: Sequence[Any] | NDArray[np.float64], values: NDArray[np.float64], column: Column) -> NDArray[np.bool_]:
-    """Which cells hold a code for missing, as a text or as the same number."""
-    codes = [float(code) for code in column.missing_codes if is_number(code)]
+    """Which cells hold a code for missing, as a text, or as the same number or day."""
     texts = {plain_name(code) for code in column.missing_codes}
     named = np.array([isinstance(cell, str) and plain_name(cell) in texts for cell in cells], dtype=bool)
-    # Of dates, a code is a text only.
-    return named if column.since else named | np.isin(values, codes)
+    if column.since:
+        start = days_of(datetime.date.fromisoformat(column.since))
+        days = [days_of(day) - start for code in texts if (day := date_of(code, "")) is not None]
+        return named | np.isin(values, days)
+    return named | np.isin(values, [float(code) for code in texts if is_number(code)])
 
 
-def _levels(table: Table, cells: Cells, column: Column, tell: Tell) -> NDArray[np.float64]:
+def _levels(cells: Cells, column: Column) -> NDArray[np.float64]:
     """The place of each level; NaN where a cell is missing and -1 where it holds none of the declared ones."""
     if column.boolean:
         known = {text: float(place) for place, level in enumerate(column.categories) for text in TRUTH[level]}
@@ -157,11 +202,7 @@ def _levels(table: Table, cells: Cells, column: Column, tell: Tell) -> NDArray[n
             return by_meaning[meaning]
         return np.nan if text.lower() in MISSING_TEXTS else -1.0
 
-    values = np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
-    strange = np.flatnonzero(values < 0).tolist()
-    if strange:
-        _tell(table, column, strange, "neither true nor false" if column.boolean else "none of the declared levels", tell)
-    return values
+    return np.array([place(text_of_cell(cell)) for cell in cells.values], dtype=np.float64)
 
 
 def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[float, float]:
@@ -170,7 +211,8 @@ def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[floa
     numbers = [(meaning, place) for meaning, place in declared if meaning is not None]
     places: dict[float, float] = {}
     for meaning, place in numbers:
-        if places.setdefault(meaning, place) != place and not math.isnan(place):
+        before = places.setdefault(meaning, place)
+        if before != place and not (math.isnan(before) and math.isnan(place)):
             return {}
     return places
 
@@ -178,20 +220,6 @@ def _by_meaning(known: Mapping[str, float], codes: Collection[str]) -> dict[floa
 def _meaning(text: str) -> float | None:
     """The number that a text is: 1, 1.0 and 01 are one. Not 1E3, which is a code of diseases."""
     return float(text) if _NUMBER.fullmatch(text) else None
-
-
-def _tell_strange(table: Table, column: Column, lacking: NDArray[np.bool_], cells: Cells, what: str, tell: Tell) -> None:
-    """Tell of cells without a value that are written as none of the usual spellings of missing, nor as a declared code."""
-    codes = {plain_name(code) for code in column.missing_codes}
-
-    def strange(row: int) -> bool:
-        text = text_of_cell(cells.values[row])
-        return text is not None and text.lower() not in MISSING_TEXTS and text not in codes and not _is_code(text, column)
-
-    if cells.stored is Stored.MIXED:
-        rows = [row for row in np.flatnonzero(lacking).tolist() if strange(row)]
-        if rows:
-            _tell(table, column, rows, what, tell)
 
 
 def _is_code(text: str, column: Column) -> bool:

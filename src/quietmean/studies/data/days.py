@@ -42,7 +42,7 @@ def date_of(text: str, order: str) -> datetime.date | None:
         return None
 
 
-def is_unclear(text: str) -> bool:
+def is_unclear_date(text: str) -> bool:
     """Is it a date whose order of day and month, or whose century, must be said?"""
     return date_of(text, "") is None and any(date_of(text, order) is not None for order in ("day-first", "month-first"))
 

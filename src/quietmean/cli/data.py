@@ -1,0 +1,90 @@
+"""``quietmean data``: what a study finds in a file, for the eyes of the owner of the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from quietmean.cli.console import err, out, output, print_json, printable
+
+if TYPE_CHECKING:
+    from quietmean.studies.data import Preview
+
+
+def command(
+    data: Path,
+    study: Path,
+    *,
+    write_format: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Look at a data file as a study reads it: for its owner only, for what is printed has cells of the file in it.
+
+    Nothing is sent, charged or kept. For each column of the study: how many records, missing cells, values outside the bounds,
+    and what is not understood, with the commonest spellings. Where another way to read the file would understand more, it is
+    proposed; nothing but this command's --write-format, or a person, takes it up.
+
+    Parameters
+    ----------
+    data
+        This party's records, as for join.
+    study
+        The sealed study, or a study file.
+    write_format
+        Write what is proposed to NAME.format.toml beside the data, from where every command reads it.
+    json
+        One JSON document on standard output.
+    """
+    from quietmean.studies.data import Location, Preview, format_file
+    from quietmean.studies.sealed import Sealed
+    from quietmean.studies.signed import is_signed_document
+    from quietmean.studies.study import Study
+
+    terms = Sealed.load(study).study if is_signed_document(study) else Study.load(study)
+    preview = Preview.of(data, terms.workload.columns)
+    location = Location.of(data)
+    target = format_file(location.path)
+    written = None
+    if write_format and preview.proposed:
+        lines = "".join(f'{name} = "{value}"\n' for name, value in {**location.said, **preview.proposed}.items())
+        place = output(target, "the format of the data", "--write-format")
+        place.write(lines.encode())
+        written = target
+    if json:
+        print_json({**preview.to_json(), "written": None if written is None else str(written)})
+        return
+    _show(preview)
+    if written is not None:
+        out.print(f"written to {printable(str(written))}: every command reads the file so from now on", markup=False)
+    elif preview.proposed:
+        said = ", ".join(f"{name} = {value}" for name, value in preview.proposed.items())
+        out.print(
+            f"{preview.gained:,} more cells would be understood with {said}: if that is how the file was written, say so by "
+            f"--write-format, or in {target.name}",
+            markup=False,
+        )
+
+
+def _show(preview: Preview) -> None:
+    from rich.table import Table
+
+    out.print(f"{printable(preview.place)}: {preview.records:,} records (for you only: the next lines have cells of your data)")
+    for sentence in preview.sentences:
+        err.print(f"quietmean: {printable(sentence)} (for you only)", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("column", "holds", "missing", "outside", "not understood", "least", "most"):
+        table.add_column(title, justify="left" if title in ("column", "holds") else "right")
+    for column in preview.columns:
+        ends = ["" if end is None else f"{end:.6g}" for end in (column.least, column.most)]
+        counts = [f"{count:,}" for count in (column.missing, column.outside, column.strange)]
+        table.add_row(printable(column.name), column.kind, *counts, *ends)
+    out.print(table)
+    rows = Table(box=None, pad_edge=False, title="first and last rows", title_justify="left")
+    rows.add_column("")
+    for column in preview.columns:
+        rows.add_column(printable(column.name))
+    for row in (*preview.first, *preview.last):
+        rows.add_row(*map(printable, row))
+    out.print(rows)

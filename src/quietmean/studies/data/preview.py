@@ -1,0 +1,185 @@
+"""What the owner of the data should see before saying yes, and nobody else: what a study finds in each column of a file.
+
+A person decides by it how the file is to be read. Nothing that takes part in a study does: it would decide how all rows are read
+by what stands in some.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from quietmean.statistics import Column, Columns
+from quietmean.studies.data.cells import floats_of, is_unclear, kind_of, strange_rows, text_of_cell
+from quietmean.studies.data.location import Location
+from quietmean.studies.data.numerals import Numerals
+from quietmean.studies.data.reading import Source, location_of, read_table, values_of
+from quietmean.studies.data.table import Table
+
+# Of spellings that are not understood, so many are shown; of rows at either end; and of the signs of a cell.
+_SPELLINGS, _ROWS, _LONGEST = 5, 3, 40
+# Other ways to read, each by itself.
+_OTHER_WAYS = (
+    {"decimal": "comma"},
+    {"decimal": "point"},
+    {"dates": "day-first"},
+    {"dates": "month-first"},
+)
+
+
+@dataclass(frozen=True)
+class ColumnPreview:
+    """One declared column: of so many ``records``, how many are ``missing``, lie ``outside`` the bounds, or are not understood.
+
+    What is not understood counts as ``missing``, too. ``unclear``: cells that may be two numbers or two dates. ``spellings``: the
+    commonest texts that are not understood, with how often each is there. ``least`` and ``most``: of the values.
+    """
+
+    name: str
+    kind: str
+    records: int
+    missing: int
+    outside: int
+    strange: int
+    unclear: int
+    spellings: tuple[tuple[str, int], ...]
+    least: float | None = None
+    most: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "spellings": [list(pair) for pair in self.spellings]}
+
+
+@dataclass(frozen=True)
+class Preview:
+    """``place``: the file. ``first`` and ``last``: cells of the study's columns in these rows, behind their line.
+
+    ``proposed``: what may be said of the file, so that more cells are understood, ``gained`` more. ``notes``: further sentences.
+    """
+
+    place: str
+    records: int
+    columns: tuple[ColumnPreview, ...]
+    first: tuple[tuple[str, ...], ...]
+    last: tuple[tuple[str, ...], ...]
+    proposed: Mapping[str, str]
+    gained: int
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: Source, columns: Columns) -> Preview:
+        """Raises :class:`InputError` where the file cannot be read at all."""
+        notes: list[str] = []
+        read = [column for column in columns if not column.origin]
+        location = location_of(source)
+        table = read_table(source, [column.name for column in read], notes.append)
+        values = values_of(table, columns, location)
+        shown = [_column(table, column, location, values[:, list(columns).index(column)]) for column in read]
+        understood = _understood(table, read, location)
+        proposed, gained = _proposal(table, read, location, understood)
+        if any("multiline=true" in note for note in notes):
+            proposed = {**proposed, "multiline": "true"}
+        rows = range(table.height)
+        first, last = (tuple(_row(table, read, row) for row in part) for part in (rows[:_ROWS], rows[_ROWS:][-_ROWS:]))
+        return cls(table.place, table.height, tuple(shown), first, last, proposed, gained, tuple(notes))
+
+    @property
+    def sentences(self) -> list[str]:
+        """What needs an eye, worst first."""
+        unclear = [
+            f"column {column.name!r}: {_counted(column.unclear)} may be two "
+            f"{'dates' if column.kind == 'dates' else 'numbers (three digits after a mark that nobody said to be decimal)'}, and "
+            "count as missing"
+            for column in self.columns
+            if column.unclear
+        ]
+        strange = [
+            f"column {column.name!r}: {_counted(column.strange)} not understood, most often "
+            + ", ".join(f"{text!r} ({count})" for text, count in column.spellings)
+            for column in self.columns
+            if column.strange
+        ]
+        outside = [
+            f"column {column.name!r}: {_counted(column.outside)} outside the bounds, and count as the nearest bound"
+            for column in self.columns
+            if column.outside
+        ]
+        empty = [f"column {column.name!r}: no cell holds a value" for column in self.columns if column.missing == column.records]
+        return [*empty, *unclear, *strange, *outside, *self.notes]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.place,
+            "records": self.records,
+            "columns": [column.to_json() for column in self.columns],
+            "first": [list(row) for row in self.first],
+            "last": [list(row) for row in self.last],
+            "proposed": dict(self.proposed),
+            "cells_gained": self.gained,
+            "sentences": self.sentences,
+        }
+
+
+def _column(table: Table, column: Column, location: Location, values: np.ndarray[Any, np.dtype[np.float64]]) -> ColumnPreview:
+    cells = table.column(column.name)
+    strange = strange_rows(cells, values, column)
+    texts = [text_of_cell(cells.values[row]) or "" for row in strange]
+    there = values[~np.isnan(values)] if column.numeric else values[values >= 0]
+    return ColumnPreview(
+        column.name,
+        kind_of(column),
+        table.height,
+        table.height - len(there),
+        int(((there < column.low) | (there > column.high)).sum()) if column.numeric else 0,
+        len(strange),
+        sum(is_unclear(text, column, Numerals.of(location, table.delimiter), location) for text in texts),
+        tuple(Counter(_short(text) for text in texts).most_common(_SPELLINGS)),
+        float(there.min()) if column.numeric and len(there) else None,
+        float(there.max()) if column.numeric and len(there) else None,
+    )
+
+
+def _understood(table: Table, columns: Sequence[Column], location: Location) -> list[int]:
+    """How many cells of each column hold a value within the bounds, or a declared level."""
+    counts = []
+    for column in columns:
+        values = floats_of(table, column, Numerals.of(location, table.delimiter), location, lambda sentence: None)
+        low, high = (column.low, column.high) if column.numeric else (0.0, np.inf)
+        # Of what is missing neither is true.
+        counts.append(int(((values >= low) & (values <= high)).sum()))
+    return counts
+
+
+def _proposal(
+    table: Table, columns: Sequence[Column], location: Location, understood: Sequence[int]
+) -> tuple[dict[str, str], int]:
+    """What may be said so that more cells are understood and in no column fewer; and how many more."""
+    numeric = [(column, now) for column, now in zip(columns, understood, strict=True) if column.numeric]
+    best: dict[str, tuple[int, str]] = {}
+    for way in _OTHER_WAYS:
+        ((name, value),) = way.items()
+        if location.said.get(name) == value:
+            continue
+        other = replace(location, said={**location.said, **way})
+        after = _understood(table, [column for column, _ in numeric], other)
+        gains = [more - now for more, (_, now) in zip(after, numeric, strict=True)]
+        if min(gains, default=0) >= 0 and sum(gains) > best.get(name, (0, ""))[0]:
+            best[name] = sum(gains), value
+    return {name: value for name, (_, value) in best.items()}, sum(gain for gain, _ in best.values())
+
+
+def _row(table: Table, columns: Sequence[Column], row: int) -> tuple[str, ...]:
+    cells = (table.column(column.name).values[row] for column in columns)
+    return f"{table.word} {table.lines[row]}", *(_short(text_of_cell(cell) or "") for cell in cells)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _counted(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count:,} cells"
