@@ -68,7 +68,7 @@ class Hostile:
 HIV = {"name": "hiv", "boolean": True}
 STUDIES = {
     "nothing is protected": Hostile("no_privacy", {"protocol": "gossip", "dropouts": 0.0}, more=("--no-privacy",)),
-    "a huge epsilon": Hostile("largest_epsilon", {"epsilon": 1e9}),
+    "a huge epsilon": Hostile("largest_epsilon", {"epsilon": 25.0}),
     "epsilon just above": Hostile("largest_epsilon", {"epsilon": 2.0001}),
     "infinite epsilon": Hostile("epsilon", {"epsilon": float("inf")}),
     "delta one half": Hostile("largest_delta", {"delta": 0.5}),

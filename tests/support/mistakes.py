@@ -29,7 +29,6 @@ TABLES = {
     "empty.csv": "",
     "headless.csv": "41,f\n42,m\n",
     "twice.csv": "age,age\n1,2\n",
-    "open-quote.csv": 'age,sex\n1,"f\n2,m\n',
     "broken.parquet": "PAR1 and nothing",
 }
 

@@ -181,7 +181,7 @@ def test_another_study_another_roster_and_one_who_is_absent(make: Make) -> None:
 
 def test_no_data_keep_a_study_from_going_on_and_the_others_learn_nothing_of_them(make: Make) -> None:
     consortium = make("ada", "bob")
-    consortium.write("bob.csv", f"age\n20\n\n{VALUE}\n200\n312.75\n")
+    consortium.write("bob.csv", f"age\n20\nNA\n{VALUE}\n200\n312.75\n")
     bob = consortium.check("bob")
     consortium.wait_until_listening("bob")
     seen, seen_errors = end(consortium.check("ada"), 0)

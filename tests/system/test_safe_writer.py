@@ -15,7 +15,7 @@ import pytest
 
 import quietmean
 from quietmean.cli.main import COMMANDS, main, make_app
-from quietmean.core.errors import InputError
+from quietmean.core.errors import InputError, Outage
 from quietmean.core.output import Output, json_object, require_apart
 from quietmean.node import Identity
 from support.outcomes import finished
@@ -40,7 +40,8 @@ run --data; invite STUDY; invite --key; invite --after; accept INVITATION; accep
 accept --replaces; seal INVITATION; seal --key; words STUDY; words --key; words --store; contract STUDY;
 contract --roster; contract --key; contract --plan; contract --store; contract --policy; approve STUDY;
 approve --roster; approve --owner-key; approve --policy; desk FOLDER; desk --policy; desk --ledger; desk --owner-key;
-desk --socket; check STUDY; check --data; check --roster; check --key; check --plan; check --store; check --ledger;
+desk --socket; data DATA; data STUDY; check STUDY; check --data; check --roster; check --key; check --plan;
+check --store; check --ledger;
 check --policy; check --listen-through; join STUDY; join --data; join --roster; join --key; join --plan; join --policy;
 join --approval; join --listen-through; contribute STUDY; contribute --data; contribute --key; contribute --store;
 contribute --policy; contribute --approval; combine STUDY; combine FILES; relay --certificate; relay --private-key;
@@ -81,6 +82,7 @@ DERIVED = {
     "KEY.revocation": ("keygen --key new.key", "new.key.revocation"),
     "NAME.report.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.report.html"),
     "NAME.privacy.html of join": (f"{JOIN} --no-ledger --receipt n.receipt.json", "n.privacy.html"),
+    "NAME.format.toml of data": ("data slashes.csv dated.toml --write-format", "slashes.format.toml"),
     "STORE.vectors": (f"{JOIN} --no-ledger --store n.store", "n.store.vectors"),
     "NAME.result.json of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.result.json"),
     "NAME.report.html of combine": ("combine by-file.sealed south.contribution --receipt n.receipt.json", "n.report.html"),
@@ -174,6 +176,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         Path("study.toml").write_text(STUDY)
         Path("other.toml").write_text(STUDY.replace("ages", "others"))
         Path("ages.csv").write_text("age\n" + "\n".join(map(str, range(20, 60))))
+        Path("slashes.csv").write_text("day\n13/04/2024\n14/04/2024\n")
+        Path("dated.toml").write_text(
+            STUDY.replace('name = "age"\nlow = 0\nhigh = 100', 'name = "day"\nlow = 2024-01-01\nhigh = 2024-12-31')
+        )
         write_policy(folder / "policy.toml", least_colluding=0, unattended=True)
         finished("mean(x)").save_receipt(Path("other.receipt.json"))
         for line in (
@@ -302,7 +308,7 @@ def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(InputError, match="No space left"):
+        with pytest.raises(Outage, match="no space beside"):
             Output(place, "the plan").write(b"new")
     assert list(tmp_path.iterdir()) == []
     Output(place, "the plan").write(b"new")

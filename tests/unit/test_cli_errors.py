@@ -18,6 +18,7 @@ import pytest
 from quietmean.cli.console import print_not_counted
 from quietmean.cli.main import main
 from quietmean.cli.run import _new_folder
+from quietmean.core.errors import Outage
 
 TABLE = "clinic,age,weight,name\n" + "".join(f"c{row % 3},{20 + row},{60 + row}.5,x\n" for row in range(12))
 RUN = ["run", "--column", "age", "--bounds", "0", "100", "--parties", "4"]
@@ -316,7 +317,12 @@ def test_what_the_system_refuses_is_one_sentence(
 
     monkeypatch.setattr("quietmean.studies.sources.parties_of_table", full)
     arguments = [*RUN, "--data", str(table), "--out", str(tmp_path / "out")]
-    fails(arguments, capsys, "/data/of/a/study: no space left on device", "check the path, your rights and the space")
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == Outage.exit_code == 75
+    assert capsys.readouterr().err.strip() == (
+        "quietmean: no space beside /data/of/a/study: make room, then run the same command again"
+    )
 
 
 def test_whose_records_are_not_counted_is_told_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ COMMON: dict[str, Any] = {
     "accept_wide": True,
     "engine": MemoryEngine(silent),
 }
-CLEAR = {**COMMON, "epsilon": 1e5}
+CLEAR = {**COMMON, "epsilon": 1e5, "options": {"noise": "insecure-float64"}}
 ROUNDS = {**COMMON, "epsilon": 8.0}
 PUBLIC_LABELS = "labels are public and named beforehand, never read from the data: the check has other ones"
 NO_LABELS = "labels_ would be of records: what is released are centres, and predict gives labels where the records are"

@@ -189,10 +189,12 @@ def test_answers_of_any_shape_are_listed() -> None:
         [
             {"name": "mean(age)", "estimate": 3.0, "standard_error": 0.5},
             {"name": "table", "estimate": {"f": {"yes": 1.0, "no": 2}}, "standard_error": {"f": {"yes": "inf"}}},
-            {"name": "nothing", "estimate": None},
+            {"name": "hidden by noise", "estimate": None},
+            {"name": "nothing"},
         ]
     )
-    assert [one.name for one in found] == ["mean(age)", "table, f, yes", "table, f, no"]
+    assert [one.name for one in found] == ["mean(age)", "table, f, yes", "table, f, no", "hidden by noise"]
+    assert np.isnan(found[-1].estimate)
     assert np.isinf([one.error for one in found[1:]]).all()
 
 

@@ -265,7 +265,8 @@ class OfficerPage:
         for one in self.stated.released[:_MOST_RELEASED]:
             decimals = words.decimals_for(one.error)
             error = words.fixed(one.error, decimals) if math.isfinite(one.error) else "unknown"
-            rows.append([one.name, words.fixed(one.estimate, decimals), error])
+            shown = words.fixed(one.estimate, decimals) if math.isfinite(one.estimate) else "unknown"
+            rows.append([one.name, shown, error])
         count = len(self.stated.released)
         heading = f"Released: {words.counted(count, 'number', 'numbers')}" if count else "What was released"
         note = "Each with noise for privacy, whose standard error stands beside it."
@@ -390,6 +391,7 @@ def released_of(statistics: Sequence[Mapping[str, Any]]) -> list[Released]:
     return [
         each
         for entry in statistics
+        if "estimate" in entry
         for each in _terms(str(entry.get("name")), entry.get("estimate"), entry.get("standard_error"))
     ]
 
@@ -398,6 +400,9 @@ def _terms(name: str, estimate: Any, error: Any) -> list[Released]:
     if isinstance(estimate, Mapping):
         errors = error if isinstance(error, Mapping) else {}
         return [each for term, value in estimate.items() for each in _terms(f"{name}, {term}", value, errors.get(term))]
+    if estimate is None:
+        # The noise hides it: it was computed from what was released all the same.
+        return [Released(name, math.nan, math.inf)]
     if not isinstance(estimate, int | float):
         return []
     return [Released(name, float(estimate), float(error) if isinstance(error, int | float) else math.inf)]

@@ -102,6 +102,8 @@ def _stem(path: Path) -> str:
 
 def _in_format_file(path: Path) -> dict[str, str]:
     """What the file beside says, nothing where there is none. Raises :class:`InputError` where it cannot be read."""
+    if not path.name:
+        return {}
     beside = format_file(path)
     try:
         raw = tomllib.loads(beside.read_text("utf-8"))
