@@ -67,7 +67,7 @@ def test_gopa_errors_have_exactly_the_variance_of_their_executions() -> None:
         assert stats.chi2.sf(float(np.square(other).sum()), 2000) < ERROR_RATE
 
 
-@pytest.mark.parametrize("name", ["gopa", "muffliato"])
+@pytest.mark.parametrize("name", [pytest.param("gopa", marks=pytest.mark.slow), "muffliato"])
 def test_plans_predict_what_simulation_finds(name: str) -> None:
     """1500 runs each. GOPA: the prediction averages 40 executions, so 10 % are allowed beside 5 standard errors."""
     target = Target(parties=24, epsilon=1.0, delta=1e-6, colluding=2, dropouts=0.15, dimension=4)

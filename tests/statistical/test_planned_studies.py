@@ -181,7 +181,11 @@ def released(workload: Workload, draw: Draw) -> list[Estimates]:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+# Their long vectors take a quarter of a minute each.
+LONG = ("mann-whitney(x, by=ill)", "roc(x, ill)", "quantiles(x, 0.5)")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in CASES])
 def test_planned_widths_and_power_are_those_of_studies(name: str) -> None:
     case = CASES[name]
     workload = workload_of(case)

@@ -145,7 +145,7 @@ def coverage(case: Case, seeds: int) -> Coverage:
     return Coverage.of(studies(), place, case.truth())
 
 
-QUICK = ("rate", "mann-whitney", "common mean of sites")
+QUICK = ("rate", "common mean of sites")
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -147,7 +147,7 @@ def at_six_sites(rng: np.random.Generator, count: int) -> Array:
     [
         ("site-effects(y, by=site)", "random", 51.0),
         ("mean(y, cluster=site)", "", 51.0),
-        ("group-means(y, by=arm, cluster=site)", "difference", 2.0),
+        pytest.param("group-means(y, by=arm, cluster=site)", "difference", 2.0, marks=pytest.mark.slow),
     ],
 )
 def test_means_of_sites_that_differ_hold_for_sites_like_these(text: str, term: str, truth: float) -> None:

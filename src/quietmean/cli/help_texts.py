@@ -12,6 +12,7 @@ EXAMPLES = {
     "seal": "quietmean seal study.invitation north.entry south.entry --key convener.key --out study.sealed",
     "words": "quietmean words study.sealed",
     "distrust": "quietmean distrust north.key.revocation",
+    "data": "quietmean data visits.csv study.sealed",
     "check": "quietmean check study.sealed --key north.key --data visits.csv",
     "join": "quietmean join study.sealed --key north.key --data visits.csv",
     "contribute": "quietmean contribute study.sealed --key north.key --data visits.csv --out north.contribution",
