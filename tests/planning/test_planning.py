@@ -203,6 +203,7 @@ def fresh_error(plan: Plan, protocol: Protocol) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.slow
 def test_the_papers_calibrations_in_one_table() -> None:
     """A small version of IncA's Figure 3b: the same executions, three calibrations.
 

@@ -45,6 +45,7 @@ def values_of(plan: Plan) -> Any:
     return (1 + np.sin(np.arange(float(plan.target.parties))).reshape(-1, 1)) / 2
 
 
+@pytest.mark.slow
 def test_real_processes_pass_the_gate_although_one_is_killed(tmp_path: Path) -> None:
     plan = gated_plan(5, 6, star=4.0, delta=8.0)
     kills = [Kill(4, 3)]

@@ -106,6 +106,7 @@ def test_in_a_running_loop_errors_and_results_come_back() -> None:
     assert blocking(cell()) == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_what_was_begun() -> None:
     ended = []
 

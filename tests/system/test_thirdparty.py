@@ -93,7 +93,8 @@ def study(machine: Machine) -> dict[str, Any]:
     asked = ["--statistic", "mean(age)", "--statistic", "share-above(glucose, 126, share=4)"]
     protocol = ["--protocol", "group-masks", "--group-size", "3", "--parties", "6", "--epsilon", "4"]
     # Nothing is missing, and how many are present need not be estimated: the noise of a mean is the same in every run.
-    return machine.quietmean("run", "--data", "patients.csv", *columns, *asked, *protocol, "--missing", "centre", "--out", "study")
+    options = [*columns, *asked, *protocol, "--missing", "centre", "--out", "study"]
+    return machine.quietmean("run", "--data", "patients.csv", *options)
 
 
 def test_it_runs_between_processes_and_answers_its_statistic(machine: Machine, study: dict[str, Any]) -> None:
