@@ -1,0 +1,37 @@
+"""The page about real data is that of the tool: the same data sets, questions and words, and every line has a verdict."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_page_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.delitem(sys.modules, "real_data_bars", raising=False)
+    import real_data_bars as tool
+
+    page = (ROOT / "docs" / "real-data-bars.md").read_text()
+    assert page.startswith(tool.HEAD), "run python tools/real_data_bars.py"
+    lines = page.removeprefix(tool.HEAD).splitlines()
+    asked = [(data.name, f"`{question.text}`") for data in (make() for make in tool.SETS) for question in data.questions]
+    assert [tuple(line.strip("| ").split(" | ")[:2]) for line in lines] == asked, "run python tools/real_data_bars.py"
+    assert all(line.rstrip(" |").endswith(("kept", "**low**")) for line in lines)
+    assert len(tool.SETS) >= 6
+
+
+def test_a_line_is_the_worst_of_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import real_data_bars as tool
+
+    wine = tool.wine()
+    mean = next(question for question in wine.questions if question.text == "mean(alcohol)")
+    line = tool.measured(wine, mean, 40, 1)
+    assert line.rstrip(" |").endswith("kept")
+    # A reference that says something else is found.
+    wrong = tool.Question(mean.text, lambda table, terms: {"": float(table["alcohol"].mean()) + 1})
+    assert tool.measured(wine, wrong, 40, 1).rstrip(" |").endswith("**low**")
