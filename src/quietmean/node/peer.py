@@ -32,7 +32,7 @@ from quietmean.node.preflight import Agreed
 from quietmean.node.session import CurrentSession, NodeResult, NodeSettings, Patience, Session, endure, kept_result
 from quietmean.node.storage import Store
 from quietmean.node.tasks import Tasks
-from quietmean.node.tunnel import Reach
+from quietmean.node.tunnel import Reach, hang_up
 
 
 async def run_party(settings: NodeSettings) -> NodeResult:
@@ -186,12 +186,7 @@ async def _run_by_connections(settings: NodeSettings, store: Store, monitor: Mon
     try:
         return await endure(attempt, store.path, patience, failed)
     finally:
-        for link in links.values():
-            link.stop()
-        await reach.leave()
-        await listener.close()
-        await current.session.close_links()
-        await reach.close()
+        await hang_up(reach, listener, links.values())
 
 
 async def _run_by_folder(
@@ -221,12 +216,11 @@ async def _one_by_folder(
             Session(settings, store, post.links, monitor.traffic, monitor.event, post.closed, restarted=restarted)
         )
         watching = Tasks(session.fail)
-        watching.spawn(post.watch(folder.quiet))
-        try:
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(post.close)
+            closing.push_async_callback(watching.stop)
+            watching.spawn(post.watch(folder.quiet))
             return await session.run()
-        finally:
-            await watching.stop()
-            await post.close()
 
 
 def outbox_path(store: Path) -> Path:

@@ -51,9 +51,18 @@ class Tasks:
 
     async def stop(self) -> None:
         """Cancel all, and return when they have ended."""
-        tasks = list(self)
-        self.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop_all(self)
+
+
+async def stop_all(*owners: Tasks) -> None:
+    """Cancel all tasks of these owners, and return when they have ended.
+
+    They are cancelled before anything is waited for: also where the caller itself is cancelled at this moment, they end.
+    """
+    tasks = [task for owner in owners for task in owner]
+    for owner in owners:
+        owner.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Supervisor:

@@ -46,7 +46,7 @@ from quietmean.node.session import (
 )
 from quietmean.node.storage import STARTED, Commitment, Store
 from quietmean.node.tasks import Supervisor
-from quietmean.node.tunnel import Reach
+from quietmean.node.tunnel import Reach, hang_up
 from quietmean.randomness import Seed
 
 # So long a request of a party that is further waits until this one is bound, too.
@@ -182,17 +182,15 @@ class _Part:
         self._reach.attend(listener, self._refused)
         self._gathering.start()
         patience = Patience(self._monitor.event, settings)
-        try:
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(hang_up, self._reach, listener, self._links.values())
+            closing.push_async_callback(self._stop_gathering)
             attempt = await endure(self._gather, self._store.path, patience, listener.drop)
             return await self._take_part(attempt, listener, patience)
-        finally:
-            await self._gathering.stop()
-            for link in self._links.values():
-                link.stop()
-            await self._reach.leave()
-            await listener.close()
-            await asyncio.gather(*(link.close() for link in self._links.values()))
-            await self._reach.close()
+
+    async def _stop_gathering(self) -> None:
+        # Another one may have followed the first.
+        await self._gathering.stop()
 
     async def _gather(self) -> Attempt:
         await self._go_on()

@@ -22,7 +22,7 @@ from quietmean.core.errors import PeerError
 from quietmean.core.party import PartyId
 from quietmean.node.net.transport import Connection, Endpoint
 from quietmean.node.net.wire import PART, Answer, AnyFrame, AnyRequest, Begin, Payload, Request
-from quietmean.node.tasks import Tasks
+from quietmean.node.tasks import Tasks, stop_all
 
 REQUESTS_PER_CONNECTION = 16
 _CLOSING_SECONDS = 1.0
@@ -119,7 +119,7 @@ class Duplex:
                     # Where its caller has given up at this very moment, nobody else retrieves it.
                     unanswered.exception()
             self._all_sent.set()
-            await asyncio.gather(self._writing.stop(), self._answering.stop())
+            await stop_all(self._writing, self._answering)
 
     def abort(self) -> None:
         """Drop the connection now: nothing that is on its way is read."""

@@ -24,7 +24,7 @@ from quietmean.node.net.tls import OTHER_LEAF, study_of
 from quietmean.node.net.transport import HANDSHAKE_SECONDS, Connection, Endpoint, printable
 from quietmean.node.net.wire import VERSION, Answer, AnyRequest, Begin, Differs, Hello, Limits, Payload, Refused, Welcome
 from quietmean.node.phase import Position
-from quietmean.node.tasks import Tasks
+from quietmean.node.tasks import Tasks, stop_all
 
 # Decides, once there is a connection, that a request must not be sent after all.
 Unless: TypeAlias = Callable[[], bool]
@@ -277,6 +277,8 @@ class Link:
     async def close(self) -> None:
         """Send what waits, for at most a second, and end."""
         self.stop()
-        if self._current is not None:
-            await self._current.close()
-        await asyncio.gather(self._dialling.stop(), self._reading.stop())
+        try:
+            if self._current is not None:
+                await self._current.close()
+        finally:
+            await stop_all(self._dialling, self._reading)

@@ -122,10 +122,12 @@ class Listener:
         if self._listening is not None:
             asyncio.get_running_loop().remove_reader(self._listening)
             self._listening.close()
-        await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
-        await self._tasks.stop()
         for handshake in self._handshakes:
             handshake.cancel()
+        try:
+            await asyncio.gather(*(each.close() for connections in self._connections.values() for each in connections))
+        finally:
+            await self._tasks.stop()
 
     def take(self, accepted: socket.socket, address: str, host: str) -> None:
         """Serve whoever is at the other end; ``address``: what to call it until then, ``host``: whom it shares places with."""

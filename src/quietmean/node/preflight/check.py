@@ -40,7 +40,7 @@ from quietmean.node.net import (
 from quietmean.node.phase import Phase
 from quietmean.node.preflight.readiness import Agreed, Key, Reply, Standing
 from quietmean.node.tasks import Supervisor, Tasks
-from quietmean.node.tunnel import Reach, RelayError
+from quietmean.node.tunnel import Reach, RelayError, hang_up
 
 _FIRST_PAUSE, _LAST_PAUSE = 0.25, 2.0
 # Longest time of one attempt, in seconds; the first may take half of this even where the wait is shorter.
@@ -92,16 +92,12 @@ class CheckSession:
         started = asyncio.get_running_loop().time()
         listener = self._listener() if self._answers else None
         asking = Tasks(self._supervisor.fail, self._changed.set)
-        for standing in self.standings.values():
-            asking.spawn(self._ask_until_ready(standing, started + wait))
-        try:
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(hang_up, self._reach, listener)
+            closing.push_async_callback(asking.stop)
+            for standing in self.standings.values():
+                asking.spawn(self._ask_until_ready(standing, started + wait))
             await self._supervisor.run(self._until_all_are_ready(asking, started + wait))
-        finally:
-            await asking.stop()
-            await self._reach.leave()
-            if listener is not None:
-                await listener.close()
-            await self._reach.close()
 
     def _listener(self) -> Listener:
         endpoint = Endpoint(

@@ -58,7 +58,7 @@ from quietmean.node.session import (
     position_of,
 )
 from quietmean.node.storage import ROUND, Store, discard
-from quietmean.node.tunnel import Reach
+from quietmean.node.tunnel import Reach, hang_up
 from quietmean.randomness import Seed
 
 # While others are further or behind, they are asked so often where they are; who is started again asks for so long first (s).
@@ -198,12 +198,7 @@ class Series:
         self._save(msgspec.structs.replace(self._standing, agreed=True))
 
     async def _close(self) -> None:
-        for link in self._links.values():
-            link.stop()
-        await self._reach.leave()
-        await self._listener.close()
-        await asyncio.gather(*(link.close() for link in self._links.values()))
-        await self._reach.close()
+        await hang_up(self._reach, self._listener, self._links.values())
 
     def _restore(self) -> bool:
         """Whether the round that was begun last may go on; its mean, if it has one, is :attr:`last`."""

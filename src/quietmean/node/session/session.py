@@ -172,9 +172,6 @@ class Session:
         heard = await self._disseminate(seed)
         return await self._finalize(seed, heard, started)
 
-    async def close_links(self) -> None:
-        await asyncio.gather(*(link.close() for link in self._context.links.values()))
-
     async def agree_on_seed(self) -> Seed:
         """The public seed, once all parties have committed to their part of it and revealed it; for who runs no round here."""
         try:

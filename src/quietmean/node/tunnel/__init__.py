@@ -19,7 +19,7 @@ from quietmean.node.tunnel.messages import (
     encode_message,
     is_proved,
 )
-from quietmean.node.tunnel.reach import Reach
+from quietmean.node.tunnel.reach import Reach, hang_up
 from quietmean.node.tunnel.route import RelayError
 from quietmean.node.tunnel.web_proxy import is_loopback
 from quietmean.node.tunnel.websocket import (
@@ -65,6 +65,7 @@ __all__ = [
     "decode_proof",
     "encode_message",
     "frame",
+    "hang_up",
     "is_loopback",
     "is_proved",
     "upgrade_answer",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +16,7 @@ from quietmean.node.net import (
     Group,
     HandedOver,
     Identity,
+    Link,
     Listener,
     RelayAddress,
     Roster,
@@ -81,7 +83,6 @@ class Reach:
 
     async def close(self) -> None:
         """Let what waits go out, for at most a second."""
-        await self.leave()
         await asyncio.gather(*(access.close() for access in self._accesses.values()))
 
     @property
@@ -92,3 +93,25 @@ class Reach:
         if address not in self._accesses:
             self._accesses[address] = RelayAccess(address, self._identity, self._roster.digest)
         return self._accesses[address]
+
+
+async def hang_up(reach: Reach, listener: Listener | None, links: Iterable[Link] = ()) -> None:
+    """End all that a party has on the network: first what begins something new, then what lasts.
+
+    Each step is taken also where a cancellation ends the one before it: a socket that goes on listening would keep the party from
+    taking its part again in this process.
+    """
+    links = list(links)
+
+    async def close_links() -> None:
+        await asyncio.gather(*(link.close() for link in links))
+
+    # From the last to the first.
+    async with contextlib.AsyncExitStack() as closing:
+        closing.push_async_callback(reach.close)
+        closing.push_async_callback(close_links)
+        if listener is not None:
+            closing.push_async_callback(listener.close)
+        closing.push_async_callback(reach.leave)
+        for link in links:
+            link.stop()

@@ -88,10 +88,12 @@ class RelayAccess:
         """Let what waits go out, for at most a second."""
         for stream in self._streams:
             stream.finish()
-        if self._streams:
-            await asyncio.wait([stream.closed for stream in self._streams], timeout=_CLOSING_SECONDS)
-        for stream in list(self._streams):
-            stream.abort()
+        try:
+            if self._streams:
+                await asyncio.wait([stream.closed for stream in self._streams], timeout=_CLOSING_SECONDS)
+        finally:
+            for stream in list(self._streams):
+                stream.abort()
 
     async def _connected(self) -> RelayStream:
         loop, tls = asyncio.get_running_loop(), self._tls
