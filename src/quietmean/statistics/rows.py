@@ -129,6 +129,27 @@ def assembled(rows: Sequence[Row], *, parties: bool = False, flags: tuple[Flag, 
     )
 
 
+def nothing_present(
+    what: str, terms: tuple[str, ...], limits: Sequence[tuple[float, float]], headline: tuple[str, ...] = ()
+) -> Estimates:
+    """Where noise hides whether anything is present, nothing is known, but between which ``limits`` each term is."""
+    text = f"{what} has too few values for its noise: nothing is known about them; ask for a larger epsilon or more records"
+    ends, unknown = np.array(limits, dtype=np.float64), np.full(len(terms), math.inf)
+    return Estimates(
+        terms,
+        np.full(len(terms), math.nan),
+        unknown,
+        ends[:, 0],
+        ends[:, 1],
+        population=unknown,
+        interval_noise=ends,
+        interval_population=ends,
+        flags=(Flag("nothing-present", text),),
+        headline=headline,
+        reason=text,
+    )
+
+
 def _coarse(rows: Sequence[Row], parties: bool) -> tuple[Flag, ...]:
     """Of which terms bins make more than a quarter of the interval."""
     terms = []

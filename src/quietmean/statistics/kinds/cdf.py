@@ -13,9 +13,9 @@ from quietmean.statistics.estimates import Estimates
 from quietmean.statistics.features import PrefixTable
 from quietmean.statistics.fields import edges_field, usual_bins_field
 from quietmean.statistics.intervals import wilson
-from quietmean.statistics.kinds.mean import nothing_present
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
 from quietmean.statistics.kinds.quantiles import USUAL_BINS, cumulative, prefix_table
+from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
 # Of a curve, more points say no more.
@@ -41,19 +41,21 @@ class CumulativeDistribution(Statistic):
         return prefix_table(columns.number(self.column), self.edges, self.bins)
 
     def decode(self, released: Released, columns: Columns) -> Estimates:
-        known = cumulative(released, self._table(columns))
-        if known is None:
-            return nothing_present(0.0, 1.0, f"column {self.column!r}")
-        told = np.arange(len(known.edges))
+        table = self._table(columns)
+        known, edges = cumulative(released, table), np.array(table.axis.edges)
+        told = np.arange(len(edges))
         if self.edges is None and len(told) > _MOST_EDGES:
             told = np.unique(np.rint(np.linspace(0, told[-1], _MOST_EDGES)).astype(np.int64))
+        terms = tuple(f"{edge:g}" for edge in edges[told])
+        if known is None:
+            return nothing_present(f"column {self.column!r}", terms, [(0.0, 1.0)] * len(terms))
         values = (known.parts / known.present)[told]
         noise = np.sqrt(known.noise(known.parts / known.present))[told] / known.present
         records = released.weight * known.present
         inside, parties = np.clip(values, 0.0, 1.0), columns.unit == PrivacyUnit.PARTY
         ends = np.array([wilson(one, records, error**2) for one, error in zip(values.tolist(), noise.tolist(), strict=True)])
         return Estimates(
-            tuple(f"{edge:g}" for edge in known.edges[told]),
+            terms,
             values,
             noise,
             np.zeros(len(values)),

@@ -10,11 +10,12 @@ from quietmean.core.domain import PrivacyUnit
 from quietmean.core.schema import parameter
 from quietmean.statistics.block_summary import summary
 from quietmean.statistics.columns import Columns
-from quietmean.statistics.estimates import WHOLE, Estimates, Flag
+from quietmean.statistics.estimates import WHOLE, Estimates
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.fields import cluster_field
 from quietmean.statistics.intervals import degrees_of_freedom, t_quantile, within
 from quietmean.statistics.random_effects import AcrossSites, Means, site_column
+from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
 from quietmean.statistics.supposed import Supposed
 
@@ -58,7 +59,7 @@ class Mean(Statistic):
             return across.estimates()
         column, found = block.column, summary(released, block)
         if found is None:
-            return nothing_present(column.low, column.high, f"column {column.name!r}")
+            return nothing_present(f"column {column.name!r}", (WHOLE,), [(column.low, column.high)])
         sampling = found.sampling_of_mean
         error = math.sqrt(found.noise_of_mean + sampling)
         reach = t_quantile(degrees_of_freedom(found.noise_of_mean, sampling, found.present - 1)) * error
@@ -72,22 +73,6 @@ class Mean(Statistic):
             interval_population=ends,
             method="ratio of noisy means, Student's t",
         )
-
-
-def nothing_present(low: float, high: float, what: str) -> Estimates:
-    """Where noise hides whether anything is present, nothing is known, but that the answer is from ``low`` to ``high``."""
-    text = f"{what} has too few values for its noise: nothing is known about them; ask for a larger epsilon or more records"
-    return Estimates.number(
-        math.nan,
-        math.inf,
-        low,
-        high,
-        population=math.inf,
-        interval_noise=(low, high),
-        interval_population=(low, high),
-        flags=(Flag("nothing-present", text),),
-        reason=text,
-    )
 
 
 STATISTIC = Mean

@@ -16,9 +16,8 @@ from quietmean.statistics.columns import Column, Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.features import Axis, PrefixTable
 from quietmean.statistics.fields import edges_field, numbers_field, usual_bins_field
-from quietmean.statistics.kinds.mean import nothing_present
 from quietmean.statistics.kinds.proportion import PARTIES_DIFFER
-from quietmean.statistics.rows import Row, assembled
+from quietmean.statistics.rows import Row, assembled, nothing_present
 from quietmean.statistics.statistic import Array, Feature, Released, Statistic
 
 # So many that bins are finer than what noise and sampling leave, and next to no noise dearer than few.
@@ -95,18 +94,24 @@ class Quantiles(Statistic):
     def _table(self, columns: Columns) -> PrefixTable:
         return prefix_table(columns.number(self.column), self.edges, self.bins)
 
+    @property
+    def _headline(self) -> tuple[str, ...]:
+        return ("0.5",) if 0.5 in self.probabilities else ()
+
     def decode(self, released: Released, columns: Columns) -> Estimates:
         column, known = columns[self.column], cumulative(released, self._table(columns))
         parties = columns.unit == PrivacyUnit.PARTY
         if known is None:
-            return nothing_present(column.low, column.high, f"column {column.name!r}")
+            terms = tuple(f"{one:g}" for one in self.probabilities)
+            limits = [(column.low, column.high)] * len(terms)
+            return nothing_present(f"column {column.name!r}", terms, limits, headline=self._headline)
         smooth = np.clip(isotonic_regression(known.parts).x / known.present, 0.0, 1.0)
         by_record = 0.0 if parties else 1 / released.weight
         found = [_quantile(known, smooth, one, by_record) for one in self.probabilities]
         return assembled(
             [row for row, _ in found],
             parties=parties,
-            headline=("0.5",) if 0.5 in self.probabilities else (),
+            headline=self._headline,
             flags=tuple(flag for _, flags in found for flag in flags),
             reason=PARTIES_DIFFER if parties else "",
             method="square root of prefix sums; Woodruff's interval, to the ends of its bins",

@@ -14,11 +14,12 @@ from quietmean.statistics.columns import Columns
 from quietmean.statistics.estimates import Estimates, Flag, Z
 from quietmean.statistics.features import ColumnBlock
 from quietmean.statistics.intervals import within
-from quietmean.statistics.kinds.mean import nothing_present
+from quietmean.statistics.rows import nothing_present
 from quietmean.statistics.statistic import Feature, Released, Statistic
 
 PARTIES = "each party counts once, and how its records differ says nothing about a population of records"
 TERMS = ("variance", "sd")
+HEADLINE = ("sd",)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -39,7 +40,9 @@ class Variance(Statistic):
         found = summary(released, ColumnBlock(column))
         largest = (column.width / 2) ** 2 * (released.weight / (released.weight - 1) if released.weight > 1 else 1.0)
         if found is None:
-            return nothing_present(0.0, largest, f"column {column.name!r}")
+            return nothing_present(
+                f"column {column.name!r}", TERMS, [(0.0, largest), (0.0, math.sqrt(largest))], headline=HEADLINE
+            )
         parties = columns.unit == PrivacyUnit.PARTY
         return _estimates(found, largest, column.name, parties)
 
@@ -70,7 +73,7 @@ def _estimates(found: Summary, largest: float, column: str, parties: bool) -> Es
         interval_noise=intervals[0],
         interval_population=None if parties else intervals[1],
         flags=tuple(flags),
-        headline=("sd",),
+        headline=HEADLINE,
         reason=PARTIES if parties else "",
         method="second moment without the noise's part; fourth moment, whatever the distribution",
     )

@@ -1,0 +1,62 @@
+"""What an answer has terms for follows from the question and its columns, never from what the records or the noise are.
+
+Else nobody could read answers by name, compare studies, or take the middle of simulated ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quietmean.core.domain import PrivacyUnit
+from quietmean.statistics import Estimates, Statistic, Workload
+from support.every_kind import COLUMNS, all_statistics
+
+Array = NDArray[np.float64]
+RECORDS = 300
+NOISES = (0.0, 1e-3, 0.02, 0.3, 10.0)
+SEED = 20261125
+
+
+def random_rows(rng: np.random.Generator, missing: float) -> Array:
+    """Rows of COLUMNS, NaN for a missing cell where the column may have one."""
+    table = np.empty((RECORDS, len(COLUMNS)))
+    for place, column in enumerate(COLUMNS):
+        if column.levels or column.boolean:
+            table[:, place] = rng.integers(0, len(column.levels) or 2, RECORDS)
+        else:
+            table[:, place] = rng.uniform(column.low, column.high, RECORDS)
+    table[rng.random(table.shape) < missing] = np.nan
+    return table
+
+
+def answers_of(statistic: Statistic, unit: PrivacyUnit) -> list[Estimates]:
+    workload, rng = Workload(COLUMNS, (statistic,), unit), np.random.default_rng(SEED)
+    decoder, answers = workload.decoder(0.0), []
+    for missing in (0.0, 0.3, 1.0):
+        mean = workload.encode(random_rows(rng, missing)).vector
+        for noise in NOISES:
+            with np.errstate(all="ignore"):
+                noisy = mean + noise * rng.standard_normal(mean.size)
+                answers.append(statistic.decode(decoder.released(noisy, noise, float(RECORDS)), workload.declared))
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("statistic", "unit"),
+    [
+        pytest.param(statistic, unit, id=f"{unit.value}-{statistic.text}")
+        for unit in PrivacyUnit
+        for statistic in all_statistics(unit)
+    ],
+)
+def test_terms_do_not_depend_on_what_was_released(statistic: Statistic, unit: PrivacyUnit) -> None:
+    first, *others = answers_of(statistic, unit)
+    for answer in others:
+        assert answer.terms == first.terms
+        assert answer.groups == first.groups
+        assert answer.headline == first.headline
+        # Where something of it is not known, the answer says why.
+        assert (answer.population is not None) == (first.population is not None) or answer.reason
+        assert set(answer.tests) == set(first.tests) or answer.reason or answer.flags
