@@ -39,7 +39,7 @@ def test_whole_years_of_follow_up(tmp_path: Path) -> None:
     asked = ["--statistic", "survival(years, event, bins=10)", "--epsilon", "8"]
     (survival,) = run(tmp_path, "--data", "y.csv", "--parties", "6", *columns, *asked)["statistics"]
     right = KaplanMeierFitter().fit(times, events).survival_function_at_times(range(1, 11)).to_list()
-    (values,), (errors,) = survival["estimate"].values(), survival["standard_error"].values()
+    values, errors = survival["estimate"]["all"], survival["standard_error"]["all"]
     for year, value in zip(range(1, 11), right, strict=True):
         if values[str(year)] is not None:
             # Six standard errors: once in 5e8.
